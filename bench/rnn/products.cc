@@ -33,7 +33,8 @@ struct Work {
 void Recur(const GemmArgs<float>& step, int64_t steps, const PackedMatrix<float>& packed,
            const ParallelFor& parallel_for) {
   constexpr int64_t kRowsAGrain = 4;
-  if (step.rows < 2 * kRowsAGrain || packed.matrix_bytes() > internal::OwnWeightBytes()) {
+  if (step.rows < 2 * kRowsAGrain ||
+      packed.matrix_bytes() > internal::CurrentTuning().own_weight_bytes) {
     for (int64_t t = 0; t < steps; ++t) internal::MultiplyAll(step, packed, parallel_for);
     return;
   }

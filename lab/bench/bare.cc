@@ -267,7 +267,7 @@ void BackwardBlocks(const Bare<T>& b, int64_t rows, float* dgain, float* dbias, 
   parallel_for(0, blocks, std::max<int64_t>(1, kGrainElements * blocks / (rows * b.cols)),
                [&](int64_t begin, int64_t end) {
                  Bare<T> range = b;
-                 range.stream = internal::Streams(bytes, end - begin, blocks);
+                 range.stream = internal::UsesNtStores(bytes, end - begin, blocks);
                  for (int64_t block = begin; block < end; ++block) {
                    float* sums = partials + block * size;
                    std::fill_n(sums, size, 0.f);
@@ -303,7 +303,7 @@ Contestant MakeBareOf(const Case& c, const Arrays& arrays) {
       parallel_for(0, rows, std::max<int64_t>(1, kGrainElements / b.cols),
                    [&](int64_t begin, int64_t end) {
                      Bare<T> range = b;
-                     range.stream = internal::Streams(bytes, end - begin, rows);
+                     range.stream = internal::UsesNtStores(bytes, end - begin, rows);
                      Run(range, begin, end);
                    });
     }};
@@ -325,7 +325,7 @@ Contestant MakeBare(const std::string& method, const Case& c, const Arrays& arra
   const int64_t lanes = HWY_DYNAMIC_DISPATCH(LanesOf)();
   if (c.cols < lanes) return {.absent = "it takes rows of a vector at least"};
   if (c.cols % lanes != 0 && (c.direction != Direction::kForward || c.type != Type::kFloat ||
-                              internal::Streams(Bytes(c), 1, 1))) {
+                              internal::UsesNtStores(Bytes(c), 1, 1))) {
     return {.absent = "it takes rows of whole vectors, and forward of float in the caches others"};
   }
   if (!internal::IsAligned(arrays.gain) || !internal::IsAligned(arrays.bias)) {

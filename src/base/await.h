@@ -6,10 +6,16 @@
 
 namespace planish::internal {
 
-/// Waits until `value` differs from `old` and returns it. Spins for about ten microseconds, then
-/// sleeps; the writer must call notify_all or notify_one.
+// --- Tuning constants (docs/tuning.md) ---
+
+/// Checks of a value before the waiting thread sleeps: about ten microseconds.
+inline constexpr int kSpins = 2000;
+
+// --- End of tuning constants ---
+
+/// Waits until `value` differs from `old` and returns it. Spins, then sleeps; the writer must call
+/// notify_all or notify_one.
 inline uint64_t AwaitChange(const std::atomic<uint64_t>& value, uint64_t old) {
-  constexpr int kSpins = 2000;
   for (int spin = 0;; ++spin) {
     const uint64_t now = value.load(std::memory_order_acquire);
     if (now != old) return now;

@@ -54,5 +54,35 @@ TEST(EnvironmentTest, WrongNumberOfThreads) {
   }
 }
 
+TEST(EnvironmentTest, TuningDoesNotChangeResults) {
+  const std::vector<std::string> lines = RunProbe("PLANISH_THREADS=2");
+  EXPECT_EQ(RunProbe("PLANISH_THREADS=2 PLANISH_TUNING="), lines);
+  EXPECT_EQ(RunProbe("PLANISH_THREADS=2 PLANISH_TUNING=slow_l3=1,nt_store_call_bytes=0"), lines);
+}
+
+TEST(EnvironmentTest, WrongTuning) {
+  EXPECT_EQ(RunProbe("PLANISH_TUNING=slow_l3=2"),
+            Twice("[PLANISH_TUNING] slow_l3 must be an integer from 0 to 1, got \"2\""));
+  EXPECT_EQ(RunProbe("PLANISH_TUNING=l2_bytes=x"),
+            Twice("[PLANISH_TUNING] l2_bytes must be an integer from 1 to 1125899906842624, got "
+                  "\"x\""));
+  const std::vector<std::string> lines = RunProbe("PLANISH_TUNING=l4_bytes=1");
+  ASSERT_EQ(lines.size(), 2);
+  EXPECT_EQ(lines[0].find("[PLANISH_TUNING] field must be one of l1_bytes, l2_bytes, "), 0);
+  EXPECT_EQ(lines[1], lines[0]);
+}
+
+TEST(EnvironmentTest, EveryFunctionThrowsForAWrongTuningBeforeItWrites) {
+  const std::vector<std::string> wrong = RunProbe("PLANISH_TUNING=x=1", "functions");
+  const std::vector<std::string> right = RunProbe("PLANISH_TUNING=slow_l3=1", "functions");
+  ASSERT_EQ(wrong.size(), 15);
+  ASSERT_EQ(right.size(), 15);
+  for (size_t i = 0; i < wrong.size(); ++i) {
+    const std::string name = right[i].substr(0, right[i].find(' '));
+    EXPECT_EQ(wrong[i], name + " throws");
+    EXPECT_EQ(right[i], name + " returns, writes");
+  }
+}
+
 }  // namespace
 }  // namespace planish

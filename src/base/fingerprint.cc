@@ -75,9 +75,15 @@ namespace {
 
 __extension__ using Uint128 = unsigned __int128;
 
+// --- Tuning constants (docs/tuning.md) ---
+
+// Blocks of kBlockBytes that are worth a thread.
+constexpr int64_t kBlocksOfTask = 64;
+
+// --- End of tuning constants ---
+
 constexpr int64_t kBlockBytes = 4096;
-constexpr int64_t kVectorBytes = 64;   // the longest vector of a target
-constexpr int64_t kBlocksOfTask = 64;  // 256 KB, about 6 us
+constexpr int64_t kVectorBytes = 64;  // the longest vector of a target
 constexpr uint64_t kPrime = (uint64_t{1} << 61) - 1;
 
 /// Returns a value below 2^62 that is congruent to x modulo kPrime; x < 2^123.

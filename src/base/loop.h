@@ -16,10 +16,13 @@ namespace planish::internal {
 void CheckTarget();
 
 /// Runs `task` over [0, n). Uses the calling thread if n <= grain, else `parallel_for`, or
-/// DefaultParallelFor if that is empty.
+/// DefaultParallelFor if that is empty. Throws ArgumentError, before any task runs, if
+/// PLANISH_TARGET or PLANISH_TUNING is invalid.
 inline void RunParallel(const ParallelFor& parallel_for, int64_t n, int64_t grain, RangeTask task) {
   if (n <= 0) return;
-  CheckTarget();  // here rather than in a task, which must not throw
+  // Here rather than in a task, which must not throw.
+  CheckTarget();
+  CurrentTuning();
   if (n <= grain) {
     task(0, n);
   } else if (parallel_for) {

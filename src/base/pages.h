@@ -12,9 +12,13 @@
 // Page hints for large arrays. On systems other than Linux they have no effect.
 namespace planish::internal {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 /// Arrays of at least this size are large: a system call costs nothing compared with processing
 /// them.
 inline constexpr size_t kLargeBytes = 1 << 22;
+
+// --- End of tuning constants ---
 
 #ifdef __linux__
 inline uintptr_t PageBytes() {

@@ -26,8 +26,12 @@ namespace {
 
 using internal::AwaitChange;
 
+// --- Tuning constants (docs/tuning.md) ---
+
 // Limit on threads: every thread adds to the cost of each call.
 constexpr int kMaxThreads = 1024;
+
+// --- End of tuning constants ---
 
 // Set while this thread runs a part of a task.
 thread_local bool inside = false;

@@ -3,83 +3,225 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
 #include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
 #include <string>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include "src/base/check.h"
 
 namespace planish::internal {
 namespace {
 
-// Returns the size of a cache as sysfs reports it ("32768K" is 32 MB), or 0.
-int64_t CacheBytes(const char* index) {
-  std::ifstream file(std::string("/sys/devices/system/cpu/cpu0/cache/index") + index + "/size");
-  int64_t size = 0;
-  char unit = 0;
-  return file >> size >> unit && size > 0 ? size << (unit == 'M' ? 20 : 10) : 0;
+// --- Tuning constants (docs/tuning.md) ---
+
+// Largest L3 cache, in bytes and in cores that share it, that counts as fast: a larger one is a
+// mesh of slices.
+constexpr int64_t kMaxFastL3Bytes = int64_t{96} << 20;
+constexpr int64_t kMaxFastL3Cores = 24;
+
+// L1 cache, in bytes, that holds the same columns of four rows of dy, x and dx: 12 lines of a set.
+constexpr int64_t kFourRowsL1Bytes = int64_t{48} << 10;
+
+// Rows from which batch norm does not tile its columns. Fewer with a slow L3 cache, because rows a
+// power of two apart compete in the L2 cache.
+constexpr int64_t kUntiledRows = 2048, kSlowL3UntiledRows = 512;
+
+// --- End of tuning constants ---
+
+const std::string kCpu = "/sys/devices/system/cpu/cpu0/";
+
+std::string LineOf(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
 }
 
-// Returns the size of the last-level cache. Prefers sysfs: in a virtual machine sysconf adds the
-// caches of processors that the machine cannot run on.
-int64_t LastCacheBytes() {
-  for (const char* index : {"3", "2"}) {
-    if (const int64_t size = CacheBytes(index); size > 0) return size;
+// Returns the number of processors in a list of sysfs, such as "0-3,8", and 0 if it is empty.
+int64_t CountOf(const std::string& list) {
+  std::istringstream stream(list);
+  int64_t count = 0, first = 0, last = 0;
+  while (stream >> first) {
+    last = first;
+    if (stream.peek() == '-') stream.ignore() >> last;
+    count += std::max<int64_t>(0, last - first + 1);
+    if (stream.peek() != ',') break;
+    stream.ignore();
   }
-  int64_t size = 0;
-#ifdef _SC_LEVEL3_CACHE_SIZE
-  size = std::max<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE), sysconf(_SC_LEVEL3_CACHE_SIZE));
-#endif
-  return size;
+  return count;
 }
 
-StreamingLimits& TheStreaming() {
-  static StreamingLimits limits = [] {
-    int64_t last = LastCacheBytes();
-    if (last == 0) last = int64_t{32} << 20;  // if the system does not report it
-    const int64_t most = LastCacheIsFar() ? 8 * SecondCacheBytes() : last;
-    return StreamingLimits{.call = last / 4 * 3, .thread = std::min(last / 2, most)};
+struct Cache {
+  int64_t bytes = 0;  // 0 if it is not reported
+  int64_t processors = 0;
+};
+
+// Returns a cache of the first processor. In a virtual machine sysfs describes the processors that
+// the machine can run on, while sysconf adds those of others.
+Cache CacheOf(int level) {
+  for (int index = 0; index < 8; ++index) {
+    const std::string folder = kCpu + "cache/index" + std::to_string(index) + "/";
+    if (LineOf(folder + "level") != std::to_string(level)) continue;
+    if (LineOf(folder + "type") == "Instruction") continue;
+    std::istringstream stream(LineOf(folder + "size"));  // "32768K" is 32 MB
+    int64_t size = 0;
+    char unit = 0;
+    if (!(stream >> size >> unit) || size <= 0 || size >= 1 << 30) return {};
+    return {size << (unit == 'M' ? 20 : 10), CountOf(LineOf(folder + "shared_cpu_list"))};
+  }
+  return {};
+}
+
+// --- Fields ---
+
+using Member = std::variant<int64_t Tuning::*, bool Tuning::*>;
+
+struct Field {
+  const char* name;
+  Member member;
+  int64_t min, max;
+};
+
+constexpr int64_t kMaxCacheBytes = int64_t{1} << 50;
+constexpr Field kCaches[] = {{"l1_bytes", &Tuning::l1_bytes, 1, kMaxCacheBytes},
+                             {"l2_bytes", &Tuning::l2_bytes, 1, kMaxCacheBytes},
+                             {"l3_bytes", &Tuning::l3_bytes, 1, kMaxCacheBytes},
+                             {"l3_cores", &Tuning::l3_cores, 1, INT32_MAX}};
+constexpr Field kSlowL3[] = {{"slow_l3", &Tuning::slow_l3, 0, 1}};
+constexpr Field kThresholds[] = {
+    {"l1_holds_four_rows", &Tuning::l1_holds_four_rows, 0, 1},
+    {"nt_store_call_bytes", &Tuning::nt_store_call_bytes, 0, INT64_MAX},
+    {"nt_store_thread_bytes", &Tuning::nt_store_thread_bytes, 0, INT64_MAX},
+    {"nt_store_saved_bytes", &Tuning::nt_store_saved_bytes, 0, INT64_MAX},
+    {"prefetch_output_bytes", &Tuning::prefetch_output_bytes, 0, INT64_MAX},
+    {"own_weight_bytes", &Tuning::own_weight_bytes, 0, INT64_MAX},
+    {"run_tile_bytes", &Tuning::run_tile_bytes, 0, INT64_MAX},
+    {"untiled_rows", &Tuning::untiled_rows, 0, INT64_MAX}};
+
+template <class F>
+void ForFields(const F& f) {
+  for (const auto& field : kCaches) f(field);
+  for (const auto& field : kSlowL3) f(field);
+  for (const auto& field : kThresholds) f(field);
+}
+
+constexpr const char* kVariable = "PLANISH_TUNING";
+
+int64_t ValueOf(const Field& field, std::string_view text) {
+  int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stopped != end || value < field.min || value > field.max) {
+    Fail(kVariable, field.name,
+         "be an integer from " + std::to_string(field.min) + " to " + std::to_string(field.max),
+         "\"" + std::string(text) + "\"");
+  }
+  return value;
+}
+
+using Overrides = std::map<std::string, int64_t>;
+
+Overrides OverridesOf(std::string_view text) {
+  Overrides overrides;
+  while (!text.empty()) {
+    const size_t comma = text.find(',');
+    const std::string_view item = text.substr(0, comma);
+    const std::string name(item.substr(0, item.find('=')));
+    std::string names;
+    bool found = false;
+    ForFields([&](const Field& field) {
+      names += (names.empty() ? "" : ", ") + std::string(field.name);
+      if (name != field.name) return;
+      found = true;
+      const std::string_view value = item.substr(std::min(item.size(), name.size() + 1));
+      if (!overrides.emplace(name, ValueOf(field, value)).second) {
+        Fail(kVariable, name, "be given once", "\"" + std::string(item) + "\"");
+      }
+    });
+    if (!found) Fail(kVariable, "field", "be one of " + names, "\"" + name + "\"");
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+    if (text.empty()) Fail(kVariable, "field", "be one of " + names, "\"\"");
+  }
+  return overrides;
+}
+
+template <size_t kCount>
+void Apply(const Field (&fields)[kCount], const Overrides& overrides, Tuning& tuning) {
+  for (const Field& field : fields) {
+    const auto found = overrides.find(field.name);
+    if (found == overrides.end()) continue;
+    std::visit(
+        [&](auto member) {
+          using Value = std::remove_reference_t<decltype(tuning.*member)>;
+          tuning.*member = static_cast<Value>(found->second);
+        },
+        field.member);
+  }
+}
+
+Tuning& TheTuning() {
+  // The environment is read once, by the thread that comes first.
+  static Tuning tuning = [] {
+    const char* text = std::getenv(kVariable);  // NOLINT(concurrency-mt-unsafe)
+    return TuningFor(MachineCaches(), text ? text : "");
   }();
-  return limits;
-}
-
-int64_t& TheOwnWeightBytes() {
-  static int64_t bytes = LastCacheIsFar() ? SecondCacheBytes() / 4 * 3 : INT64_MAX;
-  return bytes;
+  return tuning;
 }
 
 }  // namespace
 
-bool FirstCacheHoldsManyRows() {
-  static const bool holds = CacheBytes("0") >= 48 << 10;
-  return holds;
-}
-
-bool LastCacheIsFar() {
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-  // Processors with AVX-512 and a large L2 cache have the mesh.
-  static const bool far = __builtin_cpu_is("intel") && __builtin_cpu_supports("avx512f") &&
-                          SecondCacheBytes() >= 1 << 20;
-  return far;
-#else
-  return false;
+Caches MachineCaches() {
+  Caches caches;
+  const Cache l1 = CacheOf(1), l2 = CacheOf(2), l3 = CacheOf(3);
+  if (l1.bytes > 0) caches.l1_bytes = l1.bytes;
+  if (l2.bytes > 0) caches.l2_bytes = l2.bytes;
+  const Cache last = l3.bytes > 0 ? l3 : l2;
+  if (last.bytes > 0) {
+    const int64_t threads = CountOf(LineOf(kCpu + "topology/thread_siblings_list"));
+    caches.l3_bytes = last.bytes;
+    caches.l3_cores = std::max<int64_t>(1, last.processors / std::max<int64_t>(1, threads));
+    return caches;
+  }
+#ifdef _SC_LEVEL3_CACHE_SIZE
+  const auto bytes =
+      std::max<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE), sysconf(_SC_LEVEL3_CACHE_SIZE));
+  if (bytes > 0) caches.l3_bytes = bytes;
 #endif
+  return caches;
 }
 
-int64_t SecondCacheBytes() {
-  static const int64_t bytes = CacheBytes("2") > 0 ? CacheBytes("2") : int64_t{1} << 20;
-  return bytes;
+Tuning TuningFor(Caches caches, std::string_view overrides) {
+  const Overrides values = OverridesOf(overrides);
+  Tuning t{};
+  static_cast<Caches&>(t) = caches;
+  Apply(kCaches, values, t);
+  t.slow_l3 = t.l3_bytes > kMaxFastL3Bytes || t.l3_cores > kMaxFastL3Cores;
+  Apply(kSlowL3, values, t);
+  t.l1_holds_four_rows = t.l1_bytes >= kFourRowsL1Bytes;
+  t.nt_store_call_bytes = t.l3_bytes / 4 * 3;
+  // A norm alone would gain from fewer bytes with a slow L3 cache, but a reader of its results
+  // would then load them from memory.
+  t.nt_store_thread_bytes = std::min(t.l3_bytes / 2, t.slow_l3 ? 8 * t.l2_bytes : t.l3_bytes);
+  t.nt_store_saved_bytes = t.slow_l3 ? t.nt_store_thread_bytes : t.nt_store_call_bytes;
+  t.prefetch_output_bytes = t.slow_l3 ? t.l2_bytes : INT64_MAX;
+  t.own_weight_bytes = t.slow_l3 ? t.l2_bytes / 4 * 3 : INT64_MAX;
+  t.run_tile_bytes = t.slow_l3 ? t.l2_bytes / 4 : kTileBytes;
+  t.untiled_rows = t.slow_l3 ? kSlowL3UntiledRows : kUntiledRows;
+  Apply(kThresholds, values, t);
+  return t;
 }
 
-int64_t TileBytes() { return LastCacheIsFar() ? 2 * kTileBytes : kTileBytes; }
+const Tuning& CurrentTuning() { return TheTuning(); }
 
-int64_t ManyRows() { return LastCacheIsFar() ? 512 : 2048; }
-
-int64_t RunTileBytes() { return LastCacheIsFar() ? SecondCacheBytes() / 4 : kTileBytes; }
-
-int64_t OwnWeightBytes() { return TheOwnWeightBytes(); }
-
-void SetOwnWeightBytes(int64_t bytes) { TheOwnWeightBytes() = bytes; }
-
-StreamingLimits Streaming() { return TheStreaming(); }
-
-void SetStreaming(const StreamingLimits& limits) { TheStreaming() = limits; }
+ScopedTuning::ScopedTuning(const Tuning& tuning) : before_(std::exchange(TheTuning(), tuning)) {}
+ScopedTuning::~ScopedTuning() { TheTuning() = before_; }
 
 }  // namespace planish::internal

@@ -3,72 +3,177 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planish/error.h"
 
 namespace planish::internal {
 namespace {
 
-constexpr int64_t kMegabyte = int64_t{1} << 20;
+constexpr int64_t kKilobyte = int64_t{1} << 10, kMegabyte = int64_t{1} << 20;
+constexpr Caches kZen4 = {
+    .l1_bytes = 32 * kKilobyte, .l2_bytes = kMegabyte, .l3_bytes = 32 * kMegabyte, .l3_cores = 8};
+constexpr Caches kXeon = {.l1_bytes = 48 * kKilobyte,
+                          .l2_bytes = 2 * kMegabyte,
+                          .l3_bytes = 480 * kMegabyte,
+                          .l3_cores = 120};
 
-class TuningTest : public ::testing::Test {
- protected:
-  ~TuningTest() override { SetStreaming(before_); }
-
- private:
-  StreamingLimits before_ = Streaming();
-};
-
-TEST_F(TuningTest, ACallOrAThreadsShareOfItStreams) {
-  SetStreaming({.call = 24 * kMegabyte, .thread = 16 * kMegabyte});
-  EXPECT_FALSE(Streams(16 * kMegabyte - 1, 1, 1));
-  EXPECT_TRUE(Streams(16 * kMegabyte, 1, 1));
-  EXPECT_TRUE(Streams(16 * kMegabyte, 7, 7));
-  EXPECT_FALSE(Streams(24 * kMegabyte - 1, 1, 2));
-  EXPECT_TRUE(Streams(24 * kMegabyte, 1, 2));
-  EXPECT_TRUE(Streams(24 * kMegabyte, 0, 2));
-  SetStreaming({.call = 360 * kMegabyte, .thread = 16 * kMegabyte});
-  EXPECT_FALSE(Streams(32 * kMegabyte - 1, 1, 2));
-  EXPECT_TRUE(Streams(32 * kMegabyte, 1, 2));
-  EXPECT_FALSE(Streams(32 * kMegabyte, 1, 3));
-  EXPECT_TRUE(Streams(32 * kMegabyte, 2, 3));
+TEST(TuningTest, ThresholdsFollowFromAFastL3Cache) {
+  const Tuning t = TuningFor(kZen4);
+  EXPECT_EQ(t.l2_bytes, kMegabyte);
+  EXPECT_FALSE(t.slow_l3);
+  EXPECT_FALSE(t.l1_holds_four_rows);
+  EXPECT_EQ(t.nt_store_call_bytes, 24 * kMegabyte);
+  EXPECT_EQ(t.nt_store_thread_bytes, 16 * kMegabyte);
+  EXPECT_EQ(t.nt_store_saved_bytes, 24 * kMegabyte);
+  EXPECT_EQ(t.prefetch_output_bytes, INT64_MAX);
+  EXPECT_EQ(t.own_weight_bytes, INT64_MAX);
+  EXPECT_EQ(t.run_tile_bytes, kTileBytes);
+  EXPECT_EQ(t.untiled_rows, 2048);
 }
 
-TEST_F(TuningTest, SharesOfTheLargestCallsDoNotOverflow) {
-  SetStreaming({.call = INT64_MAX, .thread = kMegabyte});
-  constexpr int64_t kMax = int64_t{1} << 62;
-  EXPECT_TRUE(Streams(kMax, int64_t{1} << 40, int64_t{1} << 41));
-  EXPECT_FALSE(Streams(kMegabyte, int64_t{1} << 40, int64_t{1} << 41));
+TEST(TuningTest, ThresholdsFollowFromASlowL3Cache) {
+  const Tuning t = TuningFor(kXeon);
+  EXPECT_TRUE(t.slow_l3);
+  EXPECT_TRUE(t.l1_holds_four_rows);
+  EXPECT_EQ(t.nt_store_call_bytes, 360 * kMegabyte);
+  EXPECT_EQ(t.nt_store_thread_bytes, 16 * kMegabyte);
+  EXPECT_EQ(t.nt_store_saved_bytes, 16 * kMegabyte);
+  EXPECT_EQ(t.prefetch_output_bytes, 2 * kMegabyte);
+  EXPECT_EQ(t.own_weight_bytes, 3 * kMegabyte / 2);
+  EXPECT_EQ(t.run_tile_bytes, kMegabyte / 2);
+  EXPECT_EQ(t.untiled_rows, 512);
 }
 
-TEST_F(TuningTest, WhatIsKeptGoesPastAFarCacheSooner) {
-  SetStreaming({.call = 24 * kMegabyte, .thread = 16 * kMegabyte});
-  EXPECT_FALSE(KeepsPastCaches(16 * kMegabyte - 1));
-  EXPECT_EQ(KeepsPastCaches(16 * kMegabyte), LastCacheIsFar());
-  EXPECT_TRUE(KeepsPastCaches(24 * kMegabyte));
+// A virtual machine with few of the processor's cores reports the whole cache.
+TEST(TuningTest, AnL3CacheIsSlowIfItIsLargeOrManyCoresShareIt) {
+  const auto slow = [](int64_t bytes, int64_t cores) {
+    return TuningFor({.l3_bytes = bytes, .l3_cores = cores}).slow_l3;
+  };
+  EXPECT_FALSE(slow(96 * kMegabyte, 8));
+  EXPECT_FALSE(slow(36 * kMegabyte, 24));
+  EXPECT_TRUE(slow(97 * kMegabyte, 2));
+  EXPECT_TRUE(slow(480 * kMegabyte, 1));
+  EXPECT_TRUE(slow(39 * kMegabyte, 28));
 }
 
-TEST_F(TuningTest, AllOrNothingStreams) {
-  SetStreaming({.call = 0, .thread = 0});
-  EXPECT_TRUE(Streams(0, 1, 1));
-  SetStreaming({.call = INT64_MAX, .thread = INT64_MAX});
-  EXPECT_FALSE(Streams(int64_t{1} << 50, 1, 1));
+TEST(TuningTest, OverriddenCachesChangeTheThresholds) {
+  Tuning t = TuningFor(kZen4, "l2_bytes=2097152,slow_l3=1");
+  EXPECT_EQ(t.l1_bytes, kZen4.l1_bytes);
+  EXPECT_EQ(t.l2_bytes, 2 * kMegabyte);
+  EXPECT_EQ(t.prefetch_output_bytes, 2 * kMegabyte);
+  EXPECT_EQ(t.untiled_rows, 512);
+  t = TuningFor(kXeon, "untiled_rows=7,l3_bytes=33554432,l3_cores=8");
+  EXPECT_FALSE(t.slow_l3);
+  EXPECT_EQ(t.untiled_rows, 7);
+  EXPECT_EQ(t.nt_store_call_bytes, 24 * kMegabyte);
 }
 
-// A thread's limit is at most the call's limit, and both are at most the cache sizes.
-TEST_F(TuningTest, ThisMachines) {
-  const StreamingLimits limits = Streaming();
-  EXPECT_GE(limits.thread, kMegabyte);
-  EXPECT_LE(limits.thread, limits.call);
-  EXPECT_GE(SecondCacheBytes(), 1 << 17);
-  EXPECT_GE(TileBytes(), kTileBytes);
-  EXPECT_LE(RunTileBytes(), kTileBytes);
-  EXPECT_FALSE(AsksForResults(SecondCacheBytes(), 1, 1));
-  EXPECT_EQ(AsksForResults(SecondCacheBytes() + 1, 1, 1), LastCacheIsFar());
-  EXPECT_FALSE(AsksForResults(2 * SecondCacheBytes(), 1, 2));
-  EXPECT_EQ(OwnWeightBytes() < SecondCacheBytes(), LastCacheIsFar());
-  if (LastCacheIsFar()) {
-    EXPECT_LE(limits.thread, 8 * SecondCacheBytes());
-    EXPECT_LE(RunTileBytes(), SecondCacheBytes());
+TEST(TuningTest, LimitsOfCachesDoNotOverflow) {
+  const std::string most = std::to_string(int64_t{1} << 50);
+  const Tuning t = TuningFor(
+      {}, "l1_bytes=" + most + ",l2_bytes=" + most + ",l3_bytes=" + most + ",l3_cores=2147483647");
+  EXPECT_EQ(t.nt_store_thread_bytes, int64_t{1} << 49);
+  EXPECT_EQ(TuningFor({}, "l1_bytes=1,l2_bytes=1,l3_bytes=1").nt_store_call_bytes, 0);
+}
+
+std::string ErrorOf(const std::string& overrides) {
+  try {
+    TuningFor({}, overrides);
+  } catch (const ArgumentError& error) {
+    return error.what();
   }
+  return "";
+}
+
+TEST(TuningTest, FieldsThatDoNotExistAreErrors) {
+  const std::string fields =
+      "[PLANISH_TUNING] field must be one of l1_bytes, l2_bytes, l3_bytes, l3_cores, slow_l3, "
+      "l1_holds_four_rows, nt_store_call_bytes, nt_store_thread_bytes, nt_store_saved_bytes, "
+      "prefetch_output_bytes, own_weight_bytes, run_tile_bytes, untiled_rows, got ";
+  for (const std::string name : {"l4_bytes", "", " l2_bytes", "L2_BYTES", "l2_bytes "}) {
+    EXPECT_EQ(ErrorOf(name + "=1"), fields + "\"" + name + "\"");
+    EXPECT_EQ(ErrorOf("slow_l3=0," + name + "=1"), fields + "\"" + name + "\"");
+  }
+  for (const std::string text : {",", "slow_l3=1,", "slow_l3=1,,l2_bytes=1"}) {
+    EXPECT_EQ(ErrorOf(text), fields + "\"\"") << text;
+  }
+  EXPECT_EQ(ErrorOf("nonsense"), fields + "\"nonsense\"");
+}
+
+TEST(TuningTest, ValuesThatAreNotValidAreErrors) {
+  const auto expected = [](const std::string& field, const std::string& range,
+                           const std::string& value) {
+    return "[PLANISH_TUNING] " + field + " must be an integer from " + range + ", got \"" + value +
+           "\"";
+  };
+  for (const std::string value : {"", "two", "-1", "2", "1.0", "1 ", "+1", "1=1"}) {
+    EXPECT_EQ(ErrorOf("slow_l3=" + value), expected("slow_l3", "0 to 1", value));
+  }
+  EXPECT_EQ(ErrorOf("slow_l3"), expected("slow_l3", "0 to 1", ""));
+  for (const std::string value : {"0", "1125899906842625", "9223372036854775808", "1M"}) {
+    EXPECT_EQ(ErrorOf("l2_bytes=" + value), expected("l2_bytes", "1 to 1125899906842624", value));
+  }
+  EXPECT_EQ(ErrorOf("untiled_rows=9223372036854775807"), "");
+  EXPECT_EQ(ErrorOf("untiled_rows=1,slow_l3=0,untiled_rows=1"),
+            "[PLANISH_TUNING] untiled_rows must be given once, got \"untiled_rows=1\"");
+}
+
+TEST(TuningTest, NoOverridesChangeNothing) { EXPECT_EQ(ErrorOf(""), ""); }
+
+TEST(TuningTest, ACallOrAThreadsShareOfItUsesNtStores) {
+  {
+    const ScopedTuning scoped(TuningFor(kZen4));
+    EXPECT_FALSE(UsesNtStores(16 * kMegabyte - 1, 1, 1));
+    EXPECT_TRUE(UsesNtStores(16 * kMegabyte, 1, 1));
+    EXPECT_TRUE(UsesNtStores(16 * kMegabyte, 7, 7));
+    EXPECT_FALSE(UsesNtStores(24 * kMegabyte - 1, 1, 2));
+    EXPECT_TRUE(UsesNtStores(24 * kMegabyte, 1, 2));
+    EXPECT_TRUE(UsesNtStores(24 * kMegabyte, 0, 2));
+  }
+  const ScopedTuning scoped(TuningFor(kXeon));
+  EXPECT_FALSE(UsesNtStores(32 * kMegabyte - 1, 1, 2));
+  EXPECT_TRUE(UsesNtStores(32 * kMegabyte, 1, 2));
+  EXPECT_FALSE(UsesNtStores(32 * kMegabyte, 1, 3));
+  EXPECT_TRUE(UsesNtStores(32 * kMegabyte, 2, 3));
+}
+
+TEST(TuningTest, SharesOfTheLargestCallsDoNotOverflow) {
+  const ScopedTuning scoped(
+      TuningFor(kZen4, "nt_store_call_bytes=9223372036854775807,nt_store_thread_bytes=1048576"));
+  constexpr int64_t kMax = int64_t{1} << 62;
+  EXPECT_TRUE(UsesNtStores(kMax, int64_t{1} << 40, int64_t{1} << 41));
+  EXPECT_FALSE(UsesNtStores(kMegabyte, int64_t{1} << 40, int64_t{1} << 41));
+}
+
+TEST(TuningTest, OutputsBeyondTheL2CacheArePrefetchedWithASlowL3Cache) {
+  {
+    const ScopedTuning scoped(TuningFor(kXeon));
+    EXPECT_FALSE(PrefetchesOutput(2 * kMegabyte, 1, 1));
+    EXPECT_TRUE(PrefetchesOutput(2 * kMegabyte + 1, 1, 1));
+    EXPECT_FALSE(PrefetchesOutput(4 * kMegabyte, 1, 2));
+  }
+  const ScopedTuning scoped(TuningFor(kZen4));
+  EXPECT_FALSE(PrefetchesOutput(INT64_MAX, 1, 1));
+}
+
+TEST(TuningTest, AScopedTuningEnds) {
+  const Tuning before = CurrentTuning();
+  {
+    const ScopedTuning scoped(TuningFor(kZen4, "untiled_rows=3"));
+    EXPECT_EQ(CurrentTuning().untiled_rows, 3);
+  }
+  EXPECT_EQ(CurrentTuning().untiled_rows, before.untiled_rows);
+}
+
+TEST(TuningTest, ThisMachineReportsPlausibleCaches) {
+  const Caches caches = MachineCaches();
+  EXPECT_GE(caches.l1_bytes, 8 * kKilobyte);
+  EXPECT_LT(caches.l1_bytes, 2 * kMegabyte);
+  EXPECT_GE(caches.l2_bytes, caches.l1_bytes);
+  EXPECT_GE(caches.l3_bytes, caches.l2_bytes);
+  EXPECT_GE(caches.l3_cores, 1);
 }
 
 }  // namespace

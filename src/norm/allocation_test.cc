@@ -68,7 +68,7 @@ TEST_F(NormAllocationTest, RowsWithTooLittleMemoryWriteNothing) {
 
 // Non-temporal stores need scratch memory for some rows' sums.
 TEST_F(NormAllocationTest, ResidualsWithTooLittleMemoryWriteNothing) {
-  const tests::Streaming streaming;
+  const tests::NtStores nt_stores;
   const tests::Problem<float> p(Norm::kLayer, 3000, 100);
   WritesAllOrNothing(tests::Result<float>(p), [&](tests::Result<float>& to) {
     NormForwardArgs<float> args = tests::ForwardArgs(p, to);

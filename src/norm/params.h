@@ -16,6 +16,19 @@
 // Conversion of gain and bias to the type of the arithmetic, and of their gradients back.
 namespace planish::internal {
 
+// --- Tuning constants (docs/tuning.md) ---
+
+/// Elements of the shared arrays of zeros and ones, enough for most rows. Shared, so that they stay
+/// in every thread's cache from call to call.
+inline constexpr int64_t kConstants = 8192;
+
+/// Rows from which, and columns up to which, unaligned parameters are copied. A copy avoids vectors
+/// that cross cache lines in the L1 cache. For more columns it costs more than it saves, especially
+/// if the system maps and unmaps it at every call.
+inline constexpr int64_t kRowsForCopy = 256, kMaxCopied = 1024;
+
+// --- End of tuning constants ---
+
 template <class C, class P>
 C ToCompute(P value) {
   if constexpr (std::is_same_v<P, bfloat16> || std::is_same_v<P, float16>) {
@@ -45,9 +58,7 @@ void FillEach(std::initializer_list<N*> arrays, int64_t n, N value) {
   }
 }
 
-/// Elements of the shared arrays of zeros and ones, enough for most rows. Shared, so that they stay
-/// in every thread's cache from call to call.
-inline constexpr int64_t kConstants = 8192;
+/// Returns a shared array of kConstants ones or zeros.
 template <class C>
 const C* Constants(bool one) {
   struct Filled {
@@ -94,10 +105,6 @@ class Params {
   const C* data() const { return data_; }
 
  private:
-  // A copy avoids vectors that cross cache lines in the L1 cache. For more columns it costs more
-  // than it saves, especially if the system maps and unmaps it at every call.
-  static constexpr int64_t kRowsForCopy = 256, kMaxCopied = 1024;
-
   AlignedArray<C> copy_;
   const C* data_ = nullptr;
 };

@@ -258,15 +258,14 @@ void ForEachTarget(F&& f) {
 }
 
 /// Forces non-temporal stores during its lifetime.
-class Streaming {
+class NtStores {
  public:
-  Streaming() { internal::SetStreaming({.call = 0, .thread = 0}); }
-  ~Streaming() { internal::SetStreaming(before_); }
-  Streaming(const Streaming&) = delete;
-  Streaming& operator=(const Streaming&) = delete;
+  NtStores()
+      : tuning_(internal::TuningFor(internal::MachineCaches(),
+                                    "nt_store_call_bytes=0,nt_store_saved_bytes=0")) {}
 
  private:
-  internal::StreamingLimits before_ = internal::Streaming();
+  internal::ScopedTuning tuning_;
 };
 
 /// Returns a ParallelFor that runs `parts` ranges one after another, starting in the middle; with

@@ -208,13 +208,12 @@ TYPED_TEST(RnnTest, SameBitsForAnyNumberOfThreads) {
 /// Makes weights of up to `bytes` count as fitting a thread's own cache.
 class OwnWeights {
  public:
-  explicit OwnWeights(int64_t bytes) { internal::SetOwnWeightBytes(bytes); }
-  OwnWeights(const OwnWeights&) = delete;
-  OwnWeights& operator=(const OwnWeights&) = delete;
-  ~OwnWeights() { internal::SetOwnWeightBytes(before_); }
+  explicit OwnWeights(int64_t bytes)
+      : tuning_(internal::TuningFor(internal::MachineCaches(),
+                                    "own_weight_bytes=" + std::to_string(bytes))) {}
 
  private:
-  int64_t before_ = internal::OwnWeightBytes();
+  internal::ScopedTuning tuning_;
 };
 
 // Weights too large for one thread's cache: threads split the columns of a step's matrix product,
@@ -278,7 +277,7 @@ TYPED_TEST(RnnTest, SameBitsPastTheCaches) {
           return out;
         };
         const RnnResult<T> expected = apply(SerialFor, 0);
-        const tests::Streaming past;
+        const tests::NtStores nt_stores;
         for (const int64_t offset : {0, 1}) {
           const RnnResult<T> out = apply(tests::OnThreads(3), offset);
           EXPECT_EQ(out.DiffersIn(expected), "") << NameOf(cell) << " " << target;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -25,6 +26,7 @@
 #include "planish/rnn.h"
 #include "planish/target.h"
 #include "planish/weight_norm.h"
+#include "src/base/tuning.h"
 
 namespace planish::bits {
 namespace {
@@ -622,6 +624,18 @@ void Layers(Report& report, const std::string& type) {
   }
 }
 
+/// Tunings that take all paths. The first one is this machine's.
+constexpr const char* kTunings[] = {
+    "",
+    "slow_l3=1",
+    "nt_store_call_bytes=0,nt_store_saved_bytes=0",
+    "slow_l3=1,l1_holds_four_rows=0,nt_store_call_bytes=1099511627776,"
+    "nt_store_thread_bytes=1099511627776,prefetch_output_bytes=0,own_weight_bytes=0,"
+    "run_tile_bytes=0,untiled_rows=0",
+    "l1_bytes=1,l2_bytes=1,l3_bytes=1",
+    "l1_bytes=1048576,l2_bytes=1099511627776,l3_bytes=1099511627776,slow_l3=0,"
+    "untiled_rows=1099511627776"};
+
 int Main(int argc, char** argv) {
 #ifdef __GLIBC__
   // Large arrays stay in the heap, as most of their time would be page faults.
@@ -629,7 +643,14 @@ int Main(int argc, char** argv) {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 #endif
   if (!Report::Understands(argc, argv)) return 2;
-  Report report({.targets = Targets(), .set_target = SetTarget, .set_threads = SetThreads});
+  std::optional<internal::ScopedTuning> tuning;
+  Report report({.targets = Targets(),
+                 .set_target = SetTarget,
+                 .set_threads = SetThreads,
+                 .set_tuning = [&](size_t turn) {
+                   tuning.emplace(internal::TuningFor(internal::MachineCaches(),
+                                                      kTunings[turn % std::size(kTunings)]));
+                 }});
   LargeNorms<float, float>(report, "float/float");
   LargeNorms<bfloat16, float>(report, "bfloat16/float");
 #define PLANISH_BITS_NORMS(T, P) Norms<T, P>(report, #T "/" #P);

@@ -21,7 +21,7 @@
 #include "planish/types.h"
 
 // Common parts of planish_bits and planish_torch_bits: inputs, hashes, and the comparison with a
-// file. Only public headers of Planish are included, so that its sources can be moved.
+// file. Includes only public headers of Planish.
 namespace planish::bits {
 
 /// Random values by splitmix64, the same on every machine.
@@ -202,12 +202,14 @@ class Report {
     std::vector<std::string> targets;
     std::function<void(const std::string&)> set_target;
     std::function<void(int)> set_threads;
+    std::function<void(size_t)> set_tuning = {};  ///< sets one of several cache sizes, or is empty
   };
 
   explicit Report(Machine machine) : machine_(std::move(machine)) {}
 
   /// Calls f(hash), which computes a case from inputs that it does not change: on 1, 2 and 3
-  /// threads, in an order that the cases rotate, or otherwise twice on one thread.
+  /// threads, in an order that the cases rotate, or otherwise twice on one thread; each time with
+  /// another tuning.
   template <class F>
   void Case(const std::string& name, F&& f, bool on_threads = true) {
     for (const std::string& target : machine_.targets) {
@@ -217,6 +219,7 @@ class Report {
       for (int i = 0; i < (on_threads ? 3 : 2); ++i) {
         const int turn = static_cast<int>(hashes_.size() % 3) + i;
         machine_.set_threads(on_threads ? 1 + turn % 3 : 1);
+        if (machine_.set_tuning) machine_.set_tuning(hashes_.size() / 3 + static_cast<size_t>(i));
         Hash hash;
         f(hash);
         if (i == 0) expected = hash.value();

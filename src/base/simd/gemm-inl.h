@@ -22,6 +22,8 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// --- Tuning constants (docs/tuning.md) ---
+
 // Rows of a tile of c. The tile has two vectors a row and stays in registers; two more registers
 // hold elements of w, one an element of a. Without FMA a product needs another one.
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
@@ -34,6 +36,16 @@ inline constexpr int64_t kPaddedRows = 8;
 inline constexpr int kTileRows = 4;
 inline constexpr int64_t kPaddedRows = 4;
 #endif
+
+// Limit on tiles of a copied at a time: they stay in the L2 cache while panels pass through L1.
+// Each panel is read once for each group of tiles, so groups have equal sizes.
+template <class T>
+inline constexpr int64_t kMaxCopiedTiles = 40 / static_cast<int64_t>(sizeof(T));
+
+// Prefetch distance in w, in steps of k, for the tile that reads a panel first.
+inline constexpr int64_t kAhead = 16;
+
+// --- End of tuning constants ---
 
 template <class T>
 constexpr int64_t PanelColumns() {
@@ -51,15 +63,7 @@ template <class T>
 constexpr int64_t TileSize() {
   return kPaddedRows * RowStride<T>();
 }
-// Limit on tiles of a copied at a time: they stay in the L2 cache while panels pass through L1.
-// Each panel is read once for each group of tiles, so groups have equal sizes.
-template <class T>
-constexpr int64_t TilesAtOnce() {
-  return 40 / static_cast<int64_t>(sizeof(T));
-}
 
-// Prefetch distance in w, in steps of k, for the tile that reads a panel first.
-inline constexpr int64_t kAhead = 16;
 
 // Accumulators are named variables: GCC 12 keeps an array in memory, even one with constant
 // indices, and stores each element after every step.
@@ -260,7 +264,7 @@ HWY_INLINE const T* BlockAt(const GemmTask<T>& task, int64_t from) {
 template <class T>
 HWY_INLINE void MultiplyTiles(const GemmTask<T>& task, int64_t begin, int64_t end, int64_t all) {
   constexpr int64_t kColumns = PanelColumns<T>();
-  constexpr int64_t kTilesAtOnce = TilesAtOnce<T>();
+  constexpr int64_t kTilesAtOnce = kMaxCopiedTiles<T>;
   HWY_ALIGN T copies[kTilesAtOnce * TileSize<T>()];
   const auto& prefetching = task.a_transposed ? kTiles<T, false, true> : kTiles<T, true, true>;
   const auto& plain = task.a_transposed ? kTiles<T, false, false> : kTiles<T, true, false>;

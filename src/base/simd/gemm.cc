@@ -56,11 +56,15 @@ GemmKernels<double> Kernels() {
   return PLANISH_DISPATCH(DoubleKernels)();
 }
 
-// Upper bound on the columns of a panel: two of the largest vectors of floats.
-constexpr int64_t kMaxPanel = 2 * kAlignment / static_cast<int64_t>(sizeof(float));
+// --- Tuning constants (docs/tuning.md) ---
 
 // Rows of b that MultiplyTransposed packs at a time.
 constexpr int64_t kRowsAtOnce = 4 * kGemmDepth;
+
+// --- End of tuning constants ---
+
+// Upper bound on the columns of a panel: two of the largest vectors of floats.
+constexpr int64_t kMaxPanel = 2 * kAlignment / static_cast<int64_t>(sizeof(float));
 
 /// Source of padding.
 template <class T>

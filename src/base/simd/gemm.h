@@ -16,11 +16,16 @@
 // but can depend on the SIMD target.
 namespace planish::internal {
 
+// --- Tuning constants (docs/tuning.md) ---
+
+/// Products of a block of the depth, which are added in order. Determines the order of sums.
 inline constexpr int64_t kGemmDepth = 256;
 
 /// Tiles of rows that are computed together, and are the unit of work for threads. Enough to share
 /// panels; few enough for their elements of c to stay in a cache.
 inline constexpr int64_t kTilesOfPart = 16;
+
+// --- End of tuning constants ---
 
 /// Arguments of one kernel call: rows of a times panels of packed w.
 template <class T>

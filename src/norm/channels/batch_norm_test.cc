@@ -370,7 +370,7 @@ TYPED_TEST(BatchNormTest, StreamingGivesTheSameBits) {
     for (const Shape& shape : StreamShapes()) {
       const Problem<TypeParam> p(shape);
       const auto expected = Apply(p);
-      const tests::Streaming streaming;
+      const tests::NtStores nt_stores;
       EXPECT_EQ(Apply(p).DiffersIn(expected), "") << shape;
       for (const int64_t offset : {1, 5}) {
         Result<TypeParam> out(p);
@@ -386,6 +386,21 @@ TYPED_TEST(BatchNormTest, StreamingGivesTheSameBits) {
       }
     }
   });
+}
+
+// Also where rows are summed in blocks, which change the order of additions.
+TYPED_TEST(BatchNormTest, TilesOfColumnsGiveTheSameBits) {
+  for (const Shape& shape :
+       {Shape{64, 700, 1}, {255, 520, 1}, {300, 520, 1}, {1100, 260, 2}, {2051, 530, 1}}) {
+    const Problem<TypeParam> p(shape);
+    const auto apply = [&](const char* tuning) {
+      const internal::ScopedTuning scoped(internal::TuningFor(internal::MachineCaches(), tuning));
+      return Apply(p);
+    };
+    const auto expected = apply("untiled_rows=0");
+    EXPECT_EQ(apply("untiled_rows=1000000").DiffersIn(expected), "") << shape;
+    EXPECT_EQ(apply("untiled_rows=512").DiffersIn(expected), "") << shape;
+  }
 }
 
 TYPED_TEST(BatchNormTest, SmallWorkStaysOnTheCallingThread) {
@@ -416,7 +431,7 @@ TYPED_TEST(BatchNormTest, InPlaceGivesTheSameBits) {
       EXPECT_TRUE(SameBits(out.dgain, expected.dgain) && SameBits(out.dbias, expected.dbias));
     };
     expect_in_place();
-    const tests::Streaming streaming;
+    const tests::NtStores nt_stores;
     expect_in_place();
   }
 }
@@ -595,7 +610,7 @@ TYPED_TEST(BatchNormTest, EvaluationGivesTheSameBits) {
       EXPECT_EQ(apply(SplitIn(parts, &calls), false).DiffersIn(expected), "") << parts;
       EXPECT_GE(calls, 2);
     }
-    const tests::Streaming streaming;
+    const tests::NtStores nt_stores;
     EXPECT_EQ(apply(SerialFor, false).DiffersIn(expected), "");
     EXPECT_EQ(apply(SerialFor, true).DiffersIn(expected), "");
   }

@@ -15,6 +15,8 @@
 namespace planish::internal {
 namespace {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 // Positions below which several channels are placed side by side, and the columns to reach, at
 // least a vector.
 constexpr int64_t kMinPositions = 16;
@@ -26,11 +28,15 @@ constexpr int64_t kMinTile = 64, kMaxTile = 1024;
 constexpr int64_t kMinRaggedTile = 256;
 // Columns of a tile are a multiple of this, so that its rows begin at cache lines.
 constexpr int64_t kLine = 16;
-// Number of tiles that suffices for the threads, and elements from which the rows of fewer tiles
-// are split into blocks.
+// Number of tiles that suffices for the threads, and the elements of a block of rows of fewer
+// tiles.
 constexpr int64_t kMinTiles = 16, kBlockElements = int64_t{1} << 17;
 // Limit on the chunks of tiles, each with its own partial sums of dgain and dbias.
 constexpr int64_t kMaxChunks = 64;
+// Limit on the blocks of rows of a tile.
+constexpr int64_t kMaxBlocks = 64;
+
+// --- End of tuning constants ---
 
 /// Division of the [channels, spatial] elements of a sample into tiles. A tile is a matrix of
 /// `rows` rows, `stride` elements apart, whose columns are positions. If there are few positions, a
@@ -42,7 +48,7 @@ struct Tiling {
       stride = spatial;
       // Whole rows if they fit; else half of the cache, because the other half receives the next
       // tile.
-      const int64_t fitting = TileBytes() / bytes_read / channels;
+      const int64_t fitting = kTileBytes / bytes_read / channels;
       const int64_t fit = spatial <= std::min(fitting, kMaxTile) ? spatial : fitting / 2;
       const int64_t least = spatial % kLine == 0 ? kMinTile : kMinRaggedTile;
       const int64_t parts = (spatial - 1) / std::clamp(fit, least, kMaxTile) + 1;
@@ -55,12 +61,12 @@ struct Tiling {
       rest = channels % group * spatial;
     }
     elements = rows * std::min(cols, stride);
-    fits = elements * bytes_read <= TileBytes();
+    fits = elements * bytes_read <= kTileBytes;
     count = batch * tiles;
     chunks = std::min(count, kMaxChunks);
     // With few tiles, their rows are split over threads instead.
     if (count < kMinTiles) {
-      blocks = std::clamp<int64_t>(std::min(rows, elements / kBlockElements), 1, 64);
+      blocks = std::clamp<int64_t>(std::min(rows, elements / kBlockElements), 1, kMaxBlocks);
     }
   }
 
@@ -69,12 +75,12 @@ struct Tiling {
   int64_t ChunkBegin(int64_t chunk) const { return chunk * count / chunks; }
 
   /// Returns the prefetch distance in elements from tile i to the next one, or 0 if a tile does not
-  /// fit in the cache. With a distant L3 cache the next tile would conflict in the L2 cache with
-  /// rows a power of two apart. There it prefetches some rows ahead in a tile of whole rows, and
-  /// nothing else.
+  /// fit in the cache. With a slow L3 cache the next tile would conflict in the L2 cache with rows
+  /// a power of two apart, so it is not prefetched.
   int64_t Ahead(int64_t i, int64_t sample) const {
-    if (LastCacheIsFar()) return cols >= stride ? kRowsAtOnce * stride : 0;
-    return fits && i + 1 < count ? Begin(i + 1, sample) - Begin(i, sample) : 0;
+    return fits && i + 1 < count && !CurrentTuning().slow_l3
+               ? Begin(i + 1, sample) - Begin(i, sample)
+               : 0;
   }
 
   int64_t RowsBegin(int64_t block) const { return block * rows / blocks; }
@@ -279,9 +285,9 @@ void ForwardChannels(const ChannelsForward<T>& args, const ParallelFor& parallel
       ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t n) {
         ColumnsForward<T> part = call.From(row, rows);
         part.cols = n;
-        part.stream = Streams(bytes, share.part, share.whole);
+        part.stream = UsesNtStores(bytes, share.part, share.whole);
         if (part.stream) part.ahead = tiling.Ahead(i, sample);
-        part.ask = AsksForResults(bytes, share.part, share.whole);
+        part.ask = PrefetchesOutput(bytes, share.part, share.whole);
         MapForward(part);
       });
     });
@@ -363,9 +369,9 @@ void BackwardChannels(const ChannelsBackward<T>& args, const ParallelFor& parall
     ForBlocks(tiling, own, parallel_for, [&](int64_t block, const Share& share) {
       ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t columns) {
         ColumnsBackward<T> part = from(row, rows, columns);
-        part.stream = Streams(bytes, share.part, share.whole);
+        part.stream = UsesNtStores(bytes, share.part, share.whole);
         if (part.stream) part.ahead = tiling.Ahead(i, sample);
-        part.ask = AsksForResults(bytes, share.part, share.whole);
+        part.ask = PrefetchesOutput(bytes, share.part, share.whole);
         MapBackward(part);
       });
     });

@@ -38,8 +38,12 @@ void FinishGradients(const Recipe& recipe, double eps, int64_t n, int64_t cols,
                      const Compute<T>* rstd, const double* first, const double* second,
                      Compute<T>* mean_g, Compute<T>* mean_g_xhat);
 
+// --- Tuning constants (docs/tuning.md) ---
+
 /// Rows processed together, which share the parameters of columns.
 inline constexpr int kRowsAtOnce = 4;
+
+// --- End of tuning constants ---
 
 template <class T>
 struct ColumnsForward {

@@ -269,7 +269,7 @@ TYPED_TEST(ChannelNormTest, ASampleDependsOnItselfAlone) {
       SCOPED_TRACE(testing::Message() << shape << " on " << target);
       const Problem<TypeParam> p(Norm::kLayer, shape);
       const auto all = Apply(p);
-      const tests::Streaming streaming;
+      const tests::NtStores nt_stores;
       for (int64_t b = 0; b < shape.batch; ++b) {
         const auto of = [&](const auto& values, int64_t n) {
           return std::vector(values.begin() + b * n, values.begin() + (b + 1) * n);
@@ -334,7 +334,7 @@ TYPED_TEST(ChannelNormTest, InPlaceGivesTheSameBits) {
       EXPECT_TRUE(SameBits(out.dgain, expected.dgain) && SameBits(out.dbias, expected.dbias));
     };
     expect_in_place();
-    const tests::Streaming streaming;
+    const tests::NtStores nt_stores;
     expect_in_place();
   }
 }
@@ -346,7 +346,7 @@ TYPED_TEST(ChannelNormTest, StreamingGivesTheSameBits) {
     for (const Shape& shape : Shapes()) {
       const Problem<TypeParam> p(Norm::kLayer, shape);
       const auto expected = Apply(p);
-      const tests::Streaming streaming;
+      const tests::NtStores nt_stores;
       EXPECT_EQ(Apply(p).DiffersIn(expected), "") << shape;
       for (const int64_t offset : {1, 5}) {
         Result<TypeParam> out(p);

@@ -20,6 +20,20 @@ namespace planish::internal {
 namespace HWY_NAMESPACE {
 namespace {
 
+// --- Tuning constants (docs/tuning.md) ---
+
+/// Column limit for combining unaligned rows in a buffer for non-temporal stores, and the elements
+/// of that buffer. The two ends of wider rows cost less than a copy.
+inline constexpr int64_t kBufferedColumns = 128, kStreamBuffer = 2048;
+
+/// Elements of a run that are summed in C before the sum continues in double.
+inline constexpr int64_t kRunElements = 1024;
+
+/// Bytes ahead that sums of runs prefetch their inputs into the L1 cache.
+inline constexpr int64_t kPrefetchSumBytes = 8192;
+
+// --- End of tuning constants ---
+
 /// Writes lanes [from, to) of v to p[from], p[from + 1], ...
 template <class D, class T>
 HWY_INLINE void WriteLanes(D d, Vec<D> v, int64_t from, int64_t to, T* p) {
@@ -27,10 +41,6 @@ HWY_INLINE void WriteLanes(D d, Vec<D> v, int64_t from, int64_t to, T* p) {
   Write(d, v, lanes);
   for (int64_t i = from; i < to; ++i) p[i] = lanes[i];
 }
-
-/// Column limit for combining unaligned rows in a buffer for non-temporal stores, and the elements
-/// of that buffer. The two ends of wider rows cost less than a copy.
-inline constexpr int64_t kBufferedColumns = 128, kStreamBuffer = 2048;
 
 /// Writes `rows` contiguous rows with non-temporal stores, from a buffer that map(r, n, buffer)
 /// fills with rows [r, r + n). cols <= kBufferedColumns.
@@ -211,9 +221,8 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
                             const SumNumbers<Compute<T>>& numbers, double* first, double* second) {
   using C = hn::TFromD<D>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  constexpr int64_t kAtOnce = 1024;  // summed in C before continuing in double
   // Without stores, prefetching into L1 suffices.
-  constexpr int64_t kAhead = 8192 / sizeof(T);
+  constexpr int64_t kAhead = kPrefetchSumBytes / sizeof(T);
   const auto prefetch = [&](const T* ahead) HWY_ATTR {
     hwy::Prefetch(ahead);
     if constexpr (2 * hn::MaxLanes(D()) * sizeof(T) > 64) hwy::Prefetch(ahead + lanes);
@@ -222,8 +231,8 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
     const T* a = a_ + r * stride;
     const T* x = x_ + r * stride;
     const RunValues<C, CountOf(kSums)> value(numbers.at, r);
-    for (int64_t begin = 0; begin < n; begin += kAtOnce) {
-      const int64_t end = std::min(n, begin + kAtOnce);
+    for (int64_t begin = 0; begin < n; begin += kRunElements) {
+      const int64_t end = std::min(n, begin + kRunElements);
       Vec<D> v0 = hn::Zero(d), w0 = v0, v1 = v0, w1 = v0;
       int64_t i = begin;
       for (; i + 2 * lanes <= end; i += 2 * lanes) {
@@ -279,8 +288,6 @@ template <ChannelMap kMap, bool kStream, class D, class T, class ValueAt>
 HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t end, int64_t limit,
                             const ValueAt& value_at) {
   constexpr int64_t kAhead = kPrefetchFarBytes / sizeof(T);
-  // With a distant L3 cache one prefetch is enough.
-  const bool far = LastCacheIsFar();
   const int64_t apart = arrays.ahead * static_cast<int64_t>(sizeof(T));
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto map = [&](int64_t at) HWY_ATTR {
@@ -292,9 +299,6 @@ HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t 
     } else if (kStream && arrays.ahead != 0) {
       PrefetchTwo(d, arrays.a + i, apart);
       if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i, apart);
-    } else if (kStream && far && i + kAhead < limit) {
-      PrefetchShortAhead(arrays.a + i, 2 * lanes);
-      if constexpr (kMap == ChannelMap::kGradient) PrefetchShortAhead(arrays.x + i, 2 * lanes);
     } else if (kStream && i + kAhead < limit) {
       PrefetchTwo(d, arrays.a + i);
       if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i);

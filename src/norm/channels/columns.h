@@ -9,6 +9,19 @@
 // maps with one set of parameters for each column or run of columns. Arguments are not checked.
 namespace planish::internal {
 
+// --- Tuning constants (docs/tuning.md) ---
+
+/// Rows that a column's sum covers in C before it continues in double. Determines the order of
+/// sums.
+inline constexpr int64_t kSumRows = 8;
+
+/// Minimum rows and elements of a block of rows whose columns are summed separately, and limit on
+/// the blocks. Determine the order of sums.
+inline constexpr int64_t kMinBlockRows = 128, kMinBlockElements = int64_t{1} << 16;
+inline constexpr int64_t kMaxRowBlocks = 64;
+
+// --- End of tuning constants ---
+
 /// Sums over the elements a of a channel (x in forward, dy in backward).
 enum class ChannelSums : uint8_t {
   kNone,
@@ -37,9 +50,6 @@ template <class C>
 struct MapNumbers {
   const C* at[kMapNumbers];
 };
-
-/// Rows that a column's sum covers in C before it continues in double.
-inline constexpr int64_t kSumRows = 8;
 
 /// Padding larger than any vector, and the minimum length of a run.
 inline constexpr int64_t kPeriodPad = 64, kMinRun = 32;

@@ -12,9 +12,11 @@
 namespace planish::internal {
 namespace {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 // Spatial sizes below which elements are treated as columns with their own parameters, not as runs
-// that share them. Only backward, with six parameters, gains from runs this short.
-constexpr int64_t kShortRun = 64, kShortGradientRun = kMinRun;
+// that share them; kMinRun backward, which has six parameters.
+constexpr int64_t kShortRun = 64;
 // Columns to reach by placing several samples side by side.
 constexpr int64_t kNarrow = 512;
 // Columns summed at a time; their sums stay in the L2 cache.
@@ -32,6 +34,8 @@ constexpr int64_t kBeforeGrain = 1024;
 constexpr int64_t kMapParts = 64;
 // Contiguous bytes that a tile should have in each row: the hardware prefetches within pages.
 constexpr int64_t kTileRowBytes = 1024;
+
+// --- End of tuning constants ---
 
 template <class C>
 C Plain(C value) {
@@ -122,14 +126,14 @@ int64_t MapBytes(const ChannelPass<T>& pass) {
 
 // Returns whether a thread with `part` of `whole` uses non-temporal stores.
 template <class T>
-bool Streams(const ChannelPass<T>& pass, int64_t part, int64_t whole) {
-  return pass.out != nullptr && internal::Streams(MapBytes(pass), part, whole);
+bool UsesNtStores(const ChannelPass<T>& pass, int64_t part, int64_t whole) {
+  return pass.out != nullptr && internal::UsesNtStores(MapBytes(pass), part, whole);
 }
 
 // Returns whether a thread with `part` of `whole` prefetches output lines.
 template <class T>
 bool PrefetchesOutput(const ChannelPass<T>& pass, int64_t part, int64_t whole) {
-  return AsksForResults(MapBytes(pass), part, whole);
+  return internal::PrefetchesOutput(MapBytes(pass), part, whole);
 }
 
 // Returns the bytes of `n` elements of all arrays that are read.
@@ -157,7 +161,7 @@ int64_t TileChannels(const ChannelPass<T>& pass) {
 // Returns how many channels of a tile to process at a time if runs are read whole.
 template <class T>
 int64_t RunTileChannels(const ChannelPass<T>& pass, int64_t tile) {
-  const int64_t near = RunTileBytes() / ReadBytes(pass, pass.batch * pass.spatial);
+  const int64_t near = CurrentTuning().run_tile_bytes / ReadBytes(pass, pass.batch * pass.spatial);
   return std::clamp<int64_t>(near, 1, tile);
 }
 
@@ -182,9 +186,6 @@ void After(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n, const do
   after.Finish(i, i + n);
 }
 
-// Channels whose partial sums are combined at a time.
-constexpr int64_t kSumsAtOnce = 256;
-
 // Like After, for partial sums: add(i, first, second) adds those of channel i.
 template <class T, class Add>
 void AfterParts(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n,
@@ -193,9 +194,10 @@ void AfterParts(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n,
     After<T>(pass, c, i, n, nullptr, nullptr, before, after);
     return;
   }
-  for (int64_t from = 0; from < n; from += kSumsAtOnce) {
-    const int64_t size = std::min(kSumsAtOnce, n - from);
-    double first[kSumsAtOnce] = {}, second[kSumsAtOnce] = {};
+  constexpr int64_t kAtOnce = 256;
+  for (int64_t from = 0; from < n; from += kAtOnce) {
+    const int64_t size = std::min(kAtOnce, n - from);
+    double first[kAtOnce] = {}, second[kAtOnce] = {};
     for (int64_t k = 0; k < size; ++k) add(i + from + k, first[k], second[k]);
     After<T>(pass, c + from, i + from, size, first, second, before, after);
   }
@@ -208,7 +210,7 @@ void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
   const int64_t parts = (total + kPart - 1) / kPart;
   // The last parts first: the caches still hold them after the sums.
   RunParallel(parallel_for, parts, GrainFor(kPart), [&](int64_t begin, int64_t end) {
-    const bool stream = Streams(pass, end - begin, parts);
+    const bool stream = UsesNtStores(pass, end - begin, parts);
     MapArrays<T> arrays = ArraysAt(pass, 0);
     arrays.ask = PrefetchesOutput(pass, end - begin, parts);
     while (end > begin) {
@@ -223,13 +225,15 @@ void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
 // Scratch of a thread for tiles of `tile` channels with `columns` columns each.
 template <class C>
 struct TileScratch {
-  TileScratch(ChannelSums sums, ChannelMap map, int64_t tile, int64_t columns)
+  TileScratch(ChannelSums sums, ChannelMap map, int64_t tile, int64_t columns, bool in_blocks)
       : before(CountOf(sums), tile, columns),
         after(CountOf(map), tile, columns),
-        totals(std::make_unique_for_overwrite<double[]>(2 * tile * columns)) {}
+        totals(std::make_unique_for_overwrite<double[]>(2 * tile * columns)),
+        block(std::make_unique_for_overwrite<double[]>(in_blocks ? 2 * kSumTile : 0)) {}
   SumArrays<C> before;
   MapArraysOf<C> after;
   std::unique_ptr<double[]> totals;
+  std::unique_ptr<double[]> block;  // sums of a block of rows for kSumTile columns
 };
 
 // --- Runs: the `spatial` elements of a channel in a sample share parameters. ---
@@ -243,11 +247,11 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
   const int64_t tiles = (pass.channels + tile - 1) / tile;
   const bool has_sums = pass.sums != ChannelSums::kNone;
   // The next tile is prefetched if it fits in a cache beside this one.
-  const bool near = ReadBytes(pass, pass.batch * tile * spatial) <= RunTileBytes();
-  const auto make = [&] { return TileScratch<C>(pass.sums, pass.map, tile, 1); };
+  const bool near = ReadBytes(pass, pass.batch * tile * spatial) <= CurrentTuning().run_tile_bytes;
+  const auto make = [&] { return TileScratch<C>(pass.sums, pass.map, tile, 1, false); };
   RunWithScratch(parallel_for, tiles, GrainFor(pass.batch * tile * spatial), make,
                  [&](int64_t begin, int64_t end, TileScratch<C>& scratch) {
-                   const bool stream = Streams(pass, end - begin, tiles);
+                   const bool stream = UsesNtStores(pass, end - begin, tiles);
                    double* first = scratch.totals.get();
                    double* second = first + tile;
                    for (int64_t i = begin; i < end; ++i) {
@@ -347,6 +351,13 @@ void AfterColumns(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n, i
   });
 }
 
+// Returns the number of blocks of `rows` rows whose columns are summed separately. Depends on the
+// shape only, and so do the bits of the sums, whether columns are tiled or not.
+int64_t RowBlocks(int64_t rows, int64_t width) {
+  return std::clamp<int64_t>(std::min(rows / kMinBlockRows, rows * width / kMinBlockElements), 1,
+                             kMaxRowBlocks);
+}
+
 // Processes tiles of `tile` channels, like RunsInTiles.
 template <class T>
 void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& parallel_for) {
@@ -354,33 +365,50 @@ void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor&
   const int64_t spatial = pass.spatial, sample = pass.channels * spatial, most = tile * spatial;
   const int64_t tiles = (pass.channels + tile - 1) / tile;
   const bool has_sums = pass.sums != ChannelSums::kNone;
-  const auto make = [&] { return TileScratch<C>(pass.sums, pass.map, tile, spatial); };
-  RunWithScratch(
-      parallel_for, tiles, GrainFor(pass.batch * most), make,
-      [&](int64_t begin, int64_t end, TileScratch<C>& scratch) {
-        const bool stream = Streams(pass, end - begin, tiles);
-        SumArrays<C>& before = scratch.before;
-        double* first = scratch.totals.get();
-        double* second = first + most;
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t c0 = i * tile, channels = std::min(tile, pass.channels - c0);
-          const int64_t cols = channels * spatial, at = c0 * spatial;
-          std::fill_n(first, 2 * most, 0.0);
-          if (has_sums) {
-            Before<T>(pass, c0, 0, channels, before);
-            for (int64_t c = 0; c < cols; c += kSumTile) {
-              SumColumns(pass.sums, pass.a + at + c, pass.x + at + c, sample, pass.batch,
-                         std::min(kSumTile, cols - c), before.At(c), first + c, second + c);
-            }
-          }
-          AfterColumns<T>(pass, c0, 0, channels, 1, first, second, before, scratch.after);
-          if (pass.out == nullptr) continue;
-          MapArrays<T> arrays = ArraysAt(pass, at);
-          if (i + 1 < tiles) arrays.ahead = tile * spatial;
-          MapRows(pass.map, arrays, sample, pass.batch, 0, cols, 1, cols, scratch.after.At(0),
-                  stream);
-        }
-      });
+  const int64_t blocks = RowBlocks(pass.batch, sample);
+  const auto make = [&] { return TileScratch<C>(pass.sums, pass.map, tile, spatial, blocks > 1); };
+  // Adds the sums of `n` columns of all samples from element `at` on.
+  const auto add_columns = [&](int64_t at, int64_t n, const SumNumbers<C>& numbers, double* block,
+                               double* first, double* second) {
+    for (int64_t i = 0; i < blocks; ++i) {
+      const int64_t from = i * pass.batch / blocks, to = (i + 1) * pass.batch / blocks;
+      double* sums = i == 0 ? first : block;
+      double* others = i == 0 ? second : block + kSumTile;
+      if (i > 0) std::fill_n(block, 2 * kSumTile, 0.0);
+      SumColumns(pass.sums, pass.a + from * sample + at, pass.x + from * sample + at, sample,
+                 to - from, n, numbers, sums, others);
+      for (int64_t c = 0; i > 0 && c < n; ++c) {
+        first[c] += sums[c];
+        second[c] += others[c];
+      }
+    }
+  };
+  RunWithScratch(parallel_for, tiles, GrainFor(pass.batch * most), make,
+                 [&](int64_t begin, int64_t end, TileScratch<C>& scratch) {
+                   const bool stream = UsesNtStores(pass, end - begin, tiles);
+                   SumArrays<C>& before = scratch.before;
+                   double* first = scratch.totals.get();
+                   double* second = first + most;
+                   for (int64_t i = begin; i < end; ++i) {
+                     const int64_t c0 = i * tile, channels = std::min(tile, pass.channels - c0);
+                     const int64_t cols = channels * spatial, at = c0 * spatial;
+                     std::fill_n(first, 2 * most, 0.0);
+                     if (has_sums) {
+                       Before<T>(pass, c0, 0, channels, before);
+                       for (int64_t c = 0; c < cols; c += kSumTile) {
+                         add_columns(at + c, std::min(kSumTile, cols - c), before.At(c),
+                                     scratch.block.get(), first + c, second + c);
+                       }
+                     }
+                     AfterColumns<T>(pass, c0, 0, channels, 1, first, second, before,
+                                     scratch.after);
+                     if (pass.out == nullptr) continue;
+                     MapArrays<T> arrays = ArraysAt(pass, at);
+                     if (i + 1 < tiles) arrays.ahead = tile * spatial;
+                     MapRows(pass.map, arrays, sample, pass.batch, 0, cols, 1, cols,
+                             scratch.after.At(0), stream);
+                   }
+                 });
 }
 
 template <class T>
@@ -389,8 +417,8 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   const int64_t batch = pass.batch, channels = pass.channels, spatial = pass.spatial;
   const int64_t sample = channels * spatial;
   const bool has_sums = pass.sums != ChannelSums::kNone;
-  const bool in_tiles =
-      batch == 1 || (sample >= kNarrow && batch < ManyRows() && (has_sums || batch < kSumRows));
+  const bool in_tiles = batch == 1 || (sample >= kNarrow && batch < CurrentTuning().untiled_rows &&
+                                       (has_sums || batch < kSumRows));
   const int64_t tile = in_tiles ? TileChannels(pass) : 0;
   if (tile > 0) {
     ColumnsInTiles(pass, std::clamp<int64_t>(kTileColumns / spatial, 1, tile), parallel_for);
@@ -400,8 +428,7 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   const int64_t samples = sample >= kNarrow ? 1 : std::min(batch, (kNarrow - 1) / sample + 1);
   const int64_t width = samples * sample, rows = batch / samples;
   const int64_t rest = batch % samples * sample;
-  // Blocks of rows depend on the shape only, and so do the bits of the sums.
-  const int64_t blocks = std::clamp<int64_t>(std::min(rows / 128, rows * width >> 16), 1, 64);
+  const int64_t blocks = RowBlocks(rows, width);
   const int64_t tiles = (width + kSumTile - 1) / kSumTile;
   SumArrays<C> before(CountOf(pass.sums), channels, spatial, width);
   MapArraysOf<C> after(CountOf(pass.map), channels, spatial, width + kPeriodPad);
@@ -455,7 +482,7 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   const int64_t map_rows = std::min<int64_t>(batch, kPart * 8 / kMapTile);
   const int64_t map_blocks = (batch - 1) / map_rows + 1;
   RunParallel(parallel_for, map_tiles * map_blocks, 1, [&](int64_t begin, int64_t end) {
-    const bool stream = Streams(pass, end - begin, map_tiles * map_blocks);
+    const bool stream = UsesNtStores(pass, end - begin, map_tiles * map_blocks);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t c = i / map_blocks * kMapTile, row = i % map_blocks * map_rows;
       const int64_t cols = std::min(kMapTile, sample - c);
@@ -492,7 +519,7 @@ template <class T>
 void RunChannels(ChannelPass<T> pass, const ParallelFor& parallel_for) {
   if (pass.x == nullptr) pass.x = pass.a;  // not read, but offset
   const bool gradient = pass.map == ChannelMap::kGradient;
-  if (pass.spatial < (gradient ? kShortGradientRun : kShortRun)) {
+  if (pass.spatial < (gradient ? kMinRun : kShortRun)) {
     Columns(pass, parallel_for);
   } else {
     Runs(pass, parallel_for);

@@ -22,8 +22,12 @@ namespace planish::internal {
 namespace HWY_NAMESPACE {
 namespace {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 // Rows whose scales are computed together.
 inline constexpr int64_t kWeightRows = 64;
+
+// --- End of tuning constants ---
 
 /// Returns the sum of term(c) for c < cols, in vectors; cols >= lanes. Single lanes are added in
 /// double, because there can be many.

@@ -9,8 +9,12 @@
 // vectors of rows. For every element type, with the SIMD target in use. Arguments are not checked.
 namespace planish::internal {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 /// Columns below which rows are narrow.
 inline constexpr int64_t kNarrowWeights = 64;
+
+// --- End of tuning constants ---
 
 template <class T>
 struct WeightRows {

@@ -132,7 +132,7 @@ TYPED_TEST(WeightNormTest, ARowDependsOnItselfAlone) {
       SCOPED_TRACE(testing::Message() << cols << " on " << target);
       const Problem<TypeParam> p(11, cols);
       const auto all = Apply(p);
-      const tests::Streaming streaming;
+      const tests::NtStores nt_stores;
       for (const int64_t r : {0, 4, 10}) {
         Problem<TypeParam> one(1, cols);
         const auto row = [&](const auto& values) {
@@ -169,7 +169,7 @@ TYPED_TEST(WeightNormTest, StreamingGivesTheSameBits) {
          {std::pair{1, 3}, {5, 1}, {30, 7}, {9, 100}, {700, 63}, {2, 20001}}) {
       const Problem<TypeParam> p(rows, cols);
       const auto expected = Apply(p);
-      const tests::Streaming streaming;
+      const tests::NtStores nt_stores;
       EXPECT_EQ(Apply(p).DiffersIn(expected), "") << rows << " x " << cols;
       for (const int64_t offset : {1, 5}) {
         Result<TypeParam> out(p);
@@ -205,7 +205,7 @@ TYPED_TEST(WeightNormTest, InPlaceGivesTheSameBits) {
       EXPECT_TRUE(SameBits(work.dw, expected.dv) && SameBits(out.dg, expected.dg));
     };
     expect_in_place();
-    const tests::Streaming streaming;
+    const tests::NtStores nt_stores;
     expect_in_place();
   }
 }

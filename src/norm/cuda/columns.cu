@@ -45,12 +45,24 @@ inline constexpr bool kHasMoments =
     kSums == ColumnSums::kGradient || kSums == ColumnSums::kGradientOfRows;
 template <ColumnSums kSums>
 inline constexpr bool kReadsX = kHasMoments<kSums> || kSums == ColumnSums::kGradientOfPositions;
+template <ColumnMap kMap>
+inline constexpr bool kMapReadsX =
+    kMap == ColumnMap::kGradient || kMap == ColumnMap::kGradientOfRows;
+template <ColumnMap kMap>
+inline constexpr bool kOfRows =
+    kMap == ColumnMap::kNormaliseRows || kMap == ColumnMap::kGradientOfRows;
+
+// --- Tuning constants (docs/tuning.md) ---
 
 // Packs that a thread loads at a time, as many as the registers allow.
 template <ColumnSums kSums>
 inline constexpr int kSumFlight = kSums == ColumnSums::kGradientOfPositions ? 1
                                   : kReadsX<kSums>                          ? 2
                                                                             : 4;
+template <ColumnMap kMap>
+inline constexpr int kMapFlight = kMapReadsX<kMap> || kOfRows<kMap> ? 2 : 4;
+
+// --- End of tuning constants ---
 
 template <ColumnSums kSums, class C>
 PLANISH_DEVICE void AddTerm(C a, C x, double shift, const XhatMap<C>& xhat, double& first,
@@ -285,16 +297,6 @@ inline constexpr int kNumbersOf = kMap == ColumnMap::kScale            ? 1
                                   : kMap == ColumnMap::kGradient       ? 6
                                   : kMap == ColumnMap::kGradientOfRows ? 5
                                                                        : 3;
-
-template <ColumnMap kMap>
-inline constexpr bool kMapReadsX =
-    kMap == ColumnMap::kGradient || kMap == ColumnMap::kGradientOfRows;
-template <ColumnMap kMap>
-inline constexpr bool kOfRows =
-    kMap == ColumnMap::kNormaliseRows || kMap == ColumnMap::kGradientOfRows;
-
-template <ColumnMap kMap>
-inline constexpr int kMapFlight = kMapReadsX<kMap> || kOfRows<kMap> ? 2 : 4;
 
 template <ColumnMap kMap, class C>
 PLANISH_DEVICE C Mapped(C a, C x, const C* v, C gain, C bias) {

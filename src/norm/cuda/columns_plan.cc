@@ -6,6 +6,8 @@
 namespace planish::internal::cuda {
 namespace {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 // Blocks that fill the largest device: four for each multiprocessor.
 constexpr int64_t kBlocksToFill = 528;
 
@@ -17,6 +19,8 @@ constexpr int64_t kOfTeamThread = 8;
 
 // Elements of a part that must not depend on the number of channels.
 constexpr int64_t kPartAlone = 16384;
+
+// --- End of tuning constants ---
 
 constexpr int64_t kMaxPack = 8;
 

@@ -12,10 +12,14 @@
 namespace planish::internal::cuda {
 namespace {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 // Channels that a thread loads at a time, as many as the registers allow.
 template <int N>
 inline constexpr int kBackwardFlight = N == 8 ? 2 : 4;
 inline constexpr int kForwardFlight = 4;
+
+// --- End of tuning constants ---
 
 // A block's threads and its positions [tile * team * N, ...).
 template <int N>

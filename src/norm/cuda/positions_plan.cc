@@ -6,6 +6,8 @@
 namespace planish::internal::cuda {
 namespace {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 // Channels of a thread, if there are enough.
 constexpr int64_t kChannelsOfThread = 8;
 
@@ -14,6 +16,8 @@ constexpr int64_t kMinBytes = 128, kMinBytesOneByOne = 32;
 
 // Blocks that fill the largest device. With fewer blocks, each has fewer positions.
 constexpr int64_t kBlocksToFill = 264;
+
+// --- End of tuning constants ---
 
 int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 

@@ -9,11 +9,15 @@
 // the shape and of the alignment of the arrays.
 namespace planish::internal::cuda {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 /// Threads of a block.
 inline constexpr int kPositionsThreads = 256;
 
 /// Limit on the positions of a block at a time, given by shared memory.
 inline constexpr int kMaxPositions = 1024;
+
+// --- End of tuning constants ---
 
 /// Work to plan. `pack` is the largest number of positions that a thread can read at once; it
 /// divides spatial.

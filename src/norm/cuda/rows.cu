@@ -28,6 +28,17 @@ struct PartGradientSums {
 
 namespace {
 
+// --- Tuning constants (docs/tuning.md) ---
+
+// Bytes of gains and biases in shared memory, at the most: a block has 48 kB without asking for
+// more.
+inline constexpr int64_t kMaxStaged = int64_t{40} << 10;
+
+// Threads of a block that adds up partial sums.
+inline constexpr int kFinishThreads = 512;
+
+// --- End of tuning constants ---
+
 using BlockTeam = WarpsTeam<2>;
 using BlocksTeam = ClusterTeam<2>;
 
@@ -121,9 +132,6 @@ PLANISH_DEVICE constexpr int SumsBytes() {
 // not whole packs. Aligned float and double are as fast as memory without.
 template <class T, bool kAligned>
 inline constexpr bool kStages = sizeof(T) == 2 || !kAligned;
-
-// The bytes of them, at the most: a block has 48 kB without asking for more.
-inline constexpr int64_t kMaxStaged = int64_t{40} << 10;
 
 // Whether a forward pass reads the next row while it computes one: where the registers for it cost
 // fewer threads than it is worth.
@@ -671,8 +679,6 @@ SumColumns(Backward<T> a, int64_t count, int64_t partial_rows, Compute<T>* parti
     }
   }
 }
-
-inline constexpr int kFinishThreads = 512;
 
 // The sums of `count` partial sums [count, 2, cols]: of dgain where BlockIndexY() is 0, else of
 // dbias.

@@ -8,6 +8,8 @@
 namespace planish::internal::cuda {
 namespace {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 // Threads that fill the largest device there is: with fewer, rows are cut into more threads.
 constexpr int64_t kThreadsToFill = int64_t{132} << 10;
 
@@ -25,6 +27,8 @@ constexpr int64_t kForwardRowsInTurn = 8;
 
 // Packs of a row that the team's threads read at once, at the least: a line of 128 bytes.
 constexpr int64_t kMinTeam = 8;
+
+// --- End of tuning constants ---
 
 int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 

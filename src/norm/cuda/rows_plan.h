@@ -11,6 +11,8 @@
 // one.
 namespace planish::internal::cuda {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 /// Elements of a row that a thread holds in registers, at most. Backward holds x, dy and two sums
 /// of each.
 constexpr int MostForwardHeld(int element_bytes) {
@@ -29,11 +31,6 @@ inline constexpr int kBackwardClusterHeld = 8;
 constexpr int MaxForwardThreads(int held, bool aligned) {
   return held > 16 ? 512 : held > 8 && !aligned ? 768 : 1024;
 }
-/// The bound that gives a thread its registers: with 32 elements, no more than let 640 threads have
-/// theirs on one multiprocessor.
-constexpr int BoundOfForwardThreads(int held, bool aligned) {
-  return held > 16 ? 640 : MaxForwardThreads(held, aligned);
-}
 constexpr int MaxBackwardThreads(int held, int element_bytes) {
   return held > 8 || element_bytes == 8 ? 512 : 1024;
 }
@@ -51,6 +48,14 @@ constexpr int LanesBlocks(int element_bytes, bool aligned) {
 /// Rows that one thread adds up terms of dgain and dbias of, one after the other in the type that
 /// is computed with. Their sums are added in double.
 inline constexpr int64_t kRowsInTurn = 256;
+
+// --- End of tuning constants ---
+
+/// The bound that gives a thread its registers: with 32 elements, no more than let 640 threads have
+/// theirs on one multiprocessor.
+constexpr int BoundOfForwardThreads(int held, bool aligned) {
+  return held > 16 ? 640 : MaxForwardThreads(held, aligned);
+}
 
 struct RowsPlan {
   /// Whether a row is read again for each pass over it, for it is too long for the registers of a

@@ -17,12 +17,16 @@ namespace {
 
 constexpr Recipe kRecipe{true, true, true, Output::kAffine};
 
+// --- Tuning constants (docs/tuning.md) ---
+
 // Limits on the elements of a turn, a group of rows; the default is a 64th of all elements. Short
 // turns are still in the L2 cache when they are normalized; long turns amortize the work per turn.
 constexpr int64_t kShortTurn = int64_t{1} << 14, kLongTurn = int64_t{1} << 16;
 
 // Elements of a turn if one thread processes all rows; limits the statistics it keeps.
 constexpr int64_t kTurnAlone = int64_t{1} << 17;
+
+// --- End of tuning constants ---
 
 double AlphaOf(const OnlineNormOptions& options, int64_t r) {
   return options.alphas ? options.alphas[r] : options.alpha;
@@ -117,8 +121,8 @@ class OnlineForward {
   void RunAlone(const Moments& moments) {
     for (int64_t begin = 0; begin < rows_; begin += kept_) {
       auto call = CallOn(begin, std::min(kept_, rows_ - begin), moments.get(), kept_);
-      call.stream = Streams(bytes_, 1, 1);
-      call.ask = AsksForResults(bytes_, 1, 1);
+      call.stream = UsesNtStores(bytes_, 1, 1);
+      call.ask = PrefetchesOutput(bytes_, 1, 1);
       const auto revise = [&](int64_t first, int64_t last) { CountIn(begin, call, first, last); };
       const RangeTask task = revise;
       call.revise = &task;
@@ -137,7 +141,7 @@ class OnlineForward {
       auto call = CallOn(begin, std::min(turn_rows_, rows_ - begin),
                          moments.get() + side * 3 * turn_rows_, turn_rows_);
       // No prefetch of results: the lines behind a turn belong to another thread.
-      call.stream = Streams(bytes_, share, turns);
+      call.stream = UsesNtStores(bytes_, share, turns);
       return call;
     };
     const RowsForward<T> none = call_of(turns, 0);

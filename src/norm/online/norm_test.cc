@@ -103,7 +103,7 @@ TYPED_TEST(OnlineNormTest, TurnsGiveTheSameBits) {
       EXPECT_EQ(state.mean, expected_state.mean);
       EXPECT_EQ(state.deviation, expected_state.deviation);
       EXPECT_TRUE(SameBits(out.y, expected));
-      const tests::Streaming streaming;
+      const tests::NtStores nt_stores;
       std::vector<TypeParam> work = p.x;
       auto args = ForwardArgs(p, out);
       args.x = args.y = work.data();
@@ -126,7 +126,7 @@ TYPED_TEST(OnlineNormTest, SameBitsOnAnyThreads) {
       for (const int64_t parts : {2, 3, 7}) {
         EXPECT_EQ(Apply(p, tests::OnThreads(parts)).DiffersIn(expected), "");
       }
-      const tests::Streaming streaming;
+      const tests::NtStores nt_stores;
       EXPECT_EQ(Apply(p).DiffersIn(expected), "");
       EXPECT_EQ(Apply(p, tests::OnThreads(3)).DiffersIn(expected), "");
     });

@@ -178,7 +178,7 @@ void GradientTileWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t e
                       int64_t last, const double* sums, Compute<T>* dgain, Compute<T>* dbias) {
   // Only targets with the widest vectors have enough registers for four rows.
   if constexpr (hn::MaxLanes(D()) * sizeof(Compute<T>) >= 64) {
-    if (FirstCacheHoldsManyRows()) {
+    if (CurrentTuning().l1_holds_four_rows) {
       TileInGroups<kOutput, kReadX, kDx, kColumns, kStream, 4>(d, args, begin, end, first, last,
                                                                sums, dgain, dbias);
       return;

@@ -63,7 +63,7 @@ void ForEachKernel(F&& f) {
                      << tests::NameOf(norm) << ", " << rows << " x " << cols << " on " << target);
         f(p, expected);
         SCOPED_TRACE("past the caches");
-        const tests::Streaming streaming;
+        const tests::NtStores nt_stores;
         f(p, expected);
       });
     }
@@ -73,7 +73,7 @@ void ForEachKernel(F&& f) {
 TYPED_TEST(BitwiseTest, SameInNewMemory) {
   for (const auto& [rows, cols] : kKernels) {
     const Problem<TypeParam> p(Norm::kLayer, rows, cols);
-    const tests::Streaming streaming;
+    const tests::NtStores nt_stores;
     const auto expected = tests::Apply(p);
     NormOptions options = p.Options();
     options.new_outputs = true;
@@ -352,7 +352,7 @@ TYPED_TEST(BitwiseTest, ResidualPastTheCaches) {
   using T = TypeParam;
   const int64_t block = internal::kResidualBytes / static_cast<int64_t>(sizeof(T));
   tests::ForEachTarget([&](const std::string& target) {
-    const tests::Streaming streaming;
+    const tests::NtStores nt_stores;
     for (const int64_t cols : {33, 1000, 1024, 20000}) {
       SCOPED_TRACE(testing::Message() << target << ", cols " << cols);
       const Problem<T> p(Norm::kLayer, 5 * block / 2 / cols + 1, cols);
@@ -532,7 +532,7 @@ TYPED_TEST(BitwiseTest, PastTheCachesOrNot) {
 TYPED_TEST(BitwiseTest, LargeCalls) {
   using T = TypeParam;
   const int64_t cols = 1000;
-  const int64_t bytes = internal::Streaming().call;
+  const int64_t bytes = internal::CurrentTuning().nt_store_call_bytes;
   const int64_t rows = bytes / (2 * cols * static_cast<int64_t>(sizeof(T)));
   if (rows > 100000) GTEST_SKIP() << "ordinary stores are used up to " << bytes;
   Problem<T> p(Norm::kLayerSimple, 64, cols);

@@ -15,6 +15,21 @@
 namespace planish::internal {
 namespace {
 
+// --- Tuning constants (docs/tuning.md) ---
+
+// Limit on the blocks of rows, and their minimum rows and elements: each costs memory and a pass
+// over the columns.
+constexpr int64_t kMaxBlocks = 64;
+constexpr int64_t kMinBlockRows = 32, kMinBlockElements = int64_t{1} << 13;
+
+// Backward with dgain and dbias assigns blocks of rows to threads, each with its own partial sums.
+// With fewer than kMinRowBlocks blocks and at least kTiledColumns columns it assigns tiles of
+// columns instead, if there are more of them. Tiles read their inputs twice but occupy all threads.
+constexpr int64_t kMinRowBlocks = 8;
+constexpr int64_t kTiledColumns = 2048;
+
+// --- End of tuning constants ---
+
 int64_t ChunksOf(int64_t cols) { return (cols + kChunk - 1) / kChunk; }
 
 int64_t ChunkGrain() { return GrainFor(kChunk); }
@@ -60,8 +75,8 @@ RowsForward<T> FromRow(RowsForward<T> args, int64_t r) {
 template <class T>
 RowsBackward<T> RangeOf(RowsBackward<T> args, int64_t part, int64_t whole) {
   const int64_t bytes = 3 * args.rows * args.cols * static_cast<int64_t>(sizeof(T));
-  args.stream = args.stream && Streams(bytes, part, whole);
-  args.ask = AsksForResults(bytes, part, whole);
+  args.stream = args.stream && UsesNtStores(bytes, part, whole);
+  args.ask = PrefetchesOutput(bytes, part, whole);
   return args;
 }
 
@@ -118,22 +133,19 @@ void ForwardLongRows(const RowsForward<T>& args, const ParallelFor& parallel_for
     if (args.rstd) args.rstd[r] = saved[2];
     for_columns([&](int64_t begin, int64_t end, int64_t first, int64_t last) {
       RowsForward<T> range = row;
-      range.stream = args.stream && Streams(bytes, end - begin, chunks);
+      range.stream = args.stream && UsesNtStores(bytes, end - begin, chunks);
       MapColumns(range, 0, first, last);
     });
   }
 }
 
-// Limit on the number of blocks of rows.
-constexpr int64_t kMaxBlocks = 64;
-
 // Blocks of rows, each with its own partial sums of dgain and dbias. Depends on the shape only, so
 // that the bits of the sums do too.
 struct Blocks {
   Blocks(int64_t rows_, int64_t cols) : rows(rows_) {
-    // Each block costs memory and a pass over the columns, so it has at least 32 rows and 2^13
-    // elements. A power of two, so that most machines' threads get equal shares.
-    const auto most = std::min<int64_t>({kMaxBlocks, rows / 32, rows * cols >> 13});
+    // A power of two, so that most machines' threads get equal shares.
+    const auto most =
+        std::min<int64_t>({kMaxBlocks, rows / kMinBlockRows, rows * cols / kMinBlockElements});
     count = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, most))));
     // Distance of the arrays: whole cache lines, but no multiple of 4096 bytes, at which arrays
     // would compete for the same lines of the L1 cache.
@@ -155,7 +167,8 @@ void BackwardByTiles(const RowsBackward<T>& args, const ParallelFor& parallel_fo
   const int64_t rows = args.rows, cols = args.cols, chunks = ChunksOf(cols);
   // A group must still be in a cache for the second pass, but be large enough to share.
   const int64_t row_bytes = 2 * cols * static_cast<int64_t>(sizeof(T));
-  const int64_t group = std::clamp<int64_t>(Streaming().call / 2 / row_bytes, 4, kGroupRows);
+  const int64_t group =
+      std::clamp<int64_t>(CurrentTuning().nt_store_call_bytes / 2 / row_bytes, 4, kGroupRows);
   const auto parts = MakeAligned<double>(2 * chunks * std::min(group, rows));
   const auto sums = MakeAligned<double>(2 * std::min(group, rows));
   // Rows are summed in C, and groups of kGroupRows rows in double if there are several.
@@ -346,8 +359,8 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
   }
   const auto range_of = [&](int64_t begin, int64_t end) {
     RowsForward<T> range = args;
-    range.stream = args.stream && Streams(bytes, end - begin, rows);
-    range.ask = AsksForResults(bytes, end - begin, rows);
+    range.stream = args.stream && UsesNtStores(bytes, end - begin, rows);
+    range.ask = PrefetchesOutput(bytes, end - begin, rows);
     return range;
   };
   if (args.residual == nullptr) {
@@ -359,7 +372,7 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
   // Scratch for the sums of some rows, needed if the largest possible range uses non-temporal
   // stores.
   const auto make_kept = [&] {
-    const bool stream = args.stream && Streams(bytes, rows, rows);
+    const bool stream = args.stream && UsesNtStores(bytes, rows, rows);
     return stream ? MakeAligned<T>(rows_at_once * cols) : nullptr;
   };
   const auto run = [&](int64_t begin, int64_t end, const AlignedArray<T>& kept) {

@@ -413,7 +413,7 @@ TYPED_TEST(ExactnessOfTest, BadRowsStayAloneInEveryKernel) {
                        << tests::NameOf(norm) << ", " << rows << " x " << cols << " on " << target);
           expect(tests::Apply(p));
           SCOPED_TRACE("past the caches");
-          const tests::Streaming streaming;
+          const tests::NtStores nt_stores;
           expect(tests::Apply(p));
         });
       }

@@ -335,7 +335,7 @@ class WideForward {
         cols_(args.cols),
         x_stride_(args.x_stride),
         y_stride_(args.y_stride),
-        block_(RowsPerBlock<kStream, T>(args.cols, args.ask)),
+        block_(RowsPerBlock<kStream, T>(args.cols)),
         reciprocal_(1 / static_cast<double>(args.cols)),
         out_{args.gain, args.bias, args.scale, -args.scale * args.slope},
         packed_(y_stride_ == cols_),
@@ -539,7 +539,7 @@ void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& nex
       cols % lanes == 0 && (!kStream || (map.y_stride % lanes == 0 &&
                                          RowLayout<kStream, D, T>(d, map.y, cols).lead == 0));
   HWY_ALIGN T carry[2 * hn::MaxLanes(D())] = {};
-  const int64_t block = RowsPerBlock<kStream, T>(cols, map.ask);
+  const int64_t block = RowsPerBlock<kStream, T>(cols);
   int64_t r = 0;
   for (; even && r + block <= std::min(map.rows, next.rows); r += block) {
     const T* x = map.x + r * map.x_stride;

@@ -29,6 +29,8 @@ namespace {
 
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
 
+// --- Tuning constants (docs/tuning.md) ---
+
 /// Column counts below which rows are processed in groups of eight: with ordinary stores, and with
 /// non-temporal stores or prefetched outputs, where only the narrowest rows gain. Results are the
 /// same either way.
@@ -37,25 +39,34 @@ inline constexpr int64_t kNarrowStreamedColumns = 80;
 
 /// Rows whose results are computed side by side. They share the loads of gain and bias; more would
 /// exceed the registers.
-inline constexpr int64_t kTogether = hn::MaxLanes(hn::ScalableTag<float>()) >= 16 ? 4 : 2;
+inline constexpr int64_t kRowsSideBySide = hn::MaxLanes(hn::ScalableTag<float>()) >= 16 ? 4 : 2;
 
-/// Returns the limit for backward with ordinary stores. dgain and dbias are loaded and stored once
-/// for kTogether rows, which pays for wider rows if the L1 cache holds them.
-HWY_INLINE int64_t NarrowGradientColumns() {
-  if (!FirstCacheHoldsManyRows()) return 160;
-  return kTogether == 4 ? kChunk + 1 : 400;
-}
+/// The limits for backward with ordinary stores: if the L1 cache holds kRowsSideBySide rows, for
+/// which dgain and dbias are loaded and stored once, and otherwise.
+inline constexpr int64_t kNarrowGradientColumns = kRowsSideBySide == 4 ? kChunk + 1 : 400;
+inline constexpr int64_t kNarrowSmallL1GradientColumns = 160;
 
-/// Returns the limit for backward with non-temporal stores or prefetched outputs.
-HWY_INLINE int64_t NarrowStreamedGradientColumns() {
-  return LastCacheIsFar() ? 48 : kNarrowStreamedColumns;
-}
+/// The limits for backward with non-temporal stores or prefetched outputs: with a fast and with a
+/// slow L3 cache.
+inline constexpr int64_t kNarrowNtGradientColumns = 80;
+inline constexpr int64_t kNarrowSlowL3GradientColumns = 48;
 
 /// Rows of a group.
 inline constexpr int64_t kGroup = 8;
 
 /// Rows from which the fixed cost of a group pays.
 inline constexpr int64_t kMinNarrowRows = 3;
+
+// --- End of tuning constants ---
+
+/// Returns the limit for backward.
+HWY_INLINE int64_t NarrowGradientColumns(bool nt_stores_or_prefetch) {
+  const Tuning& tuning = CurrentTuning();
+  if (nt_stores_or_prefetch) {
+    return tuning.slow_l3 ? kNarrowSlowL3GradientColumns : kNarrowNtGradientColumns;
+  }
+  return tuning.l1_holds_four_rows ? kNarrowGradientColumns : kNarrowSmallL1GradientColumns;
+}
 
 /// One element for each row of a group.
 using Eight = hn::CappedTag<float, 8>;
@@ -294,7 +305,7 @@ HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t beg
     T* y = kStream ? staged.next() : args.y + r * args.y_stride;
     const int64_t y_stride = kStream ? cols : args.y_stride;
     if (together) {
-      MapEight<kTogether, kOutput, kCentre>(d, args, r, n, maps, y, y_stride);
+      MapEight<kRowsSideBySide, kOutput, kCentre>(d, args, r, n, maps, y, y_stride);
     } else {
       MapEight<1, kOutput, kCentre>(d, args, r, n, maps, y, y_stride);
     }
@@ -517,8 +528,8 @@ HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t b
     LoadEight(args, r, n, maps);
     Vec<Eight> sums_g[8], sums_g_xhat[8];
     int64_t i = 0;
-    for (; i + kTogether <= n; i += kTogether) {
-      SumGradientsNarrow<kTogether, kOutput, kReadX, kColumns, kStream>(
+    for (; i + kRowsSideBySide <= n; i += kRowsSideBySide) {
+      SumGradientsNarrow<kRowsSideBySide, kOutput, kReadX, kColumns, kStream>(
           d, args, r + i, maps, i, dgain, dbias, sums_g, sums_g_xhat);
     }
     for (; i < n; ++i) {
@@ -532,7 +543,7 @@ HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t b
     T* dx = kStream ? staged.next() : args.dx + r * args.dx_stride;
     const int64_t dx_stride = kStream ? cols : args.dx_stride;
     if (together) {
-      MapEightGradients<kTogether, kOutput, kReadX>(d, args, r, n, maps, gradients, dx, dx_stride);
+      MapEightGradients<kRowsSideBySide, kOutput, kReadX>(d, args, r, n, maps, gradients, dx, dx_stride);
     } else {
       MapEightGradients<1, kOutput, kReadX>(d, args, r, n, maps, gradients, dx, dx_stride);
     }

@@ -16,9 +16,16 @@ namespace planish::internal {
 namespace HWY_NAMESPACE {
 namespace {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 /// Prefetch distances for rows in memory: far ahead into the L2 cache, and from there near into L1.
 /// L1 only has too few outstanding lines; L2 only leaves short loops waiting for L2.
 inline constexpr int64_t kPrefetchFarBytes = 16384, kPrefetchNearBytes = 2048;
+
+/// Prefetch distance for outputs, whose lines are read before they are written.
+inline constexpr int64_t kPrefetchShortBytes = 4096;
+
+// --- End of tuning constants ---
 
 HWY_INLINE void PrefetchFar(const void* line) { __builtin_prefetch(line, 0, 2); }
 HWY_INLINE void PrefetchNear(const void* line) { __builtin_prefetch(line, 0, 3); }
@@ -43,9 +50,7 @@ HWY_INLINE void PrefetchFarAhead(const T* at, int64_t n) {
   }
 }
 
-/// Prefetch distance for outputs, whose lines are read before they are written, and for inputs that
-/// are read in order from a distant L3 cache.
-inline constexpr int64_t kPrefetchShortBytes = 4096;
+/// Prefetches the lines of outputs ahead of `n` elements from `at`.
 template <class T>
 HWY_INLINE void PrefetchShortAhead(const T* at, int64_t n) {
   const auto* line = reinterpret_cast<const char*>(at);

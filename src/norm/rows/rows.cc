@@ -133,7 +133,7 @@ void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* 
     constexpr bool kAffine = output() == Output::kAffine;
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
     if constexpr (kHasNarrow) {
-      if (args.cols <= TransposedGradientColumns() && args.dx) {
+      if (args.cols <= kTransposedGradientColumns && args.dx) {
         const auto run = [&](auto columns) HWY_ATTR {
           if (args.stream && args.dx_stride == args.cols) {
             BackwardRowsTransposed<output(), read_x(), columns(), true>(args, begin, end, dgain,
@@ -151,8 +151,7 @@ void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* 
         return;
       }
       const bool stream = args.stream && args.dx_stride == args.cols;
-      if (args.dx && args.cols < (stream || args.ask ? NarrowStreamedGradientColumns()
-                                                     : NarrowGradientColumns())) {
+      if (args.dx && args.cols < NarrowGradientColumns(stream || args.ask)) {
         const auto run = [&](auto columns, auto streams) HWY_ATTR {
           BackwardRowsNarrow<output(), read_x(), columns(), streams()>(Full(), args, begin, end,
                                                                        dgain, dbias);

@@ -17,12 +17,23 @@ namespace planish::internal {
 template <class T>
 concept IsHalf = std::same_as<T, bfloat16> || std::same_as<T, float16>;
 
+// --- Tuning constants (docs/tuning.md) ---
+
 /// Columns that a sum covers in lanes before it continues in double. Bounds the rounding error for
 /// rows of any length; also the unit in which rows are split over threads.
 inline constexpr int64_t kChunk = 1024;
 
 /// Rows that a column's sum covers before it continues in double.
 inline constexpr int64_t kGroupRows = 256;
+
+/// Columns from which one row is split over threads. Shorter rows are assigned whole.
+inline constexpr int64_t kLongRowColumns = int64_t{1} << 17;
+
+/// Bytes of rows that are added to a residual (or to its gradient) before or after they are
+/// normalized. They stay in the L2 cache between the two passes.
+inline constexpr int64_t kResidualBytes = int64_t{1} << 18;
+
+// --- End of tuning constants ---
 
 /// Part of a forward call: everything, statistics only, or y from given statistics.
 enum class Pass { kAll, kMoments, kResults };

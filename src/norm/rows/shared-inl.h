@@ -21,22 +21,39 @@ namespace planish::internal {
 namespace HWY_NAMESPACE {
 namespace {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 /// Limit on the rows of a block.
 inline constexpr int64_t kMaxRows = 4;
+
+/// Limit on the columns whose parameters are reordered to pairs once for many rows: 32 KB for each
+/// array.
+inline constexpr int64_t kMaxSplitColumns = 8192;
+
+/// Rows from which reordering pays.
+inline constexpr int64_t kMinSplitRows = 16;
+
+/// Vectors that are summed in lanes before the sum continues in double: with many lanes a whole
+/// chunk, at most 64 elements a lane. With few lanes fewer vectors, because adding equal values one
+/// by one accumulates rounding errors.
+template <class D>
+inline constexpr int64_t kTurnVectors =
+    sizeof(hn::TFromD<D>) == 8 || hn::MaxLanes(D()) >= 8 ? kChunk
+    : hn::MaxLanes(D()) >= 4                             ? 64
+                                                         : 16;
+
+// --- End of tuning constants ---
 
 /// Returns the rows of a block. Short rows: two, or four of the shortest, to overlap the latency
 /// between sums and results. Long rows: four, which share loads of gain and bias; fewer if they
 /// outgrow the L2 cache. With non-temporal stores, long rows go one at a time, to read memory in
-/// order. With a distant L3 cache two of the shortest rows suffice.
+/// order.
 template <bool kStream, class T>
-HWY_INLINE int64_t RowsPerBlock(int64_t cols, bool prefetched) {
-  if (cols <= kChunk) {
-    const bool far = prefetched || (kStream && LastCacheIsFar());
-    return cols <= 256 && !far ? 4 : 2;
-  }
+HWY_INLINE int64_t RowsPerBlock(int64_t cols) {
+  if (cols <= kChunk) return cols <= 256 ? 4 : 2;
   if (cols > 16 * kChunk) {
     constexpr int64_t kTwoRows = (kStream ? 4 : 6) * sizeof(T) + 2 * sizeof(Compute<T>);
-    return cols * kTwoRows < SecondCacheBytes() ? 2 : 1;
+    return cols * kTwoRows < CurrentTuning().l2_bytes ? 2 : 1;
   }
   return kStream ? 1 : 4;
 }
@@ -47,13 +64,6 @@ HWY_INLINE int64_t GradientRowsPerBlock(int64_t cols) {
   if (cols <= kChunk / 2) return 2;
   return kStream || cols <= kChunk || cols > 8 * kChunk ? 1 : 4;
 }
-
-/// Limit on the columns whose parameters are reordered to pairs once for many rows: 32 KB for each
-/// array.
-inline constexpr int64_t kMaxSplitColumns = 8192;
-
-/// Rows from which reordering pays.
-inline constexpr int64_t kMinSplitRows = 16;
 
 /// Parameters in the order of pairs.
 template <class D, class T>
@@ -66,15 +76,6 @@ template <bool kStream>
 HWY_INLINE void FinishStores() {
   if constexpr (kStream) hwy::FlushStream();
 }
-
-/// Vectors that are summed in lanes before the sum continues in double: with many lanes a whole
-/// chunk, at most 64 elements a lane. With few lanes fewer vectors, because adding equal values one
-/// by one accumulates rounding errors.
-template <class D>
-inline constexpr int64_t kTurnVectors =
-    sizeof(hn::TFromD<D>) == 8 || hn::MaxLanes(D()) >= 8 ? kChunk
-    : hn::MaxLanes(D()) >= 4                             ? 64
-                                                         : 16;
 
 #if HWY_TARGET != HWY_SCALAR
 /// Returns both sums of a vector that has lanes of one sum in its lower half and of another in its

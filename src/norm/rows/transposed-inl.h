@@ -29,19 +29,17 @@ namespace {
 using Lanes = hn::CappedTag<float, 16>;
 inline constexpr int64_t kLanes = hn::MaxLanes(Lanes());
 
+// --- Tuning constants (docs/tuning.md) ---
+
 /// Column limits, forward and backward. For wider rows transposing costs more than it saves.
 inline constexpr int64_t kTransposedColumns = 47;
 inline constexpr int64_t kTransposedGradientColumns = kLanes == 16 ? 47 : 20;
 
-/// Returns the backward limit on this processor. Lower with a distant L3 cache: Intel processors
-/// shuffle wide vectors on one port, and rows written side by side cross cache lines.
-HWY_INLINE int64_t TransposedGradientColumns() {
-  return kLanes == 16 && LastCacheIsFar() ? 26 : kTransposedGradientColumns;
-}
-
 /// Columns from which forward interleaves its non-temporal stores with reads. Narrower rows and
 /// backward store in bursts.
 inline constexpr int64_t kPacedColumns = 16;
+
+// --- End of tuning constants ---
 
 /// Columns that are transposed at a time.
 inline constexpr int64_t kBlock = 8;

@@ -26,6 +26,8 @@ HWY_INLINE void ForVectors(State& a, State& b, State& c, State& d, const F& f) {
   if constexpr (kVectors > 1) f(b, 1), f(c, 2), f(d, 3);
 }
 
+// --- Tuning constants (docs/tuning.md) ---
+
 /// The largest number of rows that are copied when they are first read, and later read from the
 /// copy. Rows may be a page apart, which conflicts in the cache's sets. More rows are read in
 /// place.
@@ -34,6 +36,8 @@ inline constexpr int64_t kCopiedRows = 64;
 /// The vectors of columns that are processed together. One vector alone would wait for memory and
 /// for the latency of its sum.
 inline constexpr int kColumnVectors = 4;
+
+// --- End of tuning constants ---
 
 /// Calls f.Do<vectors, copied>(j) for all columns; j is the first column.
 template <class T, class F>

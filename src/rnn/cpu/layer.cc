@@ -22,7 +22,7 @@ Keep KeepAt(const CellRecipe& recipe, const T* saved, int64_t numbers) {
   // Non-temporal stores need aligned vectors. Norms over the batch read what they saved.
   const bool aligned = reinterpret_cast<uintptr_t>(saved) % kAlignment == 0;
   const bool past = aligned && recipe.over == Over::kRow &&
-                    KeepsPastCaches(numbers * static_cast<int64_t>(sizeof(T)));
+                    numbers * static_cast<int64_t>(sizeof(T)) >= CurrentTuning().nt_store_saved_bytes;
   return past ? Keep::kPastCaches : Keep::kInCaches;
 }
 

@@ -28,6 +28,8 @@
 // one segment.
 namespace planish::internal {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 /// The largest number of groups of sequences, which bounds the threads; each group needs sums for
 /// every gain and bias. kGroup is the least number of sequences in a group: a product of fewer rows
 /// takes as long, because it is bound by reading the weights.
@@ -35,6 +37,16 @@ inline constexpr int64_t kMaxGroups = 16, kGroup = 4;
 
 /// The cost of the gates of a sum, and of a norm over the batch (three passes), in elements.
 inline constexpr int64_t kRowElements = 8, kColumnElements = 4;
+
+/// Smallest batch of a recurrent layer that is split by sequences. A smaller batch is split by
+/// columns of the matrix product, so that each thread reads only its share of the weights.
+inline constexpr int64_t kMinSplitSequences = 4;
+
+/// Rows of inputs multiplied by the weights at once. Many, so that weights are read rarely; few, so
+/// that the products are still in a cache when their step needs them.
+inline constexpr int64_t kInputRows = 256;
+
+// --- End of tuning constants ---
 
 /// Returns S of RnnOptions.
 inline int64_t SegmentSteps(const RnnShape& shape) {
@@ -74,7 +86,7 @@ class LayerCall {
         columns_(packed.order().columns),
         segment_steps_(SegmentSteps(inputs.shape)),
         splits_steps_(cell_.recipe.over == Over::kBatch || batch_ < kMinSplitSequences ||
-                      packed.hh().matrix_bytes() > OwnWeightBytes()) {
+                      packed.hh().matrix_bytes() > CurrentTuning().own_weight_bytes) {
     cell_.eps = static_cast<T>(options.eps);
     cell_.keep = keep;
   }

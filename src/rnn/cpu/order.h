@@ -17,10 +17,14 @@
 // 0.
 namespace planish::internal {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 /// The multiple to which units are padded: the elements of a cache line, so that sizes do not
 /// depend on the SIMD target.
 template <class T>
 inline constexpr int64_t kUnitsOfLine = 64 / static_cast<int64_t>(sizeof(T));
+
+// --- End of tuning constants ---
 
 template <class T>
 constexpr int64_t PaddedUnits(int64_t hidden) {

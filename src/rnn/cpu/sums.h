@@ -12,10 +12,14 @@
 
 namespace planish::internal {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 /// The least rows of a matrix product for weight gradients. A product reads and writes the whole
 /// gradient, which is cheap compared with a product of this many rows. The value determines the
 /// order of summation, and thus the results.
 inline constexpr int64_t kProductRows = 256;
+
+// --- End of tuning constants ---
 
 /// Gradients of a layer's parameters, summed over steps. Gradients of gains and biases are summed
 /// at every step. Rows for the gradients of the weights are collected, and multiplied for many

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "planish/rnn.h"
-#include "src/base/tuning.h"
 
 namespace planish::internal {
 

@@ -10,6 +10,14 @@
 
 namespace planish::internal {
 
+// --- Tuning constants (docs/tuning.md) ---
+
+/// Workspace bytes that a recurrent layer's call keeps for the next call of its thread. Saves the
+/// page faults of newly mapped memory.
+inline constexpr int64_t kKeptBytes = int64_t{1} << 26;
+
+// --- End of tuning constants ---
+
 /// The workspace of a call, reused by later calls.
 template <class T>
 struct RnnMemory {

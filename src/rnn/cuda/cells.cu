@@ -16,6 +16,17 @@
 namespace planish::internal::cuda {
 namespace {
 
+// --- Tuning constants (docs/tuning.md) ---
+
+// Threads of a block that sums columns, and that processes the elements of states.
+constexpr int kColumnThreads = 256;
+constexpr int kElementThreads = 256;
+// Sides of the tile of c that a block computes, and of the square that a thread computes; and the
+// depth of a step.
+constexpr int kTile = 32, kSquare = 4, kDepth = 8;
+
+// --- End of tuning constants ---
+
 // --- Forward ---
 
 template <class T, class Kind>
@@ -255,8 +266,6 @@ InputNormBackward(CellLayer<T> a, T* da) {
 
 // --- Columns ---
 
-constexpr int kColumnThreads = 256;
-
 // Calls f(row) for the active rows of part `part`.
 template <class T, class F>
 PLANISH_DEVICE void ForRowsOfPart(const CellLayer<T>& a, int64_t part, F&& f) {
@@ -361,8 +370,6 @@ FinishSums(const T* partials, int64_t count, int sums, int64_t cols, SumsOutputs
 
 // --- States ---
 
-constexpr int kElementThreads = 256;
-
 // Calls f(i) for i < n, over the whole grid.
 template <class F>
 PLANISH_DEVICE void ForElements(int64_t n, F&& f) {
@@ -455,8 +462,6 @@ EndState(CellLayer<T> a, int64_t first, const T* dstate, const T* reset_sums, T*
 
 // --- Matrix products ---
 
-// A block computes a tile of c, a thread a square of the tile.
-constexpr int kTile = 32, kSquare = 4, kDepth = 8;
 constexpr int kTileSide = kTile / kSquare;
 constexpr int kTileThreads = kTileSide * kTileSide;
 

@@ -14,9 +14,13 @@ namespace planish::internal::cuda {
 /// rstd.
 inline constexpr int kRnnMap = 3;
 
+// --- Tuning constants (docs/tuning.md) ---
+
 /// The rows that one thread sums for the parameters' gradients, in the type of the arithmetic. The
 /// sums of threads are added in double.
 inline constexpr int64_t kRnnRowsInTurn = 64;
+
+// --- End of tuning constants ---
 
 /// The sums over all steps and sequences of each of the G columns, from which the parameters'
 /// gradients are computed. da is the gradient of ax, dah that of ah.

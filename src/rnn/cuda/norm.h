@@ -14,8 +14,12 @@
 // ThreadIndex(), ThreadIndex() + BlockThreads(), ... with all their gates.
 namespace planish::internal::cuda {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 /// The largest number of threads that share a row.
 inline constexpr int kMaxRowThreads = 512;
+
+// --- End of tuning constants ---
 
 /// The threads of a block, which share a row; sums up to eight values a thread.
 using RowTeam = Team<8>;

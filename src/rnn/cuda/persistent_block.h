@@ -73,14 +73,6 @@ class PersistentBlock {
   int batch_, units_;
 };
 
-/// The lanes that compute a block's partial statistics of a norm, and that combine those of all
-/// blocks. Few enough that a block processes all of its norms at once, because latency dominates.
-inline constexpr int kPartLanes = 8, kJoinLanes = 16;
-
-/// The loads that a lane issues before it uses the first, when it sums distant elements in the L2
-/// cache.
-inline constexpr int kReadsAtOnce = 8;
-
 /// Calls add(i, read(i)) for i = first, first + step, ... < end, in this order, with loads issued
 /// ahead.
 template <class Read, class Add>

@@ -9,14 +9,12 @@
 // A pure function of sizes, so that it can be tested without a GPU.
 namespace planish::internal::cuda {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 /// The rows of weights and the sequences that a warp multiplies at once. Each lane gets one sum.
 inline constexpr int kPersistentRows = 4, kPersistentSequences = 8;
 /// The largest block that has enough registers per thread.
 inline constexpr int kMaxPersistentThreads = 384;
-/// The parameters of a gate (two gains and a bias), and of a unit (a gain and two biases).
-inline constexpr int kPersistentParams = 3;
-/// The elements of a block's partial statistics of a norm.
-inline constexpr int kPersistentPart = 3;
 /// The largest batch. For more sequences, matrix products on tensor cores are faster than reading
 /// all states in every block.
 inline constexpr int64_t kMaxPersistentBatch = 64;
@@ -24,6 +22,21 @@ inline constexpr int64_t kMaxPersistentBatch = 64;
 /// The largest batch backward, where every block sends a partial sum of all states' gradients to
 /// every other block through memory.
 inline constexpr int64_t kMaxPersistentBackwardBatch = 32;
+
+/// The lanes that compute a block's partial statistics of a norm, and that combine those of all
+/// blocks. Few enough that a block processes all of its norms at once, because latency dominates.
+inline constexpr int kPartLanes = 8, kJoinLanes = 16;
+
+/// The loads that a lane issues before it uses the first, when it sums distant elements in the L2
+/// cache.
+inline constexpr int kReadsAtOnce = 8;
+
+// --- End of tuning constants ---
+
+/// The parameters of a gate (two gains and a bias), and of a unit (a gain and two biases).
+inline constexpr int kPersistentParams = 3;
+/// The elements of a block's partial statistics of a norm.
+inline constexpr int kPersistentPart = 3;
 
 /// The slices of a layer in the blocks. Sizes are in elements. Each array in shared memory is
 /// aligned to 16 bytes.
