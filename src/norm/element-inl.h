@@ -25,17 +25,17 @@ using Full = hn::ScalableTag<C>;
 using One = hn::CappedTag<C, 1>;
 
 // Set for targets on which non-temporal stores pay: stores of 32 bytes or more.
-constexpr bool kStreams =
+constexpr bool kHasNtStores =
     hn::MaxLanes(Full()) * sizeof(T) >= 32 || (sizeof(T) == 2 && hn::MaxLanes(Full()) >= 8);
 
 template <Output kOutput>
 using OutputConstant = std::integral_constant<Output, kOutput>;
 
-/// Calls f(stream): whether to use non-temporal stores.
+/// Calls f(nt_stores): whether to use non-temporal stores.
 template <class F>
-HWY_INLINE void VisitStream(bool stream, F&& f) {
-  if (kStreams && stream) {
-    f(std::bool_constant<kStreams>());
+HWY_INLINE void VisitNtStores(bool use_nt_stores, F&& f) {
+  if (kHasNtStores && use_nt_stores) {
+    f(std::bool_constant<kHasNtStores>());
   } else {
     f(std::false_type());
   }

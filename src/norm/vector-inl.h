@@ -133,19 +133,19 @@ HWY_INLINE void Write(D d, Vec<D> v, T* p) {
 
 /// Stores v with a non-temporal store, to an address aligned to the vector's size in memory.
 template <class D>
-HWY_INLINE void WriteStreaming(D d, Vec<D> v, hn::TFromD<D>* p) {
+HWY_INLINE void NtStore(D d, Vec<D> v, hn::TFromD<D>* p) {
   hn::Stream(v, d, p);
 }
 
 template <class D, IsHalf T>
-HWY_INLINE void WriteStreaming(D d, Vec<D> v, T* p) {
+HWY_INLINE void NtStore(D d, Vec<D> v, T* p) {
   hn::Stream(ToHalf(d, v, T{}), Half<D>(), reinterpret_cast<uint16_t*>(p));
 }
 
-template <bool kStream, class D, class T>
+template <bool kNtStores, class D, class T>
 HWY_INLINE void Put(D d, Vec<D> v, T* p) {
-  if constexpr (kStream) {
-    WriteStreaming(d, v, p);
+  if constexpr (kNtStores) {
+    NtStore(d, v, p);
   } else {
     Write(d, v, p);
   }
@@ -214,7 +214,7 @@ HWY_INLINE void JoinPairs(D d, int64_t cols, hn::TFromD<D>* numbers) {
   }
 }
 
-template <bool kStream, class D, class T>
+template <bool kNtStores, class D, class T>
 HWY_INLINE void PutPair(D d, const VectorPair<D>& v, T* p) {
   if constexpr (kSplitsPairs<D, T>) {
     const Bits<D> bits;
@@ -224,7 +224,7 @@ HWY_INLINE void PutPair(D d, const VectorPair<D>& v, T* p) {
                                       RoundedBits(d, v.second), hn::Set(bits, 0xffff0000u)));
     auto* to = reinterpret_cast<uint16_t*>(p);
 #if HWY_TARGET != HWY_SCALAR  // has no halves
-    if constexpr (kStream) {
+    if constexpr (kNtStores) {
       hn::Stream(hn::LowerHalf(Half<D>(), both), Half<D>(), to);
       hn::Stream(hn::UpperHalf(Half<D>(), both), Half<D>(), to + hn::Lanes(d));
       return;
@@ -232,8 +232,8 @@ HWY_INLINE void PutPair(D d, const VectorPair<D>& v, T* p) {
 #endif
     hn::StoreU(both, halves, to);
   } else {
-    Put<kStream>(d, v.first, p);
-    Put<kStream>(d, v.second, p + hn::Lanes(d));
+    Put<kNtStores>(d, v.first, p);
+    Put<kNtStores>(d, v.second, p + hn::Lanes(d));
   }
 }
 

@@ -252,7 +252,7 @@ TYPED_TEST(RnnTest, SameBitsForSharedWeights) {
 
 // Non-temporal stores of `saved`, which need an aligned address, do not change y, gradients or
 // `saved`.
-TYPED_TEST(RnnTest, SameBitsPastTheCaches) {
+TYPED_TEST(RnnTest, SameBitsWithNtStores) {
   using T = TypeParam;
   constexpr int64_t kLine = 64 / sizeof(T);
   constexpr RnnShape kShape = {5, 30, 3, 21};

@@ -64,7 +64,6 @@ constexpr int64_t TileSize() {
   return kPaddedRows * RowStride<T>();
 }
 
-
 // Accumulators are named variables: GCC 12 keeps an array in memory, even one with constant
 // indices, and stores each element after every step.
 #define PLANISH_GEMM_ROWS(F) \
@@ -146,10 +145,11 @@ HWY_NOINLINE void Tile(const T* HWY_RESTRICT a, const T* HWY_RESTRICT w, int64_t
   }
 
 /// Computes one or two rows of several panels of c, like Tile. Has enough sums to hide the latency
-/// of additions, and reads w in enough streams to use the memory bandwidth. Reads a in place.
+/// of additions, and reads w in enough places to use the memory bandwidth. Reads a in place.
 template <class T, int kRows>
-HWY_NOINLINE void Stream(const T* HWY_RESTRICT a, int64_t a_stride, const T* HWY_RESTRICT w,
-                         int64_t depth, T* HWY_RESTRICT c, int64_t c_stride, bool accumulate) {
+HWY_NOINLINE void RowsOfPanels(const T* HWY_RESTRICT a, int64_t a_stride, const T* HWY_RESTRICT w,
+                               int64_t depth, T* HWY_RESTRICT c, int64_t c_stride,
+                               bool accumulate) {
   const hn::ScalableTag<T> d;
   constexpr int kVectors = 8 / kRows;
   constexpr int64_t kColumns = PanelColumns<T>();
@@ -313,14 +313,14 @@ HWY_INLINE void MultiplyManyTiles(const GemmTask<T>& task) {
   }
 }
 
-/// Computes one or two rows with Stream.
+/// Computes one or two rows with RowsOfPanels.
 template <class T, int kRows>
-HWY_INLINE void MultiplyStreams(const GemmTask<T>& task) {
+HWY_INLINE void MultiplyRows(const GemmTask<T>& task) {
   constexpr int64_t kColumns = PanelColumns<T>();
   constexpr int64_t kPanels = 4 / kRows;
   // Incomplete panels are computed one at a time by Tile.
   const int64_t whole = std::min(task.panel_end, task.n / kColumns);
-  const int64_t streamed =
+  const int64_t whole_groups =
       task.panel_begin + std::max<int64_t>(0, whole - task.panel_begin) / kPanels * kPanels;
   const int64_t a_stride = RowAt(task, kRows - 1) - task.a;
   for (int64_t from = 0; from < task.k; from += kGemmDepth) {
@@ -328,9 +328,9 @@ HWY_INLINE void MultiplyStreams(const GemmTask<T>& task) {
     const bool accumulate = task.accumulate || from > 0;
     const T* w = BlockAt(task, from);
     int64_t p = task.panel_begin;
-    for (; p < streamed; p += kPanels) {
-      Stream<T, kRows>(task.a + from, a_stride, w + p * depth * kColumns, depth,
-                       task.c + p * kColumns, task.c_stride, accumulate);
+    for (; p < whole_groups; p += kPanels) {
+      RowsOfPanels<T, kRows>(task.a + from, a_stride, w + p * depth * kColumns, depth,
+                             task.c + p * kColumns, task.c_stride, accumulate);
     }
     for (; p < task.panel_end; ++p) {
       for (int64_t r = 0; r < kRows; ++r) {
@@ -402,9 +402,9 @@ HWY_INLINE void MultiplyTask(const GemmTask<T>& task) {
   if (task.a_transposed || task.rows > 2) {
     MultiplyManyTiles(task);
   } else if (task.rows == 2) {
-    MultiplyStreams<T, 2>(task);
+    MultiplyRows<T, 2>(task);
   } else {
-    MultiplyStreams<T, 1>(task);
+    MultiplyRows<T, 1>(task);
   }
 }
 

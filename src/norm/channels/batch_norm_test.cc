@@ -353,7 +353,7 @@ TYPED_TEST(BatchNormTest, SameBitsForEverySplit) {
   }
 }
 
-std::vector<Shape> StreamShapes() {
+std::vector<Shape> NtStoreShapes() {
   std::vector<Shape> shapes = Shapes();
   // Blocks of rows, wide samples, tiles of channels, tiles of runs, and neither.
   for (const Shape& shape :
@@ -364,10 +364,10 @@ std::vector<Shape> StreamShapes() {
 }
 
 // Non-temporal stores give the same bits, for whole and partial lines.
-TYPED_TEST(BatchNormTest, StreamingGivesTheSameBits) {
+TYPED_TEST(BatchNormTest, NtStoresGiveTheSameBits) {
   ForEachTarget([](const std::string& target) {
     SCOPED_TRACE(target);
-    for (const Shape& shape : StreamShapes()) {
+    for (const Shape& shape : NtStoreShapes()) {
       const Problem<TypeParam> p(shape);
       const auto expected = Apply(p);
       const tests::NtStores nt_stores;

@@ -33,14 +33,15 @@ struct ColumnMap {
 
 /// How rows are mapped.
 struct Mapping {
-  bool stream = false;   // non-temporal stores
-  bool together = true;  // several rows at a time
-  bool ask = false;      // prefetches the output lines of the next rows
+  bool use_nt_stores = false;    // non-temporal stores
+  bool together = true;          // several rows at a time
+  bool prefetch_output = false;  // prefetches the output lines of the next rows
 };
 
 /// Computes out[k * stride + c] = mapped(tag, k, c, shared(tag, c)) for k < kRows and c < cols;
-/// `out` can be the input. With `stream`, all rows must have the same alignment. With `ask`,
-/// prefetches the output lines of the next rows, which the hardware prefetcher does not follow.
+/// `out` can be the input. With `use_nt_stores`, all rows must have the same alignment. With
+/// `prefetch_output`, prefetches the output lines of the next rows, which the hardware prefetcher
+/// does not follow.
 template <Mapping kHow, int kRows, class D, class T, class Shared, class F>
 HWY_INLINE void MapAlong(D d, T* out, int64_t stride, int64_t cols, const Shared& shared,
                          const F& mapped) {
@@ -55,15 +56,15 @@ HWY_INLINE void MapAlong(D d, T* out, int64_t stride, int64_t cols, const Shared
     }
     return;
   }
-  const RowLayout<kHow.stream, D, T> layout(d, out, cols);
+  const RowLayout<kHow.use_nt_stores, D, T> layout(d, out, cols);
   const int64_t last = cols - lanes;
   Vec<D> tails[kRows];
-  if (kHow.stream && layout.lead > 0) {
+  if (kHow.use_nt_stores && layout.lead > 0) {
     const auto common = shared(d, 0);
     for (int k = 0; k < kRows; ++k) {
       WriteLanes(d, mapped(d, k, 0, common), 0, layout.lead, out + k * stride);
     }
-  } else if (!kHow.stream && layout.rest > 0) {
+  } else if (!kHow.use_nt_stores && layout.rest > 0) {
     // Computed first, because the last vector overlaps the one before.
     const auto common = shared(d, last);
     for (int k = 0; k < kRows; ++k) tails[k] = mapped(d, k, last, common);
@@ -71,12 +72,12 @@ HWY_INLINE void MapAlong(D d, T* out, int64_t stride, int64_t cols, const Shared
   for (int64_t c = layout.lead; c <= last; c += lanes) {
     const auto common = shared(d, c);
     for (int k = 0; k < kRows; ++k) {
-      if constexpr (kHow.ask) PrefetchFar(out + (k + kRowsAtOnce) * stride + c);
-      Put<kHow.stream>(d, mapped(d, k, c, common), out + k * stride + c);
+      if constexpr (kHow.prefetch_output) PrefetchFar(out + (k + kRowsAtOnce) * stride + c);
+      Put<kHow.use_nt_stores>(d, mapped(d, k, c, common), out + k * stride + c);
     }
   }
   if (layout.rest == 0) return;
-  if constexpr (kHow.stream) {
+  if constexpr (kHow.use_nt_stores) {
     const auto common = shared(d, last);
     for (int k = 0; k < kRows; ++k) {
       WriteLanes(d, mapped(d, k, last, common), lanes - layout.rest, lanes,
@@ -89,10 +90,10 @@ HWY_INLINE void MapAlong(D d, T* out, int64_t stride, int64_t cols, const Shared
 
 /// Calls f(rows, r) for groups of rows from r on, with the constant `rows`, until all are
 /// processed.
-template <bool kTogether, class F>
+template <bool kInGroups, class F>
 HWY_INLINE void ForRowGroups(int64_t rows, const F& f) {
   int64_t r = 0;
-  if constexpr (kTogether) {
+  if constexpr (kInGroups) {
     for (; r + kRowsAtOnce <= rows; r += kRowsAtOnce) {
       f(std::integral_constant<int, kRowsAtOnce>(), r);
     }
@@ -102,27 +103,29 @@ HWY_INLINE void ForRowGroups(int64_t rows, const F& f) {
 
 /// Calls map(how, call) with a constant Mapping for the rows of `args`, whose results go to
 /// args.*out.
-template <bool kStream, class D, class Args, class T, class Map>
+template <bool kNtStores, class D, class Args, class T, class Map>
 HWY_INLINE void MapInRows(D d, const Args& args, T* Args::* out, const Map& map) {
-  if constexpr (kStream) {
-    constexpr std::integral_constant<Mapping, Mapping{.stream = true}> kTogether;
-    constexpr std::integral_constant<Mapping, Mapping{.stream = true, .together = false}> kOne;
-    constexpr std::integral_constant<Mapping, Mapping{.together = false}> kBuffered;
+  if constexpr (kNtStores) {
+    constexpr std::integral_constant<Mapping, Mapping{.use_nt_stores = true}> kGrouped;
+    constexpr std::integral_constant<Mapping, Mapping{.use_nt_stores = true, .in_groups = false}>
+        kOne;
+    constexpr std::integral_constant<Mapping, Mapping{.in_groups = false}> kBuffered;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
     if (args.stride % lanes == 0) {
-      map(kTogether, args);
+      map(kGrouped, args);
     } else if (args.cols == args.stride && args.cols <= kBufferedColumns) {
-      StreamRows(d, args.*out, args.rows, args.cols, [&](int64_t r, int64_t n, T* buffer) HWY_ATTR {
-        Args call = args.From(r, n);
-        call.*out = buffer;
-        map(kBuffered, call);
-      });
+      NtStoreRows(d, args.*out, args.rows, args.cols,
+                  [&](int64_t r, int64_t n, T* buffer) HWY_ATTR {
+                    Args call = args.From(r, n);
+                    call.*out = buffer;
+                    map(kBuffered, call);
+                  });
     } else {
       map(kOne, args);
     }
-    FinishStores<kStream>();
-  } else if (args.ask) {
-    map(std::integral_constant<Mapping, Mapping{.ask = true}>(), args);
+    FinishStores<kNtStores>();
+  } else if (args.prefetch_output) {
+    map(std::integral_constant<Mapping, Mapping{.prefetch_output = true}>(), args);
   } else {
     map(std::integral_constant<Mapping, Mapping{}>(), args);
   }
@@ -214,7 +217,7 @@ HWY_NOINLINE void MapForwardRows(D d, const ColumnsForward<T>& args) {
   const C* means = args.mean;
   const C* rstds = args.rstd;
   const C* offsets = args.offset;
-  ForRowGroups<kHow.together>(args.rows, [&](auto rows, int64_t r) HWY_ATTR {
+  ForRowGroups<kHow.in_groups>(args.rows, [&](auto rows, int64_t r) HWY_ATTR {
     constexpr int kRows = rows();
     const T* x = args.x + r * stride;
     const C* gains = nullptr;
@@ -261,11 +264,11 @@ HWY_NOINLINE void MapForwardRows(D d, const ColumnsForward<T>& args) {
 }
 
 /// Implements MapForward.
-template <Output kOutput, bool kCentre, bool kEach, bool kStream, class D, class T>
+template <Output kOutput, bool kCentre, bool kEach, bool kNtStores, class D, class T>
 void MapForwardOf(D d, const ColumnsForward<T>& args) {
-  MapInRows<kStream>(d, args, &ColumnsForward<T>::y,
-                     [&](auto how, const ColumnsForward<T>& call)
-                         HWY_ATTR { MapForwardRows<kOutput, kCentre, kEach, how()>(d, call); });
+  MapInRows<kNtStores>(d, args, &ColumnsForward<T>::y,
+                       [&](auto how, const ColumnsForward<T>& call)
+                           HWY_ATTR { MapForwardRows<kOutput, kCentre, kEach, how()>(d, call); });
 }
 
 // --- Backward ---
@@ -388,7 +391,7 @@ HWY_NOINLINE void MapBackwardRows(D d, const ColumnsBackward<T>& args) {
   const C* offsets = args.offset;
   const C* means_g = args.mean_g;
   const C* means_g_xhat = args.mean_g_xhat;
-  ForRowGroups<kHow.together>(args.rows, [&](auto constant, int64_t r) HWY_ATTR {
+  ForRowGroups<kHow.in_groups>(args.rows, [&](auto constant, int64_t r) HWY_ATTR {
     constexpr int kRows = constant();
     const BackwardRowsOf<kOutput, kReadX, kEach, kRows, T> rows(args, r);
     const auto shared = [&](auto tag, int64_t c) HWY_ATTR {
@@ -414,11 +417,11 @@ HWY_NOINLINE void MapBackwardRows(D d, const ColumnsBackward<T>& args) {
 }
 
 /// Implements MapBackward.
-template <Output kOutput, bool kReadX, bool kEach, bool kStream, class D, class T>
+template <Output kOutput, bool kReadX, bool kEach, bool kNtStores, class D, class T>
 void MapBackwardOf(D d, const ColumnsBackward<T>& args) {
-  MapInRows<kStream>(d, args, &ColumnsBackward<T>::dx,
-                     [&](auto how, const ColumnsBackward<T>& call)
-                         HWY_ATTR { MapBackwardRows<kOutput, kReadX, kEach, how()>(d, call); });
+  MapInRows<kNtStores>(d, args, &ColumnsBackward<T>::dx,
+                       [&](auto how, const ColumnsBackward<T>& call)
+                           HWY_ATTR { MapBackwardRows<kOutput, kReadX, kEach, how()>(d, call); });
 }
 
 }  // namespace

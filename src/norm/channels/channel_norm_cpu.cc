@@ -285,9 +285,9 @@ void ForwardChannels(const ChannelsForward<T>& args, const ParallelFor& parallel
       ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t n) {
         ColumnsForward<T> part = call.From(row, rows);
         part.cols = n;
-        part.stream = UsesNtStores(bytes, share.part, share.whole);
-        if (part.stream) part.ahead = tiling.Ahead(i, sample);
-        part.ask = PrefetchesOutput(bytes, share.part, share.whole);
+        part.use_nt_stores = UsesNtStores(bytes, share.part, share.whole);
+        if (part.use_nt_stores) part.ahead = tiling.Ahead(i, sample);
+        part.prefetch_output = PrefetchesOutput(bytes, share.part, share.whole);
         MapForward(part);
       });
     });
@@ -369,9 +369,9 @@ void BackwardChannels(const ChannelsBackward<T>& args, const ParallelFor& parall
     ForBlocks(tiling, own, parallel_for, [&](int64_t block, const Share& share) {
       ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t columns) {
         ColumnsBackward<T> part = from(row, rows, columns);
-        part.stream = UsesNtStores(bytes, share.part, share.whole);
-        if (part.stream) part.ahead = tiling.Ahead(i, sample);
-        part.ask = PrefetchesOutput(bytes, share.part, share.whole);
+        part.use_nt_stores = UsesNtStores(bytes, share.part, share.whole);
+        if (part.use_nt_stores) part.ahead = tiling.Ahead(i, sample);
+        part.prefetch_output = PrefetchesOutput(bytes, share.part, share.whole);
         MapBackward(part);
       });
     });

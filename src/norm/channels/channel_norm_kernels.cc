@@ -47,8 +47,8 @@ void FinishOfGradients(const Recipe& recipe, double eps, int64_t n, int64_t cols
 void ForwardMap(const ColumnsForward<T>& args) {
   VisitOutput(args.recipe, [&](auto output, auto centre) HWY_ATTR {
     VisitBool(args.each, [&](auto each) HWY_ATTR {
-      VisitStream(args.stream, [&](auto stream) HWY_ATTR {
-        MapForwardOf<output(), centre(), each(), stream()>(Full(), args);
+      VisitNtStores(args.use_nt_stores, [&](auto nt_stores) HWY_ATTR {
+        MapForwardOf<output(), centre(), each(), nt_stores()>(Full(), args);
       });
     });
   });
@@ -87,8 +87,8 @@ void BackwardSum(const ColumnsBackward<T>& args, double* first, double* second, 
 
 void BackwardMap(const ColumnsBackward<T>& args) {
   VisitBackward(args, [&](auto output, auto read_x, auto each) HWY_ATTR {
-    VisitStream(args.stream, [&](auto stream) HWY_ATTR {
-      MapBackwardOf<output(), read_x(), each(), stream()>(Full(), args);
+    VisitNtStores(args.use_nt_stores, [&](auto nt_stores) HWY_ATTR {
+      MapBackwardOf<output(), read_x(), each(), nt_stores()>(Full(), args);
     });
   });
 }

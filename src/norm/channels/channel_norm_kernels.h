@@ -59,9 +59,9 @@ struct ColumnsForward {
   const C* mean = nullptr;  // [cols]
   const C* rstd = nullptr;
   const C* offset = nullptr;
-  bool stream = false;
-  bool ask = false;   // prefetches the lines of y
-  int64_t ahead = 0;  // prefetch distance in elements; 0: none
+  bool use_nt_stores = false;
+  bool prefetch_output = false;  // prefetches the lines of y
+  int64_t ahead = 0;             // prefetch distance in elements; 0: none
 
   /// Returns the call for rows [r, r + n).
   ColumnsForward From(int64_t r, int64_t n) const {
@@ -96,9 +96,9 @@ struct ColumnsBackward {
   const C* offset = nullptr;
   const C* mean_g = nullptr;  // read by MapBackward only
   const C* mean_g_xhat = nullptr;
-  bool stream = false;
-  bool ask = false;   // prefetches the lines of dx
-  int64_t ahead = 0;  // as in ColumnsForward
+  bool use_nt_stores = false;
+  bool prefetch_output = false;  // prefetches the lines of dx
+  int64_t ahead = 0;             // as in ColumnsForward
 
   /// Returns the call for rows [r, r + n).
   ColumnsBackward From(int64_t r, int64_t n) const {

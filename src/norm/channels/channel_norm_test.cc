@@ -340,7 +340,7 @@ TYPED_TEST(ChannelNormTest, InPlaceGivesTheSameBits) {
 }
 
 // Non-temporal stores give the same bits, for whole and partial lines.
-TYPED_TEST(ChannelNormTest, StreamingGivesTheSameBits) {
+TYPED_TEST(ChannelNormTest, NtStoresGiveTheSameBits) {
   ForEachTarget([](const std::string& target) {
     SCOPED_TRACE(target);
     for (const Shape& shape : Shapes()) {

@@ -24,7 +24,7 @@ namespace {
 
 /// Column limit for combining unaligned rows in a buffer for non-temporal stores, and the elements
 /// of that buffer. The two ends of wider rows cost less than a copy.
-inline constexpr int64_t kBufferedColumns = 128, kStreamBuffer = 2048;
+inline constexpr int64_t kBufferedColumns = 128, kNtBuffer = 2048;
 
 /// Elements of a run that are summed in C before the sum continues in double.
 inline constexpr int64_t kRunElements = 1024;
@@ -45,10 +45,10 @@ HWY_INLINE void WriteLanes(D d, Vec<D> v, int64_t from, int64_t to, T* p) {
 /// Writes `rows` contiguous rows with non-temporal stores, from a buffer that map(r, n, buffer)
 /// fills with rows [r, r + n). cols <= kBufferedColumns.
 template <class D, class T, class Map>
-HWY_INLINE void StreamRows(D d, T* out, int64_t rows, int64_t cols, const Map& map) {
+HWY_INLINE void NtStoreRows(D d, T* out, int64_t rows, int64_t cols, const Map& map) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  HWY_ALIGN T buffer[kStreamBuffer + hn::MaxLanes(D())];
-  const int64_t at_once = kStreamBuffer / cols;
+  HWY_ALIGN T buffer[kNtBuffer + hn::MaxLanes(D())];
+  const int64_t at_once = kNtBuffer / cols;
   int64_t held = 0;  // elements kept between iterations, less than a vector
   for (int64_t r = 0; r < rows; r += at_once) {
     const int64_t n = std::min(at_once, rows - r);
@@ -56,7 +56,7 @@ HWY_INLINE void StreamRows(D d, T* out, int64_t rows, int64_t cols, const Map& m
     held += n * cols;
     int64_t i = std::min(held, RowLayout<true, D, T>(d, out, held).lead);
     std::copy_n(buffer, i, out);
-    for (; i + lanes <= held; i += lanes) StreamCopy(d, buffer + i, out + i);
+    for (; i + lanes <= held; i += lanes) NtStoreCopy(d, buffer + i, out + i);
     std::copy_n(buffer + i, held - i, buffer);
     out += i;
     held -= i;
@@ -284,22 +284,22 @@ HWY_INLINE Vec<D> Mapped(D d, const MapArrays<T>& arrays, int64_t i, const Value
 
 /// Maps whole vectors from i on that end by `end`, and returns the index after them. value_at(i)
 /// gives the parameters of vector i. Prefetches up to `limit`.
-template <ChannelMap kMap, bool kStream, class D, class T, class ValueAt>
+template <ChannelMap kMap, bool kNtStores, class D, class T, class ValueAt>
 HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t end, int64_t limit,
                             const ValueAt& value_at) {
   constexpr int64_t kAhead = kPrefetchFarBytes / sizeof(T);
   const int64_t apart = arrays.ahead * static_cast<int64_t>(sizeof(T));
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto map = [&](int64_t at) HWY_ATTR {
-    Put<kStream>(d, Mapped<kMap>(d, arrays, at, value_at(at)), arrays.out + at);
+    Put<kNtStores>(d, Mapped<kMap>(d, arrays, at, value_at(at)), arrays.out + at);
   };
   for (; i + 2 * lanes <= end; i += 2 * lanes) {
-    if (!kStream && arrays.ask) {
-      PrefetchShortAhead(arrays.out + i, 2 * lanes);
-    } else if (kStream && arrays.ahead != 0) {
+    if (!kNtStores && arrays.prefetch_output) {
+      PrefetchOutput(arrays.out + i, 2 * lanes);
+    } else if (kNtStores && arrays.ahead != 0) {
       PrefetchTwo(d, arrays.a + i, apart);
       if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i, apart);
-    } else if (kStream && i + kAhead < limit) {
+    } else if (kNtStores && i + kAhead < limit) {
       PrefetchTwo(d, arrays.a + i);
       if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i);
     }
@@ -315,7 +315,7 @@ HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t 
 
 /// Maps elements [begin, end) with parameters for each column: element i has those at (i - from) %
 /// period, with from <= begin < from + period.
-template <ChannelMap kMap, bool kStream, class D, class T>
+template <ChannelMap kMap, bool kNtStores, class D, class T>
 HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_t end,
                              int64_t from, int64_t period, const MapNumbers<Compute<T>>& numbers) {
   using C = hn::TFromD<D>;
@@ -333,9 +333,9 @@ HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int
     return Mapped<kMap>(d, arrays, at, ColumnValues<C>{numbers.at, j < period ? j : j % period});
   };
   const int64_t last = end - lanes, last_j = last - from;
-  const int64_t lead = RowLayout<kStream, D, T>(d, arrays.out + begin, end - begin).lead;
+  const int64_t lead = RowLayout<kNtStores, D, T>(d, arrays.out + begin, end - begin).lead;
   Vec<D> tail = hn::Zero(d);
-  if constexpr (kStream) {
+  if constexpr (kNtStores) {
     if (lead > 0) {
       WriteLanes(d, vector_at(begin, begin - from), 0, lead, arrays.out + begin);
     }
@@ -349,12 +349,12 @@ HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int
     if (i - from >= period) from += period;
     const int64_t start = from;  // constant in this iteration, whatever stores change
     // A vector that extends beyond the period finds the repeated parameters there.
-    i = MapWhole<kMap, kStream>(d, arrays, i, std::min(end, from + period + lanes - 1), end,
-                                [&](int64_t at)
-                                    HWY_ATTR { return ColumnValues<C>{numbers.at, at - start}; });
+    i = MapWhole<kMap, kNtStores>(d, arrays, i, std::min(end, from + period + lanes - 1), end,
+                                  [&](int64_t at)
+                                      HWY_ATTR { return ColumnValues<C>{numbers.at, at - start}; });
   }
   if (i == end) return;
-  if constexpr (kStream) {
+  if constexpr (kNtStores) {
     WriteLanes(d, vector_at(last, last_j), i - last, lanes, arrays.out + last);
   } else {
     Write(d, tail, arrays.out + last);
@@ -362,7 +362,7 @@ HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int
 }
 
 /// Maps elements [begin, end) with one set of parameters for each run.
-template <ChannelMap kMap, bool kStream, class D, class T>
+template <ChannelMap kMap, bool kNtStores, class D, class T>
 HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_t end, int64_t run,
                           int64_t period, const MapNumbers<Compute<T>>& numbers) {
   using C = hn::TFromD<D>;
@@ -383,9 +383,9 @@ HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_
     return Mapped<kMap>(d, arrays, i, edge);
   };
   const int64_t last = end - lanes;
-  const int64_t lead = RowLayout<kStream, D, T>(d, arrays.out + begin, end - begin).lead;
+  const int64_t lead = RowLayout<kNtStores, D, T>(d, arrays.out + begin, end - begin).lead;
   Vec<D> tail = hn::Zero(d);
-  if constexpr (kStream) {
+  if constexpr (kNtStores) {
     if (lead > 0) {
       WriteLanes(d, vector_at(begin, begin / run), 0, lead, arrays.out + begin);
     }
@@ -396,19 +396,19 @@ HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_
   while (i + lanes <= end) {
     const int64_t to = (q + 1) * run, after = at + 1 < period ? at + 1 : 0;
     const Values value(numbers.at, at);
-    i = MapWhole<kMap, kStream>(d, arrays, i, std::min(end, to), end,
-                                [&](int64_t) HWY_ATTR { return value; });
+    i = MapWhole<kMap, kNtStores>(d, arrays, i, std::min(end, to), end,
+                                  [&](int64_t) HWY_ATTR { return value; });
     if (i < to && i + lanes <= end) {
       const Values next(numbers.at, after);
       const EdgeValues<C, CountOf(kMap)> edge{value, next, to - i};
-      Put<kStream>(d, Mapped<kMap>(d, arrays, i, edge), arrays.out + i);
+      Put<kNtStores>(d, Mapped<kMap>(d, arrays, i, edge), arrays.out + i);
       i += lanes;
     }
     ++q;
     at = after;
   }
   if (i == end) return;
-  if constexpr (kStream) {
+  if constexpr (kNtStores) {
     WriteLanes(d, vector_at(last, last / run), i - last, lanes, arrays.out + last);
   } else {
     Write(d, tail, arrays.out + last);
@@ -416,21 +416,21 @@ HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_
 }
 
 /// Implements MapRows.
-template <ChannelMap kMap, bool kStream, class D, class T>
+template <ChannelMap kMap, bool kNtStores, class D, class T>
 HWY_NOINLINE void MapRowsOf(D d, MapArrays<T> arrays, int64_t stride, int64_t rows, int64_t begin,
                             int64_t end, int64_t run, int64_t period,
                             const MapNumbers<Compute<T>>& numbers) {
   for (int64_t r = 0; r < rows; ++r) {
     if (run == 1) {
-      MapColumnsOf<kMap, kStream>(d, arrays, begin, end, begin - begin % period, period, numbers);
+      MapColumnsOf<kMap, kNtStores>(d, arrays, begin, end, begin - begin % period, period, numbers);
     } else {
-      MapRunsOf<kMap, kStream>(d, arrays, begin, end, run, period, numbers);
+      MapRunsOf<kMap, kNtStores>(d, arrays, begin, end, run, period, numbers);
     }
     arrays.a += stride;
     arrays.x += stride;
     arrays.out += stride;
   }
-  FinishStores<kStream>();
+  FinishStores<kNtStores>();
 }
 
 }  // namespace

@@ -44,11 +44,11 @@ HWY_INLINE void VisitSums(ChannelSums sums, F&& f) {
   }
 }
 
-/// Calls f(map, stream) with constants.
+/// Calls f(map, nt_stores) with constants.
 template <class F>
-HWY_INLINE void VisitMap(ChannelMap map, bool stream, F&& f) {
+HWY_INLINE void VisitMap(ChannelMap map, bool use_nt_stores, F&& f) {
   const auto visit = [&](auto which) HWY_ATTR {
-    VisitStream(stream, [&](auto streams) HWY_ATTR { f(which, streams); });
+    VisitNtStores(use_nt_stores, [&](auto nt_stores) HWY_ATTR { f(which, nt_stores); });
   };
   if (map == ChannelMap::kNormalise) {
     visit(std::integral_constant<ChannelMap, ChannelMap::kNormalise>());
@@ -83,9 +83,9 @@ void RunSums(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t r
 
 void MapRowsOnTarget(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
                      int64_t begin, int64_t end, int64_t run, int64_t period,
-                     const MapNumbers<C>& numbers, bool stream) {
-  VisitMap(map, stream, [&](auto which, auto streams) HWY_ATTR {
-    MapRowsOf<which(), streams()>(Full(), arrays, stride, rows, begin, end, run, period, numbers);
+                     const MapNumbers<C>& numbers, bool use_nt_stores) {
+  VisitMap(map, use_nt_stores, [&](auto which, auto nt_stores) HWY_ATTR {
+    MapRowsOf<which(), nt_stores()>(Full(), arrays, stride, rows, begin, end, run, period, numbers);
   });
 }
 
@@ -109,8 +109,8 @@ HWY_INLINE void VisitNarrow(int64_t cols, F&& f) {
 template <bool kGradient>
 HWY_INLINE void WeightsOf(const WeightRows<T>& args, int64_t begin, int64_t end) {
   VisitNarrow(args.cols, [&](auto d) HWY_ATTR {
-    VisitStream(args.stream && args.out, [&](auto stream) HWY_ATTR {
-      WeightRowsOf<kGradient, stream()>(d, args, begin, end);
+    VisitNtStores(args.use_nt_stores && args.out, [&](auto nt_stores) HWY_ATTR {
+      WeightRowsOf<kGradient, nt_stores()>(d, args, begin, end);
     });
   });
 }
@@ -157,9 +157,9 @@ void SumRuns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t r
 template <class T>
 void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
              int64_t begin, int64_t end, int64_t run, int64_t period,
-             const MapNumbers<Compute<T>>& numbers, bool stream) {
+             const MapNumbers<Compute<T>>& numbers, bool use_nt_stores) {
   PLANISH_DISPATCH(MapRowsOnTarget)
-  (map, arrays, stride, rows, begin, end, run, period, numbers, stream);
+  (map, arrays, stride, rows, begin, end, run, period, numbers, use_nt_stores);
 }
 
 template <class T>

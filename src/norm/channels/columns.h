@@ -78,7 +78,7 @@ struct MapArrays {
   T* out;      ///< may be a
   /// With non-temporal stores: distance in elements to prefetch; 0: the following elements.
   int64_t ahead = 0;
-  bool ask = false;  ///< with ordinary stores: prefetches the lines of `out`
+  bool prefetch_output = false;  ///< with ordinary stores: prefetches the lines of `out`
 };
 
 /// Maps elements [begin, end) of `rows` rows, `stride` elements apart. The parameters of element i
@@ -87,7 +87,7 @@ struct MapArrays {
 template <class T>
 void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
              int64_t begin, int64_t end, int64_t run, int64_t period,
-             const MapNumbers<Compute<T>>& numbers, bool stream);
+             const MapNumbers<Compute<T>>& numbers, bool use_nt_stores);
 
 }  // namespace planish::internal
 

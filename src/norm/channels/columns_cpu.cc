@@ -210,13 +210,13 @@ void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
   const int64_t parts = (total + kPart - 1) / kPart;
   // The last parts first: the caches still hold them after the sums.
   RunParallel(parallel_for, parts, GrainFor(kPart), [&](int64_t begin, int64_t end) {
-    const bool stream = UsesNtStores(pass, end - begin, parts);
+    const bool use_nt_stores = UsesNtStores(pass, end - begin, parts);
     MapArrays<T> arrays = ArraysAt(pass, 0);
-    arrays.ask = PrefetchesOutput(pass, end - begin, parts);
+    arrays.prefetch_output = PrefetchesOutput(pass, end - begin, parts);
     while (end > begin) {
       const int64_t from = std::max(begin, end - kMapParts);
       MapRows(pass.map, arrays, 0, 1, from * kPart, std::min(total, end * kPart), run, period,
-              numbers, stream);
+              numbers, use_nt_stores);
       end = from;
     }
   });
@@ -251,7 +251,7 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
   const auto make = [&] { return TileScratch<C>(pass.sums, pass.map, tile, 1, false); };
   RunWithScratch(parallel_for, tiles, GrainFor(pass.batch * tile * spatial), make,
                  [&](int64_t begin, int64_t end, TileScratch<C>& scratch) {
-                   const bool stream = UsesNtStores(pass, end - begin, tiles);
+                   const bool use_nt_stores = UsesNtStores(pass, end - begin, tiles);
                    double* first = scratch.totals.get();
                    double* second = first + tile;
                    for (int64_t i = begin; i < end; ++i) {
@@ -267,9 +267,9 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
                      if (pass.out == nullptr) continue;
                      MapArrays<T> arrays = ArraysAt(pass, c0 * spatial);
                      if (i + 1 < tiles && near) arrays.ahead = tile * spatial;
-                     arrays.ask = PrefetchesOutput(pass, end - begin, tiles);
+                     arrays.prefetch_output = PrefetchesOutput(pass, end - begin, tiles);
                      MapRows(pass.map, arrays, sample, pass.batch, 0, runs * spatial, spatial, runs,
-                             scratch.after.At(0), stream);
+                             scratch.after.At(0), use_nt_stores);
                    }
                  });
 }
@@ -385,7 +385,7 @@ void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor&
   };
   RunWithScratch(parallel_for, tiles, GrainFor(pass.batch * most), make,
                  [&](int64_t begin, int64_t end, TileScratch<C>& scratch) {
-                   const bool stream = UsesNtStores(pass, end - begin, tiles);
+                   const bool use_nt_stores = UsesNtStores(pass, end - begin, tiles);
                    SumArrays<C>& before = scratch.before;
                    double* first = scratch.totals.get();
                    double* second = first + most;
@@ -406,7 +406,7 @@ void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor&
                      MapArrays<T> arrays = ArraysAt(pass, at);
                      if (i + 1 < tiles) arrays.ahead = tile * spatial;
                      MapRows(pass.map, arrays, sample, pass.batch, 0, cols, 1, cols,
-                             scratch.after.At(0), stream);
+                             scratch.after.At(0), use_nt_stores);
                    }
                  });
 }
@@ -482,12 +482,12 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   const int64_t map_rows = std::min<int64_t>(batch, kPart * 8 / kMapTile);
   const int64_t map_blocks = (batch - 1) / map_rows + 1;
   RunParallel(parallel_for, map_tiles * map_blocks, 1, [&](int64_t begin, int64_t end) {
-    const bool stream = UsesNtStores(pass, end - begin, map_tiles * map_blocks);
+    const bool use_nt_stores = UsesNtStores(pass, end - begin, map_tiles * map_blocks);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t c = i / map_blocks * kMapTile, row = i % map_blocks * map_rows;
       const int64_t cols = std::min(kMapTile, sample - c);
       MapRows(pass.map, ArraysAt(pass, row * sample + c), sample, std::min(map_rows, batch - row),
-              0, cols, 1, cols, after.At(c), stream);
+              0, cols, 1, cols, after.At(c), use_nt_stores);
     }
   });
 }

@@ -150,7 +150,7 @@ HWY_INLINE void WeightGradientBlock(D d, const WeightRows<T>& args, int64_t begi
 }
 
 /// Computes NormaliseWeights, or WeightGradients with kGradient, for rows [begin, end).
-template <bool kGradient, bool kStream, class D, class T>
+template <bool kGradient, bool kNtStores, class D, class T>
 HWY_NOINLINE void WeightRowsOf(D d, const WeightRows<T>& args, int64_t begin, int64_t end) {
   const auto map = [&](int64_t first, int64_t rows, T* out) HWY_ATTR {
     for (int64_t r = 0; r < rows; r += kWeightRows) {
@@ -164,10 +164,10 @@ HWY_NOINLINE void WeightRowsOf(D d, const WeightRows<T>& args, int64_t begin, in
     }
   };
   T* out = args.out ? args.out + begin * args.cols : nullptr;
-  if constexpr (kStream) {
-    StreamRows(hn::ScalableTag<Compute<T>>(), out, end - begin, args.cols,
-               [&](int64_t r, int64_t n, T* buffer) HWY_ATTR { map(begin + r, n, buffer); });
-    FinishStores<kStream>();
+  if constexpr (kNtStores) {
+    NtStoreRows(hn::ScalableTag<Compute<T>>(), out, end - begin, args.cols,
+                [&](int64_t r, int64_t n, T* buffer) HWY_ATTR { map(begin + r, n, buffer); });
+    FinishStores<kNtStores>();
   } else {
     map(begin, end - begin, out);
   }

@@ -54,7 +54,8 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const ParallelFo
     internal::RunParallel(
         parallel_for, rows, internal::GrainFor(cols), [&](int64_t begin, int64_t end) {
           internal::WeightRows<T> range = call;
-          range.stream = internal::UsesNtStores(2 * Bytes<T>(rows * cols), end - begin, rows);
+          range.use_nt_stores =
+              internal::UsesNtStores(2 * Bytes<T>(rows * cols), end - begin, rows);
           internal::NormaliseWeights(range, begin, end);
         });
     return;
@@ -108,7 +109,8 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args, const Parallel
     internal::RunParallel(
         parallel_for, rows, internal::GrainFor(cols), [&](int64_t begin, int64_t end) {
           internal::WeightRows<T> range = call;
-          range.stream = internal::UsesNtStores(3 * Bytes<T>(rows * cols), end - begin, rows);
+          range.use_nt_stores =
+              internal::UsesNtStores(3 * Bytes<T>(rows * cols), end - begin, rows);
           internal::WeightGradients(range, begin, end);
         });
     dlengths.Finish();

@@ -27,7 +27,7 @@ struct WeightRows {
   T* out = nullptr;            // [rows, cols] w or dv; may be v or dw; null: no dv
   C* norm_out = nullptr;       // [rows] written by NormaliseWeights; may be null
   C* dg = nullptr;             // [rows] written by WeightGradients; may be null
-  bool stream = false;
+  bool use_nt_stores = false;
 };
 
 /// Computes w and the norms of rows [begin, end).

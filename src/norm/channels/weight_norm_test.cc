@@ -162,7 +162,7 @@ TYPED_TEST(WeightNormTest, SameBitsForEverySplit) {
 }
 
 // Non-temporal stores give the same bits, for whole and partial lines.
-TYPED_TEST(WeightNormTest, StreamingGivesTheSameBits) {
+TYPED_TEST(WeightNormTest, NtStoresGiveTheSameBits) {
   ForEachTarget([](const std::string& target) {
     SCOPED_TRACE(target);
     for (const auto& [rows, cols] :

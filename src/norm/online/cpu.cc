@@ -121,8 +121,8 @@ class OnlineForward {
   void RunAlone(const Moments& moments) {
     for (int64_t begin = 0; begin < rows_; begin += kept_) {
       auto call = CallOn(begin, std::min(kept_, rows_ - begin), moments.get(), kept_);
-      call.stream = UsesNtStores(bytes_, 1, 1);
-      call.ask = PrefetchesOutput(bytes_, 1, 1);
+      call.use_nt_stores = UsesNtStores(bytes_, 1, 1);
+      call.prefetch_output = PrefetchesOutput(bytes_, 1, 1);
       const auto revise = [&](int64_t first, int64_t last) { CountIn(begin, call, first, last); };
       const RangeTask task = revise;
       call.revise = &task;
@@ -141,7 +141,7 @@ class OnlineForward {
       auto call = CallOn(begin, std::min(turn_rows_, rows_ - begin),
                          moments.get() + side * 3 * turn_rows_, turn_rows_);
       // No prefetch of results: the lines behind a turn belong to another thread.
-      call.stream = UsesNtStores(bytes_, share, turns);
+      call.use_nt_stores = UsesNtStores(bytes_, share, turns);
       return call;
     };
     const RowsForward<T> none = call_of(turns, 0);

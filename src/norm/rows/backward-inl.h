@@ -211,7 +211,7 @@ struct BackwardWork {
 };
 
 /// Main loop of backward, like ForwardChunkLanes.
-template <Output kOutput, bool kReadX, bool kColumns, bool kStream, bool kSplitSums, bool kSplit,
+template <Output kOutput, bool kReadX, bool kColumns, bool kNtStores, bool kSplitSums, bool kSplit,
           class D, class T, class C = Compute<T>>
 HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t vectors,
                                             int64_t more, int64_t rest) {
@@ -231,25 +231,25 @@ HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t
                                            dbias + a, g, gx);
   };
   const auto put = [&](int64_t a) HWY_ATTR {
-    Put<kStream>(d,
-                 InputGradient<kOutput, kReadX>(d, row.dy + a, row.x + a, args.At(a), map.mean,
-                                                map.rstd, map.offset, mean_g, mean_gx),
-                 dx + a);
+    Put<kNtStores>(d,
+                   InputGradient<kOutput, kReadX>(d, row.dy + a, row.x + a, args.At(a), map.mean,
+                                                  map.rstd, map.offset, mean_g, mean_gx),
+                   dx + a);
   };
   int64_t c = 0;
   for (const int64_t end = (vectors & ~int64_t{1}) * lanes; c < end; c += 2 * lanes) {
-    if constexpr (kStream) {
+    if constexpr (kNtStores) {
       PrefetchTwo(d, next.dy + c);
       if constexpr (kReadX) PrefetchTwo(d, next.x + c);
     }
     if constexpr (kSplitsPairs<D, T>) {
       AddGradientPair<kOutput, kReadX, kColumns, kSplitSums>(
           d, next.At(c), next_map, next_args.At(c), dgain + c, dbias + c, g0, gx0, g1, gx1);
-      PutPair<kStream>(d,
-                       InputGradientPairBy<kOutput, kReadX>(
-                           d, row.At(c), GainPairOf<kOutput, T, kSplit>(d, args.At(c)), args,
-                           map.mean, map.rstd, map.offset, mean_g, mean_gx),
-                       dx + c);
+      PutPair<kNtStores>(d,
+                         InputGradientPairBy<kOutput, kReadX>(
+                             d, row.At(c), GainPairOf<kOutput, T, kSplit>(d, args.At(c)), args,
+                             map.mean, map.rstd, map.offset, mean_g, mean_gx),
+                         dx + c);
     } else {  // one after the other, to use fewer registers
       const int64_t b = c + lanes;
       add(c, g0, gx0);
@@ -258,7 +258,7 @@ HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t
       put(b);
     }
   }
-  if constexpr (kStream) {
+  if constexpr (kNtStores) {
     PrefetchTwo(d, next.dy + c);
     if constexpr (kReadX) PrefetchTwo(d, next.x + c);
   }
@@ -281,17 +281,17 @@ HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t
 }
 
 /// Calls BackwardChunkLanes often enough to keep each lane's sums short.
-template <Output kOutput, bool kReadX, bool kColumns, bool kStream, bool kSplitSums, bool kSplit,
+template <Output kOutput, bool kReadX, bool kColumns, bool kNtStores, bool kSplitSums, bool kSplit,
           class D, class T>
 HWY_INLINE RowSums BackwardChunk(BackwardWork<T>& work, int64_t vectors, int64_t more,
                                  int64_t rest) {
   RowSums sums;
   for (; vectors > kTurnVectors<D>; vectors -= kTurnVectors<D>) {
-    sums.Add(BackwardChunkLanes<kOutput, kReadX, kColumns, kStream, kSplitSums, kSplit, D>(
+    sums.Add(BackwardChunkLanes<kOutput, kReadX, kColumns, kNtStores, kSplitSums, kSplit, D>(
         work, kTurnVectors<D>, 0, 0));
     work.Advance(kTurnVectors<D> * static_cast<int64_t>(hn::Lanes(D())));
   }
-  sums.Add(BackwardChunkLanes<kOutput, kReadX, kColumns, kStream, kSplitSums, kSplit, D>(
+  sums.Add(BackwardChunkLanes<kOutput, kReadX, kColumns, kNtStores, kSplitSums, kSplit, D>(
       work, vectors, more, rest));
   return sums;
 }
@@ -353,15 +353,15 @@ HWY_INLINE RowSums SumGradientRow(const GradientRow<T> row, int64_t cols,
 }
 
 /// Writes dx of `cols` columns, without sums.
-template <Output kOutput, bool kReadX, bool kStream, class D, class T, class C = Compute<T>>
+template <Output kOutput, bool kReadX, bool kNtStores, class D, class T, class C = Compute<T>>
 HWY_NOINLINE void InputGradientRow(D d, const GradientRow<T> row, int64_t cols,
                                    const GradientMap<C>& map, const GradientArgs<C> args, T* dx,
                                    T* carry, bool carried, bool follows) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const MapVectors<D> m(d, map.map);
   const Vec<D> mean_g = hn::Set(d, map.mean_g), mean_gx = hn::Set(d, map.mean_g_xhat);
-  RowEnds<kStream, D, T> ends;
-  ends.layout = RowLayout<kStream, D, T>(d, dx, cols);
+  RowEnds<kNtStores, D, T> ends;
+  ends.layout = RowLayout<kNtStores, D, T>(d, dx, cols);
   const int64_t last = cols - lanes, end = ends.layout.lead + ends.layout.vectors * lanes;
   Write(d,
         InputGradient<kOutput, kReadX>(d, row.dy, row.x, args, m.mean, m.rstd, m.offset, mean_g,
@@ -373,10 +373,10 @@ HWY_NOINLINE void InputGradientRow(D d, const GradientRow<T> row, int64_t cols,
         ends.tail);
   ends.StoreHead(d, dx, carry, carried);
   for (int64_t c = ends.layout.lead; c < end; c += lanes) {
-    Put<kStream>(d,
-                 InputGradient<kOutput, kReadX>(d, row.dy + c, row.x + c, args.At(c), m.mean,
-                                                m.rstd, m.offset, mean_g, mean_gx),
-                 dx + c);
+    Put<kNtStores>(d,
+                   InputGradient<kOutput, kReadX>(d, row.dy + c, row.x + c, args.At(c), m.mean,
+                                                  m.rstd, m.offset, mean_g, mean_gx),
+                   dx + c);
   }
   ends.StoreTail(d, dx, cols, carry, follows);
 }
@@ -410,7 +410,7 @@ class SplitColumns {
 };
 
 /// BackwardRows of rows [begin, end) with dx, for cols >= lanes.
-template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
+template <Output kOutput, bool kReadX, bool kColumns, bool kNtStores, class D, class T>
 class WideBackward {
   using C = Compute<T>;
 
@@ -421,14 +421,14 @@ class WideBackward {
         begin_(begin),
         end_(end),
         cols_(args.cols),
-        block_(GradientRowsPerBlock<kStream>(args.cols)),
+        block_(GradientRowsPerBlock<kNtStores>(args.cols)),
         reciprocal_(1 / static_cast<double>(args.cols)),
         out_{args.gain, args.scale, -args.scale * args.slope},
         dgain_(dgain),
         dbias_(dbias),
         packed_(args.dx_stride == cols_),
         even_(cols_ % Lanes() == 0 &&
-              (!kStream || (args.dx_stride % Lanes() == 0 && LayoutOf(args.dx).lead == 0))),
+              (!kNtStores || (args.dx_stride % Lanes() == 0 && LayoutOf(args.dx).lead == 0))),
         summing_(kColumns || args.recipe.via_mean || args.recipe.via_scale),
         split_(kSplit && cols_ <= kMaxSplitColumns && end - begin >= kMinSplitRows) {
     for (int64_t i = 0; i < block_; ++i) ends_[i].layout.vectors = cols_ / Lanes();
@@ -453,19 +453,19 @@ class WideBackward {
     }
     for (int64_t i = 0; r < end_; ++i, ++r) {
       if (i >= summed) maps_[0] = SumOf(r);
-      InputGradientRow<kOutput, kReadX, kStream>(D(), RowAt(r), cols_, maps_[i < summed ? i : 0],
-                                                 out_, DxAt(r), carry_, packed_ && r > begin_,
-                                                 packed_ && r + 1 < end_);
+      InputGradientRow<kOutput, kReadX, kNtStores>(D(), RowAt(r), cols_, maps_[i < summed ? i : 0],
+                                                   out_, DxAt(r), carry_, packed_ && r > begin_,
+                                                   packed_ && r + 1 < end_);
     }
-    FinishStores<kStream>();
+    FinishStores<kNtStores>();
   }
 
  private:
   static constexpr bool kSplit = kSplitsPairs<D, T> && kOutput == Output::kAffine;
 
   static HWY_INLINE int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(D())); }
-  HWY_INLINE RowLayout<kStream, D, T> LayoutOf(const T* dx) const {
-    return RowLayout<kStream, D, T>(D(), dx, cols_);
+  HWY_INLINE RowLayout<kNtStores, D, T> LayoutOf(const T* dx) const {
+    return RowLayout<kNtStores, D, T>(D(), dx, cols_);
   }
   HWY_INLINE GradientRow<T> RowAt(int64_t r) const {
     return {args_.dy + r * args_.dy_stride, args_.x + r * args_.x_stride};
@@ -493,7 +493,7 @@ class WideBackward {
       const Vec<D> mean_g = hn::Set(d, maps_[i].mean_g);
       const Vec<D> mean_gx = hn::Set(d, maps_[i].mean_g_xhat);
       ends_[i].layout = LayoutOf(DxAt(r + i));
-      if (kStream) {
+      if (kNtStores) {
         Write(d,
               InputGradient<kOutput, kReadX>(d, row.dy, row.x, out_, m.mean, m.rstd, m.offset,
                                              mean_g, mean_gx),
@@ -518,7 +518,7 @@ class WideBackward {
         const int64_t from = ends_[i].layout.lead + c;
         const int64_t vectors =
             std::clamp<int64_t>(ends_[i].layout.vectors - c / Lanes(), 0, whole);
-        if (!kStream && args_.ask) PrefetchShortAhead(DxAt(r + i) + c, width);
+        if (!kNtStores && args_.prefetch_output) PrefetchOutput(DxAt(r + i) + c, width);
         work_.next = RowAt(r + block_ + i).At(c);
         work_.row = RowAt(r + i).At(from);
         work_.next_map = &next_maps_[i];
@@ -530,7 +530,7 @@ class WideBackward {
           work_.next_gain = (split_sums() ? split_gain_.numbers : out_.gain) + c;
           work_.gain = (split_row() ? split_gain_.numbers : out_.gain) + from;
           sums_[i].Add(
-              BackwardChunk<kOutput, kReadX, kColumns, kStream, split_sums(), split_row(), D>(
+              BackwardChunk<kOutput, kReadX, kColumns, kNtStores, split_sums(), split_row(), D>(
                   work_, vectors, whole - vectors, width % Lanes()));
         };
         constexpr std::bool_constant<kSplit> kIsSplit;
@@ -563,7 +563,7 @@ class WideBackward {
   const bool even_;     // rows of whole vectors at aligned addresses have no partial vectors
   const bool summing_;  // dx, or dgain and dbias, need the sums
   const bool split_;    // the gain is in the order of pairs, in split_gain_
-  RowEnds<kStream, D, T> ends_[kMaxRows];
+  RowEnds<kNtStores, D, T> ends_[kMaxRows];
   HWY_ALIGN T carry_[2 * hn::MaxLanes(D())] = {};
   GradientMap<C> maps_[kMaxRows];  // of the block
   // Of the next block.
@@ -574,11 +574,11 @@ class WideBackward {
 };
 
 /// Computes BackwardRows for cols >= lanes, with dx.
-template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
+template <Output kOutput, bool kReadX, bool kColumns, bool kNtStores, class D, class T>
 HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
                                    Compute<T>* dgain, Compute<T>* dbias) {
   const SplitColumns<kColumns, D, T> split_columns(d, args.cols, dgain, dbias);
-  WideBackward<kOutput, kReadX, kColumns, kStream, D, T>(args, begin, end, dgain, dbias).Run();
+  WideBackward<kOutput, kReadX, kColumns, kNtStores, D, T>(args, begin, end, dgain, dbias).Run();
 }
 
 /// Computes BackwardRows for cols >= lanes, without dx.

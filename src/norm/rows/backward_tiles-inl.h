@@ -25,7 +25,7 @@ namespace {
 
 /// Computes GradientTile for kRows rows from `row` on, whose sums begin at `sums`. Reads and writes
 /// dgain and dbias once for all of them.
-template <Output kOutput, bool kReadX, bool kDx, bool kColumns, bool kStream, int64_t kRows,
+template <Output kOutput, bool kReadX, bool kDx, bool kColumns, bool kNtStores, int64_t kRows,
           class D, class T>
 HWY_NOINLINE void TileOfRows(D d, const RowsBackward<T>& args, int64_t row, int64_t first,
                              int64_t last, const double* sums, Compute<T>* dgain,
@@ -37,7 +37,7 @@ HWY_NOINLINE void TileOfRows(D d, const RowsBackward<T>& args, int64_t row, int6
       GradientArgs<C>{args.gain, args.scale, -args.scale * args.slope}.At(first);
   GradientRow<T> in[kRows];
   T* dx[kRows];
-  RowEnds<kStream, D, T> ends[kDx ? kRows : 1];
+  RowEnds<kNtStores, D, T> ends[kDx ? kRows : 1];
   Vec<D> mean[kRows], rstd[kRows], offset[kRows], mean_g[kRows], mean_gx[kRows];
   for (int64_t i = 0; i < kRows; ++i) {
     const int64_t r = row + i;
@@ -55,8 +55,8 @@ HWY_NOINLINE void TileOfRows(D d, const RowsBackward<T>& args, int64_t row, int6
     mean_g[i] = hn::Set(d, map.mean_g);
     mean_gx[i] = hn::Set(d, map.mean_g_xhat);
   }
-  // All rows of dx have the same alignment, or kStream is false.
-  const RowLayout<kStream, D, T> layout(d, kDx ? dx[0] : nullptr, cols);
+  // All rows of dx have the same alignment, or kNtStores is false.
+  const RowLayout<kNtStores, D, T> layout(d, kDx ? dx[0] : nullptr, cols);
 
   // Processes the vector at column c. Unless `whole`, only the lanes in `only` add to dgain and
   // dbias.
@@ -110,10 +110,10 @@ HWY_NOINLINE void TileOfRows(D d, const RowsBackward<T>& args, int64_t row, int6
           return InputGradientOf<kOutput, kReadX>(d, dy_of, xhat_of, gain_of, out, rstd[i],
                                                   mean_g[i], mean_gx[i]);
         };
-        PutPair<kStream>(d,
-                         VectorPair<D>{of(dy.first, xhat.first, gain.first),
-                                       of(dy.second, xhat.second, gain.second)},
-                         dx[i] + c);
+        PutPair<kNtStores>(d,
+                           VectorPair<D>{of(dy.first, xhat.first, gain.first),
+                                         of(dy.second, xhat.second, gain.second)},
+                           dx[i] + c);
       }
     }
     if constexpr (kColumns) {
@@ -140,7 +140,7 @@ HWY_NOINLINE void TileOfRows(D d, const RowsBackward<T>& args, int64_t row, int6
     for (; c + 2 * lanes <= end; c += 2 * lanes) work_pair(c);
   }
   for (; c < end; c += lanes) {
-    work(c, [&](int64_t i, Vec<D> v) HWY_ATTR { Put<kStream>(d, v, dx[i] + c); }, kWhole, all);
+    work(c, [&](int64_t i, Vec<D> v) HWY_ATTR { Put<kNtStores>(d, v, dx[i] + c); }, kWhole, all);
   }
   if constexpr (kDx) {
     for (int64_t i = 0; i < kRows; ++i) {
@@ -152,40 +152,40 @@ HWY_NOINLINE void TileOfRows(D d, const RowsBackward<T>& args, int64_t row, int6
 }
 
 /// Computes GradientTile, kRows rows at a time.
-template <Output kOutput, bool kReadX, bool kDx, bool kColumns, bool kStream, int64_t kRows,
+template <Output kOutput, bool kReadX, bool kDx, bool kColumns, bool kNtStores, int64_t kRows,
           class D, class T>
 HWY_INLINE void TileInGroups(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
                              int64_t first, int64_t last, const double* sums, Compute<T>* dgain,
                              Compute<T>* dbias) {
   int64_t r = begin;
-  const bool alike = !kStream || args.dx_stride * static_cast<int64_t>(sizeof(T)) %
-                                         static_cast<int64_t>(hn::Lanes(d) * sizeof(T)) ==
-                                     0;
+  const bool alike = !kNtStores || args.dx_stride * static_cast<int64_t>(sizeof(T)) %
+                                           static_cast<int64_t>(hn::Lanes(d) * sizeof(T)) ==
+                                       0;
   for (; alike && r + kRows <= end; r += kRows) {
-    TileOfRows<kOutput, kReadX, kDx, kColumns, kStream, kRows>(
+    TileOfRows<kOutput, kReadX, kDx, kColumns, kNtStores, kRows>(
         d, args, r, first, last, sums + 2 * (r - begin), dgain, dbias);
   }
   for (; r < end; ++r) {
-    TileOfRows<kOutput, kReadX, kDx, kColumns, kStream, 1>(d, args, r, first, last,
-                                                           sums + 2 * (r - begin), dgain, dbias);
+    TileOfRows<kOutput, kReadX, kDx, kColumns, kNtStores, 1>(d, args, r, first, last,
+                                                             sums + 2 * (r - begin), dgain, dbias);
   }
-  FinishStores<kStream>();
+  FinishStores<kNtStores>();
 }
 
 /// Implements GradientTile.
-template <Output kOutput, bool kReadX, bool kDx, bool kColumns, bool kStream, class D, class T>
+template <Output kOutput, bool kReadX, bool kDx, bool kColumns, bool kNtStores, class D, class T>
 void GradientTileWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t end, int64_t first,
                       int64_t last, const double* sums, Compute<T>* dgain, Compute<T>* dbias) {
   // Only targets with the widest vectors have enough registers for four rows.
   if constexpr (hn::MaxLanes(D()) * sizeof(Compute<T>) >= 64) {
     if (CurrentTuning().l1_holds_four_rows) {
-      TileInGroups<kOutput, kReadX, kDx, kColumns, kStream, 4>(d, args, begin, end, first, last,
-                                                               sums, dgain, dbias);
+      TileInGroups<kOutput, kReadX, kDx, kColumns, kNtStores, 4>(d, args, begin, end, first, last,
+                                                                 sums, dgain, dbias);
       return;
     }
   }
-  TileInGroups<kOutput, kReadX, kDx, kColumns, kStream, 2>(d, args, begin, end, first, last, sums,
-                                                           dgain, dbias);
+  TileInGroups<kOutput, kReadX, kDx, kColumns, kNtStores, 2>(d, args, begin, end, first, last, sums,
+                                                             dgain, dbias);
 }
 
 }  // namespace

@@ -348,7 +348,7 @@ TYPED_TEST(BitwiseTest, ResidualInPlaceInEveryKernel) {
 
 // With non-temporal stores, sums go by blocks of rows, which start at any alignment. Sums and norm
 // equal those of rows without a residual.
-TYPED_TEST(BitwiseTest, ResidualPastTheCaches) {
+TYPED_TEST(BitwiseTest, ResidualWithNtStores) {
   using T = TypeParam;
   const int64_t block = internal::kResidualBytes / static_cast<int64_t>(sizeof(T));
   tests::ForEachTarget([&](const std::string& target) {
@@ -479,7 +479,7 @@ struct Kernels {
 
 // Non-temporal stores need whole aligned vectors: contiguous rows share some, strided rows do not.
 // Ordinary stores can prefetch. At every offset from a cache line.
-TYPED_TEST(BitwiseTest, PastTheCachesOrNot) {
+TYPED_TEST(BitwiseTest, WithOrWithoutNtStores) {
   using T = TypeParam;
   const int64_t line = 64 / static_cast<int64_t>(sizeof(T));
   tests::ForEachTarget([&](const std::string& target) {
@@ -496,13 +496,13 @@ TYPED_TEST(BitwiseTest, PastTheCachesOrNot) {
               SCOPED_TRACE(::testing::Message()
                            << tests::NameOf(norm) << ", " << cols << " on " << target << ", offset "
                            << offset << ", stride " << stride << ", " << way);
-              const bool stream = way == "past", ask = way == "asked for";
+              const bool use_nt_stores = way == "past", prefetch_output = way == "asked for";
               Island<T> y(p.rows, cols, stride, offset), dx(p.rows, cols, stride, offset);
               kernels.forward.y = y.data();
               kernels.backward.dx = dx.data();
               kernels.forward.y_stride = kernels.backward.dx_stride = stride;
-              kernels.forward.stream = kernels.backward.stream = stream;
-              kernels.forward.ask = kernels.backward.ask = ask;
+              kernels.forward.use_nt_stores = kernels.backward.use_nt_stores = use_nt_stores;
+              kernels.forward.prefetch_output = kernels.backward.prefetch_output = prefetch_output;
               internal::ForwardRows(kernels.forward, 0, p.rows);
               internal::BackwardRows<T>(kernels.backward, 0, p.rows, nullptr, nullptr);
               ASSERT_TRUE(SameBits(y.Rows(), expected.y));
@@ -510,8 +510,9 @@ TYPED_TEST(BitwiseTest, PastTheCachesOrNot) {
               // In place.
               Island<T> x(cols, stride, offset, p.x), dy(cols, stride, offset, p.dy);
               Kernels<T> in_place(p, expected);
-              in_place.forward.stream = in_place.backward.stream = stream;
-              in_place.forward.ask = in_place.backward.ask = ask;
+              in_place.forward.use_nt_stores = in_place.backward.use_nt_stores = use_nt_stores;
+              in_place.forward.prefetch_output = in_place.backward.prefetch_output =
+                  prefetch_output;
               in_place.forward.y_stride = in_place.backward.dx_stride = stride;
               in_place.forward.x = in_place.forward.y = x.data();
               in_place.backward.dy = in_place.backward.dx = dy.data();

@@ -75,8 +75,8 @@ RowsForward<T> FromRow(RowsForward<T> args, int64_t r) {
 template <class T>
 RowsBackward<T> RangeOf(RowsBackward<T> args, int64_t part, int64_t whole) {
   const int64_t bytes = 3 * args.rows * args.cols * static_cast<int64_t>(sizeof(T));
-  args.stream = args.stream && UsesNtStores(bytes, part, whole);
-  args.ask = PrefetchesOutput(bytes, part, whole);
+  args.use_nt_stores = args.use_nt_stores && UsesNtStores(bytes, part, whole);
+  args.prefetch_output = PrefetchesOutput(bytes, part, whole);
   return args;
 }
 
@@ -133,7 +133,7 @@ void ForwardLongRows(const RowsForward<T>& args, const ParallelFor& parallel_for
     if (args.rstd) args.rstd[r] = saved[2];
     for_columns([&](int64_t begin, int64_t end, int64_t first, int64_t last) {
       RowsForward<T> range = row;
-      range.stream = args.stream && UsesNtStores(bytes, end - begin, chunks);
+      range.use_nt_stores = args.use_nt_stores && UsesNtStores(bytes, end - begin, chunks);
       MapColumns(range, 0, first, last);
     });
   }
@@ -359,8 +359,8 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
   }
   const auto range_of = [&](int64_t begin, int64_t end) {
     RowsForward<T> range = args;
-    range.stream = args.stream && UsesNtStores(bytes, end - begin, rows);
-    range.ask = PrefetchesOutput(bytes, end - begin, rows);
+    range.use_nt_stores = args.use_nt_stores && UsesNtStores(bytes, end - begin, rows);
+    range.prefetch_output = PrefetchesOutput(bytes, end - begin, rows);
     return range;
   };
   if (args.residual == nullptr) {
@@ -372,15 +372,15 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
   // Scratch for the sums of some rows, needed if the largest possible range uses non-temporal
   // stores.
   const auto make_kept = [&] {
-    const bool stream = args.stream && UsesNtStores(bytes, rows, rows);
-    return stream ? MakeAligned<T>(rows_at_once * cols) : nullptr;
+    const bool use_nt_stores = args.use_nt_stores && UsesNtStores(bytes, rows, rows);
+    return use_nt_stores ? MakeAligned<T>(rows_at_once * cols) : nullptr;
   };
   const auto run = [&](int64_t begin, int64_t end, const AlignedArray<T>& kept) {
     const RowsForward<T> range = range_of(begin, end);
     for (int64_t r = begin; r < end; r += rows_at_once) {
       const int64_t until = std::min(end, r + rows_at_once);
       RowsForward<T> summed = range;
-      if (range.stream) {
+      if (range.use_nt_stores) {
         AddResidualKept(args, r, until, kept.get());
         summed = FromRow(range, r);
         summed.x = kept.get();
@@ -400,7 +400,7 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
 template <class T>
 void BackwardMatrix(RowsBackward<T> args, const ParallelFor& parallel_for) {
   const int64_t rows = args.rows, cols = args.cols;
-  args.stream = args.stream && args.dsum == nullptr;
+  args.use_nt_stores = args.use_nt_stores && args.dsum == nullptr;
   if (args.dgain) {
     BackwardWithColumns(args, parallel_for);
   } else if (args.dx == nullptr) {

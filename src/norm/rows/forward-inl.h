@@ -158,7 +158,7 @@ HWY_INLINE hn::TFromD<D> ShiftOf([[maybe_unused]] D d, [[maybe_unused]] const T*
 
 /// The main loop. Writes `vectors` vectors of results from `x` to `y`. Sums as many vectors at
 /// `next`, then `more` (0 or 1) vectors, then `rest` columns, fewer than a vector.
-template <Output kOutput, bool kCentre, bool kStream, bool kSplit, class D, class T,
+template <Output kOutput, bool kCentre, bool kNtStores, bool kSplit, class D, class T,
           class C = Compute<T>>
 HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, const C* gain,
                                            const C* bias, int64_t vectors, C shift_, C mean_,
@@ -171,14 +171,14 @@ HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, cons
   PairSums<D> sums(d);
   const OutputArgs<C> out{gain, bias, scale, neg_slope};
   const auto put = [&](int64_t a) HWY_ATTR {
-    Put<kStream>(d, Normalise<kOutput, kCentre>(d, x + a, out.At(a), mean, rstd, offset), y + a);
+    Put<kNtStores>(d, Normalise<kOutput, kCentre>(d, x + a, out.At(a), mean, rstd, offset), y + a);
   };
   int64_t c = 0;
   for (const int64_t end = (vectors & ~int64_t{1}) * lanes; c < end; c += 2 * lanes) {
-    if constexpr (kStream) PrefetchTwo(d, next + c);
+    if constexpr (kNtStores) PrefetchTwo(d, next + c);
     if constexpr (kSplitsPairs<D, T>) {
       sums.template AddPair<kCentre>(d, next + c, shift);
-      PutPair<kStream>(
+      PutPair<kNtStores>(
           d, NormalisePair<kOutput, kCentre, kSplit>(d, x + c, out.At(c), mean, rstd, offset),
           y + c);
     } else {  // one after the other, to use fewer registers
@@ -190,7 +190,7 @@ HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, cons
     }
   }
   // Without this, a quarter of a row of few vectors would not be prefetched.
-  if constexpr (kStream) PrefetchTwo(d, next + c);
+  if constexpr (kNtStores) PrefetchTwo(d, next + c);
   if (vectors & 1) put(c);
   // Keeps the order of sums independent of the alignment of results.
   const int64_t left = (vectors & 1) + more;
@@ -205,13 +205,13 @@ HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, cons
 }
 
 /// Calls ForwardChunkLanes often enough to keep each lane's sums short.
-template <Output kOutput, bool kCentre, bool kStream, bool kSplit, class D, class T,
+template <Output kOutput, bool kCentre, bool kNtStores, bool kSplit, class D, class T,
           class C = Compute<T>>
 HWY_INLINE RowSums ForwardChunk(const T* next, const T* x, T* y, const OutputArgs<C> out,
                                 int64_t vectors, C shift, const RowCoefficients<C>& map,
                                 int64_t more, int64_t rest) {
   const auto run = [&](int64_t c, int64_t v, int64_t m, int64_t columns) HWY_ATTR {
-    return ForwardChunkLanes<kOutput, kCentre, kStream, kSplit, D>(
+    return ForwardChunkLanes<kOutput, kCentre, kNtStores, kSplit, D>(
         next + c, x + c, y + c, out.gain + c, out.bias + c, v, shift, map.mean, map.rstd,
         map.offset, out.scale, out.neg_slope, m, columns);
   };
@@ -268,15 +268,15 @@ HWY_INLINE RowSums SumRow(const T* x, int64_t cols, Compute<T> shift) {
 }
 
 /// Writes the results of `cols` columns, without sums.
-template <Output kOutput, bool kCentre, bool kStream, class D, class T>
+template <Output kOutput, bool kCentre, bool kNtStores, class D, class T>
 HWY_NOINLINE void MapRow(D d, const T* x, int64_t cols, const RowCoefficients<Compute<T>> map,
                          const OutputArgs<Compute<T>> out, T* y, T* carry, bool carried,
                          bool follows) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const Vec<D> mean = hn::Set(d, map.mean), rstd = hn::Set(d, map.rstd);
   const Vec<D> offset = hn::Set(d, map.offset);
-  RowEnds<kStream, D, T> ends;
-  ends.layout = RowLayout<kStream, D, T>(d, y, cols);
+  RowEnds<kNtStores, D, T> ends;
+  ends.layout = RowLayout<kNtStores, D, T>(d, y, cols);
   const int64_t last = cols - lanes, end = ends.layout.lead + ends.layout.vectors * lanes;
   if (ends.layout.lead > 0) {
     Write(d, Normalise<kOutput, kCentre>(d, x, out, mean, rstd, offset), ends.head);
@@ -287,11 +287,11 @@ HWY_NOINLINE void MapRow(D d, const T* x, int64_t cols, const RowCoefficients<Co
   ends.StoreHead(d, y, carry, carried);
   int64_t c = ends.layout.lead;
   for (; c + 2 * lanes <= end; c += 2 * lanes) {
-    PutPair<kStream>(
+    PutPair<kNtStores>(
         d, NormalisePair<kOutput, kCentre, false>(d, x + c, out.At(c), mean, rstd, offset), y + c);
   }
   if (c < end) {
-    Put<kStream>(d, Normalise<kOutput, kCentre>(d, x + c, out.At(c), mean, rstd, offset), y + c);
+    Put<kNtStores>(d, Normalise<kOutput, kCentre>(d, x + c, out.At(c), mean, rstd, offset), y + c);
   }
   ends.StoreTail(d, y, cols, carry, follows);
 }
@@ -323,7 +323,7 @@ HWY_INLINE void Revise(const RowsForward<T>& args, int64_t r, int64_t n,
 }
 
 /// ForwardRows of rows [begin, end), for cols >= lanes.
-template <Output kOutput, bool kCentre, bool kStream, class D, class T>
+template <Output kOutput, bool kCentre, bool kNtStores, class D, class T>
 class WideForward {
   using C = Compute<T>;
 
@@ -335,13 +335,13 @@ class WideForward {
         cols_(args.cols),
         x_stride_(args.x_stride),
         y_stride_(args.y_stride),
-        block_(RowsPerBlock<kStream, T>(args.cols)),
+        block_(RowsPerBlock<kNtStores, T>(args.cols)),
         reciprocal_(1 / static_cast<double>(args.cols)),
         out_{args.gain, args.bias, args.scale, -args.scale * args.slope},
         packed_(y_stride_ == cols_),
-        joined_(kStream && packed_ && x_stride_ == cols_),
+        joined_(kNtStores && packed_ && x_stride_ == cols_),
         even_(cols_ % Lanes() == 0 &&
-              (!kStream || (y_stride_ % Lanes() == 0 && LayoutOf(args.y).lead == 0))),
+              (!kNtStores || (y_stride_ % Lanes() == 0 && LayoutOf(args.y).lead == 0))),
         split_(kSplit && cols_ <= kMaxSplitColumns && end - begin >= kMinSplitRows) {
     const D d;
     for (int64_t i = 0; i < block_; ++i) ends_[i].layout.vectors = cols_ / Lanes();
@@ -377,15 +377,15 @@ class WideForward {
     }
     if (joined_ && !even_ && r > begin_) StoreLastEnd(r);
     MapRest(r, summed);
-    FinishStores<kStream>();
+    FinishStores<kNtStores>();
   }
 
  private:
   static constexpr bool kSplit = kSplitsPairs<D, T> && kOutput == Output::kAffine;
 
   static HWY_INLINE int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(D())); }
-  HWY_INLINE RowLayout<kStream, D, T> LayoutOf(const T* y) const {
-    return RowLayout<kStream, D, T>(D(), y, cols_);
+  HWY_INLINE RowLayout<kNtStores, D, T> LayoutOf(const T* y) const {
+    return RowLayout<kNtStores, D, T>(D(), y, cols_);
   }
 
   /// Returns the coefficients of a row, from its sums.
@@ -409,16 +409,16 @@ class WideForward {
       if (joined_ && r + i > begin_) {
         const int64_t lead = ends_[i].layout.lead;
         if (lead == 0) continue;
-        Put<kStream>(d,
-                     NormaliseAcross<kOutput, kCentre>(d, row, i > 0 ? maps_[i - 1] : last_map_,
-                                                       map, row_ends_args, lead),
-                     to + lead - Lanes());
+        Put<kNtStores>(d,
+                       NormaliseAcross<kOutput, kCentre>(d, row, i > 0 ? maps_[i - 1] : last_map_,
+                                                         map, row_ends_args, lead),
+                       to + lead - Lanes());
         continue;
       }
       const Vec<D> mean = hn::Set(d, map.mean), rstd = hn::Set(d, map.rstd);
       const Vec<D> offset = hn::Set(d, map.offset);
       const int64_t last = cols_ - Lanes();
-      if (kStream) {
+      if (kNtStores) {
         Write(d, Normalise<kOutput, kCentre>(d, row, out_, mean, rstd, offset), ends_[i].head);
       }
       Write(d, Normalise<kOutput, kCentre>(d, row + last, out_.At(last), mean, rstd, offset),
@@ -440,12 +440,12 @@ class WideForward {
     for (int64_t c = 0; c < cols_; c += kChunk) {
       const int64_t width = std::min(kChunk, cols_ - c), whole = width / Lanes();
       for (int64_t i = 0; i < block_; ++i) {
-        if (!kStream && args_.ask) PrefetchShortAhead(y + i * y_stride_ + c, width);
+        if (!kNtStores && args_.prefetch_output) PrefetchOutput(y + i * y_stride_ + c, width);
         const int64_t from = ends_[i].layout.lead + c;
         const int64_t vectors =
             std::clamp<int64_t>(ends_[i].layout.vectors - c / Lanes(), 0, whole);
         const auto run = [&](auto is_split, const OutputArgs<C>& parameters) HWY_ATTR {
-          sums_[i].Add(ForwardChunk<kOutput, kCentre, kStream, is_split(), D>(
+          sums_[i].Add(ForwardChunk<kOutput, kCentre, kNtStores, is_split(), D>(
               next + i * x_stride_ + c, x + i * x_stride_ + from, y + i * y_stride_ + from,
               parameters.At(from), vectors, shifts_[i], maps_[i], whole - vectors,
               width % Lanes()));
@@ -493,9 +493,9 @@ class WideForward {
         maps_[0] = SumOf(r);
         Revise(args_, r, 1, maps_);
       }
-      MapRow<kOutput, kCentre, kStream>(D(), args_.x + r * x_stride_, cols_,
-                                        maps_[i < summed ? i : 0], out_, args_.y + r * y_stride_,
-                                        carry_, packed_ && r > begin_, packed_ && r + 1 < end_);
+      MapRow<kOutput, kCentre, kNtStores>(D(), args_.x + r * x_stride_, cols_,
+                                          maps_[i < summed ? i : 0], out_, args_.y + r * y_stride_,
+                                          carry_, packed_ && r > begin_, packed_ && r + 1 < end_);
     }
   }
 
@@ -507,7 +507,7 @@ class WideForward {
   const bool joined_;  // ... and of x, and a vector is stored over the end of a row and the next
   const bool even_;    // rows of whole vectors at aligned addresses have no partial vectors
   const bool split_;   // parameters are in the order of pairs, in split_gain_ and split_bias_
-  RowEnds<kStream, D, T> ends_[kMaxRows];
+  RowEnds<kNtStores, D, T> ends_[kMaxRows];
   HWY_ALIGN T carry_[2 * hn::MaxLanes(D())] = {};
   // The coefficients of the block, and of the last row of the block before.
   RowCoefficients<C> maps_[kMaxRows], last_map_;
@@ -520,13 +520,13 @@ class WideForward {
 };
 
 /// Computes ForwardRows for cols >= lanes.
-template <Output kOutput, bool kCentre, bool kStream, class D, class T>
+template <Output kOutput, bool kCentre, bool kNtStores, class D, class T>
 HWY_NOINLINE void ForwardRowsWide(D, const RowsForward<T>& args, int64_t begin, int64_t end) {
-  WideForward<kOutput, kCentre, kStream, D, T>(args, begin, end).Run();
+  WideForward<kOutput, kCentre, kNtStores, D, T>(args, begin, end).Run();
 }
 
 /// Computes MapAndSumRows for cols >= lanes.
-template <Output kOutput, bool kCentre, bool kStream, class D, class T>
+template <Output kOutput, bool kCentre, bool kNtStores, class D, class T>
 void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& next) {
   using C = Compute<T>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -536,10 +536,10 @@ void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& nex
   const bool packed = map.y_stride == cols;
   // Rows of whole vectors at aligned addresses are mapped while the others are summed.
   const bool even =
-      cols % lanes == 0 && (!kStream || (map.y_stride % lanes == 0 &&
-                                         RowLayout<kStream, D, T>(d, map.y, cols).lead == 0));
+      cols % lanes == 0 && (!kNtStores || (map.y_stride % lanes == 0 &&
+                                           RowLayout<kNtStores, D, T>(d, map.y, cols).lead == 0));
   HWY_ALIGN T carry[2 * hn::MaxLanes(D())] = {};
-  const int64_t block = RowsPerBlock<kStream, T>(cols);
+  const int64_t block = RowsPerBlock<kNtStores, T>(cols);
   int64_t r = 0;
   for (; even && r + block <= std::min(map.rows, next.rows); r += block) {
     const T* x = map.x + r * map.x_stride;
@@ -555,7 +555,7 @@ void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& nex
     for (int64_t c = 0; c < cols; c += kChunk) {
       const int64_t vectors = std::min(kChunk, cols - c) / lanes;
       for (int64_t i = 0; i < block; ++i) {
-        row_sums[i].Add(ForwardChunk<kOutput, kCentre, kStream, false, D>(
+        row_sums[i].Add(ForwardChunk<kOutput, kCentre, kNtStores, false, D>(
             summed + i * next.x_stride + c, x + i * map.x_stride + c, y + i * map.y_stride + c,
             out.At(c), vectors, shifts[i], row_maps[i], 0, 0));
       }
@@ -569,9 +569,9 @@ void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& nex
     const T* x = map.x + r * map.x_stride;
     const T* summed = next.x + r * next.x_stride;
     if (r < map.rows) {
-      MapRow<kOutput, kCentre, kStream>(d, x, cols, SavedMoments(map, r), out,
-                                        map.y + r * map.y_stride, carry, packed && r > mapped,
-                                        packed && r + 1 < map.rows);
+      MapRow<kOutput, kCentre, kNtStores>(d, x, cols, SavedMoments(map, r), out,
+                                          map.y + r * map.y_stride, carry, packed && r > mapped,
+                                          packed && r + 1 < map.rows);
     }
     if (r < next.rows) {
       const C shift = ShiftOf<kCentre>(d, summed, cols);
@@ -579,7 +579,7 @@ void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& nex
                     reciprocal);
     }
   }
-  FinishStores<kStream>();
+  FinishStores<kNtStores>();
 }
 
 /// Implements SumChunks.
@@ -614,7 +614,7 @@ void FinishRowChunks(D d, const RowsForward<T>& args, int64_t row, const double*
 }
 
 /// Implements MapColumns.
-template <Output kOutput, bool kCentre, bool kStream, class D, class T>
+template <Output kOutput, bool kCentre, bool kNtStores, class D, class T>
 void MapRowColumns(D d, const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end) {
   using C = Compute<T>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -636,9 +636,9 @@ void MapRowColumns(D d, const RowsForward<T>& args, int64_t row, int64_t begin, 
     }
     return;
   }
-  MapRow<kOutput, kCentre, kStream>(d, x, cols, map, out, y, static_cast<T*>(nullptr), false,
-                                    false);
-  FinishStores<kStream>();
+  MapRow<kOutput, kCentre, kNtStores>(d, x, cols, map, out, y, static_cast<T*>(nullptr), false,
+                                      false);
+  FinishStores<kNtStores>();
 }
 
 }  // namespace

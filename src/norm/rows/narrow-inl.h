@@ -35,7 +35,7 @@ namespace {
 /// non-temporal stores or prefetched outputs, where only the narrowest rows gain. Results are the
 /// same either way.
 inline constexpr int64_t kNarrowColumns = 640;
-inline constexpr int64_t kNarrowStreamedColumns = 80;
+inline constexpr int64_t kNarrowNtColumns = 80;
 
 /// Rows whose results are computed side by side. They share the loads of gain and bias; more would
 /// exceed the registers.
@@ -188,7 +188,7 @@ HWY_INLINE bool SideBySide(D, const T* out, int64_t stride, bool prefetched) {
 }
 
 /// Computes the statistics of rows [r, r + n).
-template <bool kCentre, bool kStream, class D, class T>
+template <bool kCentre, bool kNtStores, class D, class T>
 HWY_INLINE void SumEight(D d, const RowsForward<T>& args, int64_t r, int64_t n, EightMaps& maps) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t cols = args.cols, last = cols - lanes, rest = cols % lanes;
@@ -217,10 +217,10 @@ HWY_INLINE void SumEight(D d, const RowsForward<T>& args, int64_t r, int64_t n, 
     PairSums<D> row_sums(d);
     int64_t c = 0;
     for (; c + 2 * lanes <= cols; c += 2 * lanes) {
-      if constexpr (kStream) PrefetchTwo(d, x + c);
+      if constexpr (kNtStores) PrefetchTwo(d, x + c);
       row_sums.template AddPair<kCentre>(d, x + c, about);
     }
-    if constexpr (kStream) PrefetchTwo(d, x + c);
+    if constexpr (kNtStores) PrefetchTwo(d, x + c);
     if (c <= last) AddSums<kCentre>(d, x + c, about, row_sums.first0, row_sums.second0);
     if (rest > 0) {
       Vec<D> v = Read(d, x + last);
@@ -290,29 +290,29 @@ HWY_INLINE void MapEight(D d, const RowsForward<T>& args, int64_t r, int64_t n,
 
 /// Computes ForwardRows for columns between the number of lanes and kChunk. Gives the same bits as
 /// ForwardRowsWide.
-template <Output kOutput, bool kCentre, bool kStream, class D, class T>
+template <Output kOutput, bool kCentre, bool kNtStores, class D, class T>
 HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t begin, int64_t end) {
   const int64_t cols = args.cols;
-  const bool together = kStream || SideBySide(d, args.y, args.y_stride, args.ask);
+  const bool side_by_side = kNtStores || SideBySide(d, args.y, args.y_stride, args.prefetch_output);
   EightMaps maps;
-  Staged<T> staged(args.y + begin * args.y_stride);  // used only with kStream
+  Staged<T> staged(args.y + begin * args.y_stride);  // used only with kNtStores
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
-    if (args.pass != Pass::kResults) SumEight<kCentre, kStream>(d, args, r, n, maps);
+    if (args.pass != Pass::kResults) SumEight<kCentre, kNtStores>(d, args, r, n, maps);
     if (args.pass == Pass::kMoments) continue;
     if (args.revise) (*args.revise)(r, r + n);
     if (args.revise || args.pass == Pass::kResults) LoadEight(args, r, n, maps);
-    T* y = kStream ? staged.next() : args.y + r * args.y_stride;
-    const int64_t y_stride = kStream ? cols : args.y_stride;
-    if (together) {
+    T* y = kNtStores ? staged.next() : args.y + r * args.y_stride;
+    const int64_t y_stride = kNtStores ? cols : args.y_stride;
+    if (side_by_side) {
       MapEight<kRowsSideBySide, kOutput, kCentre>(d, args, r, n, maps, y, y_stride);
     } else {
       MapEight<1, kOutput, kCentre>(d, args, r, n, maps, y, y_stride);
     }
-    if constexpr (kStream) staged.Add(n * cols);
+    if constexpr (kNtStores) staged.Add(n * cols);
   }
-  if constexpr (kStream) staged.Finish();
-  FinishStores<kStream>();
+  if constexpr (kNtStores) staged.Finish();
+  FinishStores<kNtStores>();
 }
 
 /// Constants of eight rows for dx, as in GradientMap.
@@ -357,7 +357,8 @@ HWY_INLINE void FinishEightGradients(const RowsBackward<T>& args, int64_t r, int
 
 /// Computes the sums of g and g * xhat of kRows rows in the order of SumGradientChunkLanes, folded
 /// to eight lanes. Adds their terms to dgain and dbias.
-template <int64_t kRows, Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
+template <int64_t kRows, Output kOutput, bool kReadX, bool kColumns, bool kNtStores, class D,
+          class T>
 HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t row,
                                      const EightMaps& maps, int64_t i, float* dgain, float* dbias,
                                      Vec<Eight>* sums_g, Vec<Eight>* sums_g_xhat) {
@@ -377,7 +378,7 @@ HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t r
     g0[j] = g1[j] = gx0[j] = gx1[j] = hn::Zero(d);
   }
   const auto prefetch = [&](int64_t j, int64_t c) HWY_ATTR {
-    if constexpr (kStream) {
+    if constexpr (kNtStores) {
       PrefetchFarAhead(dy[j] + c, lanes);
       if constexpr (kReadX) PrefetchFarAhead(x[j] + c, lanes);
     }
@@ -514,43 +515,45 @@ HWY_INLINE void MapEightGradients(D d, const RowsBackward<T>& args, int64_t r, i
 
 /// Computes BackwardRows with dx for columns between the number of lanes and kChunk. Gives the same
 /// bits as BackwardRowsWide.
-template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
+template <Output kOutput, bool kReadX, bool kColumns, bool kNtStores, class D, class T>
 HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
                                      float* dgain, float* dbias) {
   const int64_t cols = args.cols;
-  const bool together = kStream || SideBySide(d, args.dx, args.dx_stride, args.ask);
+  const bool side_by_side =
+      kNtStores || SideBySide(d, args.dx, args.dx_stride, args.prefetch_output);
   EightMaps maps;
   EightGradients gradients;
   const SplitColumns<kColumns, D, T> split_columns(d, cols, dgain, dbias);
-  Staged<T> staged(args.dx + begin * args.dx_stride);  // used only with kStream
+  Staged<T> staged(args.dx + begin * args.dx_stride);  // used only with kNtStores
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
     LoadEight(args, r, n, maps);
     Vec<Eight> sums_g[8], sums_g_xhat[8];
     int64_t i = 0;
     for (; i + kRowsSideBySide <= n; i += kRowsSideBySide) {
-      SumGradientsNarrow<kRowsSideBySide, kOutput, kReadX, kColumns, kStream>(
+      SumGradientsNarrow<kRowsSideBySide, kOutput, kReadX, kColumns, kNtStores>(
           d, args, r + i, maps, i, dgain, dbias, sums_g, sums_g_xhat);
     }
     for (; i < n; ++i) {
-      SumGradientsNarrow<1, kOutput, kReadX, kColumns, kStream>(d, args, r + i, maps, i, dgain,
-                                                                dbias, sums_g, sums_g_xhat);
+      SumGradientsNarrow<1, kOutput, kReadX, kColumns, kNtStores>(d, args, r + i, maps, i, dgain,
+                                                                  dbias, sums_g, sums_g_xhat);
     }
     for (; i < kGroup; ++i) sums_g[i] = sums_g_xhat[i] = hn::Zero(Eight());
     FinishEightGradients(args, r, n, maps, SumsOfEight(sums_g), SumsOfEight(sums_g_xhat),
                          gradients);
 
-    T* dx = kStream ? staged.next() : args.dx + r * args.dx_stride;
-    const int64_t dx_stride = kStream ? cols : args.dx_stride;
-    if (together) {
-      MapEightGradients<kRowsSideBySide, kOutput, kReadX>(d, args, r, n, maps, gradients, dx, dx_stride);
+    T* dx = kNtStores ? staged.next() : args.dx + r * args.dx_stride;
+    const int64_t dx_stride = kNtStores ? cols : args.dx_stride;
+    if (side_by_side) {
+      MapEightGradients<kRowsSideBySide, kOutput, kReadX>(d, args, r, n, maps, gradients, dx,
+                                                          dx_stride);
     } else {
       MapEightGradients<1, kOutput, kReadX>(d, args, r, n, maps, gradients, dx, dx_stride);
     }
-    if constexpr (kStream) staged.Add(n * cols);
+    if constexpr (kNtStores) staged.Add(n * cols);
   }
-  if constexpr (kStream) staged.Finish();
-  FinishStores<kStream>();
+  if constexpr (kNtStores) staged.Finish();
+  FinishStores<kNtStores>();
 }
 
 #endif  // HWY_MAX_BYTES >= 32

@@ -31,7 +31,7 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& arguments, const NormOp
   const internal::Params<T, P> biases(args.bias, rows, cols, 0, affine);
   internal::RowsForward<T> call = {internal::WithParams(args, gains, biases),
                                    internal::SettingsOf<C>(recipe, options)};
-  call.stream = !options.new_outputs;
+  call.use_nt_stores = !options.new_outputs;
   internal::ForwardMatrix(call, options.parallel_for);
 }
 
@@ -53,7 +53,7 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& arguments, const Norm
       dbiases(args.dbias, cols, columns);
   internal::RowsBackward<T> call = {internal::WithParams(args, recipe, gains, dgains, dbiases),
                                     internal::SettingsOf<C>(recipe, options)};
-  call.stream = !options.new_outputs;
+  call.use_nt_stores = !options.new_outputs;
   internal::BackwardMatrix(call, options.parallel_for);
   dgains.Finish();
   dbiases.Finish();

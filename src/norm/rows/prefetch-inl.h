@@ -23,7 +23,7 @@ namespace {
 inline constexpr int64_t kPrefetchFarBytes = 16384, kPrefetchNearBytes = 2048;
 
 /// Prefetch distance for outputs, whose lines are read before they are written.
-inline constexpr int64_t kPrefetchShortBytes = 4096;
+inline constexpr int64_t kPrefetchOutputBytes = 4096;
 
 // --- End of tuning constants ---
 
@@ -52,10 +52,10 @@ HWY_INLINE void PrefetchFarAhead(const T* at, int64_t n) {
 
 /// Prefetches the lines of outputs ahead of `n` elements from `at`.
 template <class T>
-HWY_INLINE void PrefetchShortAhead(const T* at, int64_t n) {
+HWY_INLINE void PrefetchOutput(const T* at, int64_t n) {
   const auto* line = reinterpret_cast<const char*>(at);
   for (int64_t byte = 0; byte < n * static_cast<int64_t>(sizeof(T)); byte += 64) {
-    PrefetchFar(line + byte + kPrefetchShortBytes);
+    PrefetchFar(line + byte + kPrefetchOutputBytes);
   }
 }
 

@@ -21,11 +21,11 @@ namespace {
 
 /// Copies one vector of results with a non-temporal store.
 template <class D>
-HWY_INLINE void StreamCopy(D d, const hn::TFromD<D>* from, hn::TFromD<D>* to) {
+HWY_INLINE void NtStoreCopy(D d, const hn::TFromD<D>* from, hn::TFromD<D>* to) {
   hn::Stream(hn::LoadU(d, from), d, to);
 }
 template <class D, IsHalf T>
-HWY_INLINE void StreamCopy(D, const T* from, T* to) {
+HWY_INLINE void NtStoreCopy(D, const T* from, T* to) {
   hn::Stream(hn::LoadU(Half<D>(), reinterpret_cast<const uint16_t*>(from)), Half<D>(),
              reinterpret_cast<uint16_t*>(to));
 }
@@ -33,16 +33,17 @@ HWY_INLINE void StreamCopy(D, const T* from, T* to) {
 /// Vectors of an output row. Non-temporal stores need whole aligned vectors: `lead` elements
 /// precede the first one, `rest` elements follow the last. For ordinary stores lead is 0, and the
 /// last vector overlaps the one before.
-template <bool kStream, class D, class T>
+template <bool kNtStores, class D, class T>
 struct RowLayout {
   int64_t lead = 0, vectors = 0, rest = 0;
 
   RowLayout() = default;
   RowLayout(D d, const T* out, int64_t cols) {
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-    lead = kStream ? static_cast<int64_t>(
-                         (-reinterpret_cast<uintptr_t>(out) & (lanes * sizeof(T) - 1)) / sizeof(T))
-                   : 0;
+    lead = kNtStores
+               ? static_cast<int64_t>(
+                     (-reinterpret_cast<uintptr_t>(out) & (lanes * sizeof(T) - 1)) / sizeof(T))
+               : 0;
     vectors = (cols - lead) / lanes;
     rest = (cols - lead) % lanes;
   }
@@ -51,20 +52,20 @@ struct RowLayout {
 /// Vectors at the two ends of an output row, computed before the row is written, because y can be
 /// x. The vector that contains the end of one row and the start of the next is assembled in
 /// `carry`, which has room for two vectors.
-template <bool kStream, class D, class T>
+template <bool kNtStores, class D, class T>
 struct RowEnds {
   static constexpr size_t kLanes = hn::MaxLanes(D());
   HWY_ALIGN T head[2 * kLanes] = {};
   HWY_ALIGN T tail[2 * kLanes] = {};
-  RowLayout<kStream, D, T> layout;
+  RowLayout<kNtStores, D, T> layout;
 
   /// `carried` means that the previous row left its end in `carry`.
   HWY_INLINE void StoreHead(D d, T* out, T* carry, bool carried) const {
-    if (!kStream || layout.lead == 0) return;
+    if (!kNtStores || layout.lead == 0) return;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     if (carried) {
       std::memcpy(carry + lanes - layout.lead, head, kLanes * sizeof(T));
-      StreamCopy(d, carry, out + layout.lead - lanes);
+      NtStoreCopy(d, carry, out + layout.lead - lanes);
     } else {
       for (int64_t c = 0; c < layout.lead; ++c) out[c] = head[c];
     }
@@ -75,7 +76,7 @@ struct RowEnds {
     if (layout.rest == 0) return;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     const T* last = tail + lanes - layout.rest;
-    if (!kStream) {
+    if (!kNtStores) {
       std::memcpy(out + cols - lanes, tail, kLanes * sizeof(T));
     } else if (follows) {
       std::memcpy(carry, last, kLanes * sizeof(T));

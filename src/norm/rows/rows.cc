@@ -34,12 +34,12 @@ constexpr bool kHasNarrow = false;
 using Few = Full;
 #endif
 
-/// Calls f(d, stream) with the widest vectors that a row fills, and whether to use non-temporal
+/// Calls f(d, nt_stores) with the widest vectors that a row fills, and whether to use non-temporal
 /// stores.
 template <class F>
-HWY_INLINE void VisitWidth(int64_t cols, bool stream, F&& f) {
+HWY_INLINE void VisitWidth(int64_t cols, bool use_nt_stores, F&& f) {
   if (cols >= static_cast<int64_t>(hn::Lanes(Full()))) {
-    VisitStream(stream, [&](auto streams) HWY_ATTR { f(Full(), streams); });
+    VisitNtStores(use_nt_stores, [&](auto nt_stores) HWY_ATTR { f(Full(), nt_stores); });
   } else if (!std::is_same_v<Few, Full> && cols >= static_cast<int64_t>(hn::Lanes(Few()))) {
     f(Few(), std::false_type());
   } else {
@@ -52,9 +52,9 @@ HWY_INLINE bool IsNarrow([[maybe_unused]] const RowsForward<T>& args,
                          [[maybe_unused]] int64_t rows) {
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
   if constexpr (kHasNarrow) {
-    const bool past = (args.stream && args.y_stride == args.cols) || args.ask;
+    const bool past = (args.use_nt_stores && args.y_stride == args.cols) || args.prefetch_output;
     return args.cols <= kTransposedColumns ||
-           (rows >= kMinNarrowRows && args.cols < (past ? kNarrowStreamedColumns : kNarrowColumns));
+           (rows >= kMinNarrowRows && args.cols < (past ? kNarrowNtColumns : kNarrowColumns));
   }
 #endif
   return false;
@@ -66,15 +66,15 @@ HWY_INLINE void ForwardNarrowRows([[maybe_unused]] const RowsForward<T>& args,
                                   [[maybe_unused]] int64_t begin, [[maybe_unused]] int64_t end) {
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
   if constexpr (kHasNarrow) {
-    const auto run = [&](auto stream) HWY_ATTR {
+    const auto run = [&](auto nt_stores) HWY_ATTR {
       if (args.cols <= kTransposedColumns) {
-        ForwardRowsTransposed<kOutput, kCentre, stream()>(args, begin, end);
+        ForwardRowsTransposed<kOutput, kCentre, nt_stores()>(args, begin, end);
       } else {
-        ForwardRowsNarrow<kOutput, kCentre, stream()>(Full(), args, begin, end);
+        ForwardRowsNarrow<kOutput, kCentre, nt_stores()>(Full(), args, begin, end);
       }
     };
     // Only contiguous rows form whole vectors for non-temporal stores.
-    if (args.stream && args.y_stride == args.cols) {
+    if (args.use_nt_stores && args.y_stride == args.cols) {
       run(std::true_type());
     } else {
       run(std::false_type());
@@ -89,8 +89,8 @@ void ForwardRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
       ForwardNarrowRows<output(), centre()>(args, begin, end);
       return;
     }
-    VisitWidth(args.cols, args.stream, [&](auto d, auto stream) HWY_ATTR {
-      ForwardRowsWide<output(), centre(), stream()>(d, args, begin, end);
+    VisitWidth(args.cols, args.use_nt_stores, [&](auto d, auto nt_stores) HWY_ATTR {
+      ForwardRowsWide<output(), centre(), nt_stores()>(d, args, begin, end);
     });
   });
 }
@@ -114,16 +114,16 @@ void MapAndSumRowsOf(const RowsForward<T>& map, const RowsForward<T>& next) {
       ForwardNarrowRows<output(), centre()>(results, 0, map.rows);
       return;
     }
-    VisitWidth(map.cols, map.stream, [&](auto d, auto stream) HWY_ATTR {
-      MapAndSumRowsWide<output(), centre(), stream()>(d, map, next);
+    VisitWidth(map.cols, map.use_nt_stores, [&](auto d, auto nt_stores) HWY_ATTR {
+      MapAndSumRowsWide<output(), centre(), nt_stores()>(d, map, next);
     });
   });
 }
 
 void MapColumnsOf(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end) {
   VisitOutput(args.recipe, [&](auto output, auto centre) HWY_ATTR {
-    VisitStream(args.stream, [&](auto stream) HWY_ATTR {
-      MapRowColumns<output(), centre(), stream()>(Full(), args, row, begin, end);
+    VisitNtStores(args.use_nt_stores, [&](auto nt_stores) HWY_ATTR {
+      MapRowColumns<output(), centre(), nt_stores()>(Full(), args, row, begin, end);
     });
   });
 }
@@ -135,7 +135,7 @@ void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* 
     if constexpr (kHasNarrow) {
       if (args.cols <= kTransposedGradientColumns && args.dx) {
         const auto run = [&](auto columns) HWY_ATTR {
-          if (args.stream && args.dx_stride == args.cols) {
+          if (args.use_nt_stores && args.dx_stride == args.cols) {
             BackwardRowsTransposed<output(), read_x(), columns(), true>(args, begin, end, dgain,
                                                                         dbias);
           } else {
@@ -150,14 +150,14 @@ void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* 
         }
         return;
       }
-      const bool stream = args.stream && args.dx_stride == args.cols;
-      if (args.dx && args.cols < NarrowGradientColumns(stream || args.ask)) {
-        const auto run = [&](auto columns, auto streams) HWY_ATTR {
-          BackwardRowsNarrow<output(), read_x(), columns(), streams()>(Full(), args, begin, end,
-                                                                       dgain, dbias);
+      const bool use_nt_stores = args.use_nt_stores && args.dx_stride == args.cols;
+      if (args.dx && args.cols < NarrowGradientColumns(use_nt_stores || args.prefetch_output)) {
+        const auto run = [&](auto columns, auto nt_stores) HWY_ATTR {
+          BackwardRowsNarrow<output(), read_x(), columns(), nt_stores()>(Full(), args, begin, end,
+                                                                         dgain, dbias);
         };
         const auto visit = [&](auto columns) HWY_ATTR {
-          stream ? run(columns, std::true_type()) : run(columns, std::false_type());
+          use_nt_stores ? run(columns, std::true_type()) : run(columns, std::false_type());
         };
         if (kAffine && dgain) {
           visit(std::bool_constant<kAffine>());
@@ -168,13 +168,14 @@ void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* 
       }
     }
 #endif
-    VisitWidth(args.cols, args.stream && args.dx, [&](auto d, auto stream) HWY_ATTR {
+    VisitWidth(args.cols, args.use_nt_stores && args.dx, [&](auto d, auto nt_stores) HWY_ATTR {
       if (!kAffine || dgain == nullptr) {
         if (args.dx == nullptr) return;
-        BackwardRowsWide<output(), read_x(), false, stream()>(d, args, begin, end, nullptr,
-                                                              nullptr);
+        BackwardRowsWide<output(), read_x(), false, nt_stores()>(d, args, begin, end, nullptr,
+                                                                 nullptr);
       } else if (args.dx) {
-        BackwardRowsWide<output(), read_x(), kAffine, stream()>(d, args, begin, end, dgain, dbias);
+        BackwardRowsWide<output(), read_x(), kAffine, nt_stores()>(d, args, begin, end, dgain,
+                                                                   dbias);
       } else {
         GradientColumnsWide<output()>(d, args, begin, end, dgain, dbias);
       }
@@ -193,19 +194,19 @@ void GradientTileOf(const RowsBackward<T>& args, int64_t begin, int64_t end, int
                     int64_t last, const double* sums, C* dgain, C* dbias) {
   VisitGradient(args.recipe, [&](auto output, auto read_x) HWY_ATTR {
     constexpr bool kAffine = output() == Output::kAffine;
-    const auto run = [&](auto dx, auto columns, auto stream) HWY_ATTR {
-      GradientTileWide<output(), read_x(), dx(), columns(), stream()>(
+    const auto run = [&](auto dx, auto columns, auto nt_stores) HWY_ATTR {
+      GradientTileWide<output(), read_x(), dx(), columns(), nt_stores()>(
           Full(), args, begin, end, first, last, sums, dgain, dbias);
     };
     constexpr std::true_type kYes;
     constexpr std::false_type kNo;
-    constexpr std::bool_constant<kStreams> kStream;
-    const bool stream = args.stream && args.dx;
+    constexpr std::bool_constant<kHasNtStores> kNtStores;
+    const bool use_nt_stores = args.use_nt_stores && args.dx;
     if (kAffine && dgain && args.dx) {
       constexpr std::bool_constant<kAffine> kColumns;
-      stream ? run(kYes, kColumns, kStream) : run(kYes, kColumns, kNo);
+      use_nt_stores ? run(kYes, kColumns, kNtStores) : run(kYes, kColumns, kNo);
     } else if (args.dx) {
-      stream ? run(kYes, kNo, kStream) : run(kYes, kNo, kNo);
+      use_nt_stores ? run(kYes, kNo, kNtStores) : run(kYes, kNo, kNo);
     } else if constexpr (kAffine) {
       if (dgain) run(kNo, kYes, kNo);
     }
@@ -264,17 +265,17 @@ void AddColumnsKeptOf(const T* a, const T* b, int64_t n, T* out, T* kept) {
     Write(one, sum, kept + c);
   };
   int64_t c = 0;
-  for (const int64_t lead = std::min(n, RowLayout<kStreams, Full, T>(d, out, n).lead); c < lead;
+  for (const int64_t lead = std::min(n, RowLayout<kHasNtStores, Full, T>(d, out, n).lead); c < lead;
        ++c) {
     add_one(c);
   }
   for (; c + lanes <= n; c += lanes) {
     const auto sum = hn::Add(Read(d, a + c), Read(d, b + c));
-    Put<kStreams>(d, sum, out + c);
+    Put<kHasNtStores>(d, sum, out + c);
     Write(d, sum, kept + c);
   }
   for (; c < n; ++c) add_one(c);
-  FinishStores<kStreams>();
+  FinishStores<kHasNtStores>();
 }
 
 }  // namespace

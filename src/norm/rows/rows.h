@@ -42,8 +42,8 @@ enum class Pass { kAll, kMoments, kResults };
 /// null. A residual is added into sum beforehand, by ForwardMatrix only.
 template <class T>
 struct RowsForward : NormForwardArgs<T, Compute<T>>, NormSettings<Compute<T>> {
-  bool stream = false;  // stores y with non-temporal stores
-  bool ask = false;     // prefetches the lines of y; only without stream
+  bool use_nt_stores = false;    // stores y with non-temporal stores
+  bool prefetch_output = false;  // prefetches the lines of y; only without use_nt_stores
   Pass pass = Pass::kAll;
   // Called for rows [begin, end), in order, after their mean, mean_lo and rstd (not null then) are
   // saved. It can replace the saved statistics; y uses the replaced values.
@@ -83,8 +83,8 @@ struct GradientFactors {
 template <class T>
 struct RowsBackward : NormBackwardArgs<T, Compute<T>>, NormSettings<Compute<T>> {
   const GradientFactors* factors = nullptr;  // [rows], or null for the recipe's factors
-  bool stream = false;
-  bool ask = false;  // as in RowsForward
+  bool use_nt_stores = false;
+  bool prefetch_output = false;  // as in RowsForward
 };
 
 /// Computes rows [begin, end) of NormBackward: dx, and adds the terms of dgain and dbias to the

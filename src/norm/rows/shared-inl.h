@@ -48,21 +48,21 @@ inline constexpr int64_t kTurnVectors =
 /// between sums and results. Long rows: four, which share loads of gain and bias; fewer if they
 /// outgrow the L2 cache. With non-temporal stores, long rows go one at a time, to read memory in
 /// order.
-template <bool kStream, class T>
+template <bool kNtStores, class T>
 HWY_INLINE int64_t RowsPerBlock(int64_t cols) {
   if (cols <= kChunk) return cols <= 256 ? 4 : 2;
   if (cols > 16 * kChunk) {
-    constexpr int64_t kTwoRows = (kStream ? 4 : 6) * sizeof(T) + 2 * sizeof(Compute<T>);
+    constexpr int64_t kTwoRows = (kNtStores ? 4 : 6) * sizeof(T) + 2 * sizeof(Compute<T>);
     return cols * kTwoRows < CurrentTuning().l2_bytes ? 2 : 1;
   }
-  return kStream ? 1 : 4;
+  return kNtStores ? 1 : 4;
 }
 
 /// Like RowsPerBlock, for backward.
-template <bool kStream>
+template <bool kNtStores>
 HWY_INLINE int64_t GradientRowsPerBlock(int64_t cols) {
   if (cols <= kChunk / 2) return 2;
-  return kStream || cols <= kChunk || cols > 8 * kChunk ? 1 : 4;
+  return kNtStores || cols <= kChunk || cols > 8 * kChunk ? 1 : 4;
 }
 
 /// Parameters in the order of pairs.
@@ -72,9 +72,9 @@ struct SplitParameters {
 };
 
 /// Makes non-temporal stores visible to other threads.
-template <bool kStream>
+template <bool kNtStores>
 HWY_INLINE void FinishStores() {
-  if constexpr (kStream) hwy::FlushStream();
+  if constexpr (kNtStores) hwy::FlushStream();
 }
 
 #if HWY_TARGET != HWY_SCALAR

@@ -128,7 +128,7 @@ HWY_INLINE auto EightLanes(D d, Vec<D> v) {
 
 /// Destination of output rows: in place; staged for non-temporal stores; or through a copy, if the
 /// elements that follow must not be overwritten.
-template <bool kStream, class T>
+template <bool kNtStores, class T>
 class RowsOut {
  public:
   /// With `in_place`, elements behind these rows are still to be read.
@@ -142,8 +142,8 @@ class RowsOut {
   /// Starts the next `n` rows, which `more` others follow.
   HWY_INLINE void Begin(int64_t n, int64_t more) {
     n_ = n;
-    direct_ = !kStream && (cols_ >= kBlock || (overwrites_ && more >= kBlock));
-    to_ = direct_ ? out_ : kStream ? staged_.next() : rows_;
+    direct_ = !kNtStores && (cols_ >= kBlock || (overwrites_ && more >= kBlock));
+    to_ = direct_ ? out_ : kNtStores ? staged_.next() : rows_;
   }
 
   /// Writes columns [first, first + columns), where column c of all rows is value(c).
@@ -182,7 +182,7 @@ class RowsOut {
   HWY_INLINE void StoreSome(int64_t n) { staged_.StoreSome(n); }
 
   HWY_INLINE void End() {
-    if constexpr (kStream) {
+    if constexpr (kNtStores) {
       staged_.Add(n_ * cols_);
       return;
     }
@@ -193,11 +193,11 @@ class RowsOut {
   }
 
   HWY_INLINE void Finish() {
-    if constexpr (kStream) staged_.Finish();
+    if constexpr (kNtStores) staged_.Finish();
   }
 
  private:
-  Staged<T> staged_;  // used only with kStream
+  Staged<T> staged_;  // used only with kNtStores
   T* out_;
   T* to_ = nullptr;
   int64_t stride_, cols_, n_ = 0;
@@ -299,24 +299,24 @@ HWY_INLINE LaneMaps FinishLanes(const RowsForward<T>& args, int64_t r, int64_t n
 
 /// Computes ForwardRows for at most kTransposedColumns columns. Two passes in registers: a mean,
 /// then sums about it.
-template <Output kOutput, bool kCentre, bool kStream, class T>
+template <Output kOutput, bool kCentre, bool kNtStores, class T>
 HWY_NOINLINE void ForwardRowsTransposed(const RowsForward<T>& args, int64_t begin, int64_t end) {
   const Lanes d;
   const int64_t cols = args.cols;
   const Vec<Lanes> reciprocal = hn::Set(d, 1 / static_cast<float>(cols));
   const Vec<Lanes> scale = hn::Set(d, args.scale);
   const Vec<Lanes> neg_slope = hn::Set(d, -args.scale * args.slope);
-  RowsOut<kStream, T> out(args.y + begin * args.y_stride, args.y_stride, cols, args.y == args.x);
+  RowsOut<kNtStores, T> out(args.y + begin * args.y_stride, args.y_stride, cols, args.y == args.x);
   HWY_ALIGN float x[kTransposedColumns * kLanes];
   for (int64_t r = begin; r < end; r += kLanes) {
     const int64_t n = std::min(kLanes, end - r);
-    if constexpr (kStream) PrefetchFarAhead(args.x + r * args.x_stride, kLanes * cols);
+    if constexpr (kNtStores) PrefetchFarAhead(args.x + r * args.x_stride, kLanes * cols);
     const RowsIn<T> in(args.x, args.x_stride, cols, r, end);
     Vec<Lanes> origin = hn::Zero(d), sum0 = hn::Zero(d), sum1 = hn::Zero(d);
     VisitBlocks(cols, [&](int64_t first, int64_t skip, int64_t columns) HWY_ATTR {
       Vec<Lanes> v[kBlock];
       in.Read8(first, v);
-      if (kStream && cols >= kPacedColumns) out.StoreSome(kBlock * kLanes);
+      if (kNtStores && cols >= kPacedColumns) out.StoreSome(kBlock * kLanes);
       for (int64_t i = 0; i < kBlock; ++i) hn::Store(v[i], d, x + (first + i) * kLanes);
       if constexpr (!kCentre) return;
       if (first == 0) origin = v[0];
@@ -356,11 +356,11 @@ HWY_NOINLINE void ForwardRowsTransposed(const RowsForward<T>& args, int64_t begi
     out.End();
   }
   out.Finish();
-  FinishStores<kStream>();
+  FinishStores<kNtStores>();
 }
 
 /// Computes BackwardRows with dx for at most kTransposedColumns columns.
-template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class T>
+template <Output kOutput, bool kReadX, bool kColumns, bool kNtStores, class T>
 HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t begin, int64_t end,
                                          float* dgain, float* dbias) {
   const Lanes d;
@@ -370,8 +370,8 @@ HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t be
   const Vec<Lanes> scale = hn::Set(d, args.scale);
   const Vec<Lanes> neg_slope = hn::Set(d, -args.scale * args.slope);
   const bool usual = args.recipe.deviation == Deviation::kBiased && args.factors == nullptr;
-  RowsOut<kStream, T> out(args.dx + begin * args.dx_stride, args.dx_stride, cols,
-                          args.dx == args.dy || args.dx == args.x);
+  RowsOut<kNtStores, T> out(args.dx + begin * args.dx_stride, args.dx_stride, cols,
+                            args.dx == args.dy || args.dx == args.x);
   HWY_ALIGN float gradients[kTransposedColumns * kLanes];
   HWY_ALIGN float xhats[kTransposedColumns * kLanes];
   HWY_ALIGN float gain_sums[kTransposedColumns * kLanes];
@@ -382,7 +382,7 @@ HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t be
   }
   for (int64_t r = begin; r < end; r += kLanes) {
     const int64_t n = std::min(kLanes, end - r);
-    if constexpr (kStream) {
+    if constexpr (kNtStores) {
       PrefetchFarAhead(args.dy + r * args.dy_stride, kLanes * cols);
       if constexpr (kReadX) PrefetchFarAhead(args.x + r * args.x_stride, kLanes * cols);
     }
@@ -456,7 +456,7 @@ HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t be
       dbias[c] += Sum(d, hn::Load(d, bias_sums + c * kLanes));
     }
   }
-  FinishStores<kStream>();
+  FinishStores<kNtStores>();
 }
 
 #endif  // HWY_MAX_BYTES >= 32

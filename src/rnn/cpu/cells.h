@@ -33,7 +33,7 @@ struct CellSums {
 };
 
 /// What a step saves for backward: nothing, or everything, with normal or non-temporal stores.
-enum class Keep : uint8_t { kNothing, kInCaches, kPastCaches };
+enum class Keep : uint8_t { kNothing, kStores, kNtStores };
 
 /// The settings that all rows of a layer share.
 template <class T>

@@ -21,9 +21,10 @@ template <class T>
 Keep KeepAt(const CellRecipe& recipe, const T* saved, int64_t numbers) {
   // Non-temporal stores need aligned vectors. Norms over the batch read what they saved.
   const bool aligned = reinterpret_cast<uintptr_t>(saved) % kAlignment == 0;
-  const bool past = aligned && recipe.over == Over::kRow &&
-                    numbers * static_cast<int64_t>(sizeof(T)) >= CurrentTuning().nt_store_saved_bytes;
-  return past ? Keep::kPastCaches : Keep::kInCaches;
+  const bool past =
+      aligned && recipe.over == Over::kRow &&
+      numbers * static_cast<int64_t>(sizeof(T)) >= CurrentTuning().nt_store_saved_bytes;
+  return past ? Keep::kNtStores : Keep::kStores;
 }
 
 }  // namespace
@@ -107,7 +108,7 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
   const int64_t padded = packed.order().padded, columns = packed.order().columns;
   // With checkpoints, a segment's steps are recomputed to fill the slots.
   const bool again = options.checkpoint;
-  const LayerCall<T> layer(packed, in, options, again ? Keep::kInCaches : Keep::kNothing);
+  const LayerCall<T> layer(packed, in, options, again ? Keep::kStores : Keep::kNothing);
   const ForwardPass<T> forward(layer);
   const BackwardPass<T> backward(layer, args);
   const int64_t rows = layer.segment_steps() * shape.batch, states = layer.states();

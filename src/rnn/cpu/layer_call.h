@@ -114,9 +114,7 @@ class LayerCall {
   bool splits_steps() const { return splits_steps_; }
   /// Returns whether zx and zh are computed in the memory that saves their xhat, which avoids a
   /// second copy in the caches.
-  bool in_place() const {
-    return cell_.keep == Keep::kInCaches && cell_.recipe.sums != Sums::kPlain;
-  }
+  bool in_place() const { return cell_.keep == Keep::kStores && cell_.recipe.sums != Sums::kPlain; }
 
   // Time.
   int64_t segments() const { return SegmentsOf(in_.shape); }
@@ -217,7 +215,7 @@ class LayerCall {
 
   /// Makes non-temporal stores visible to other threads. Called at the end of a thread's work.
   void FinishStores() const {
-    if (cell_.keep == Keep::kPastCaches) hwy::FlushStream();
+    if (cell_.keep == Keep::kNtStores) hwy::FlushStream();
   }
 
  private:

@@ -46,9 +46,9 @@ HWY_INLINE T Total(V<T> v) {
 /// Writes a vector that is saved for backward.
 template <Keep kKeep, class T>
 HWY_INLINE void PutKept(V<T> v, T* p) {
-  if constexpr (kKeep == Keep::kPastCaches) {
+  if constexpr (kKeep == Keep::kNtStores) {
     hn::Stream(v, Tag<T>(), p);
-  } else if constexpr (kKeep == Keep::kInCaches) {
+  } else if constexpr (kKeep == Keep::kStores) {
     Put<T>(v, p);
   }
 }
@@ -58,10 +58,10 @@ HWY_INLINE void WithKeep(Keep keep, const F& f) {
   switch (keep) {
     case Keep::kNothing:
       return f(std::integral_constant<Keep, Keep::kNothing>());
-    case Keep::kInCaches:
-      return f(std::integral_constant<Keep, Keep::kInCaches>());
-    case Keep::kPastCaches:
-      return f(std::integral_constant<Keep, Keep::kPastCaches>());
+    case Keep::kStores:
+      return f(std::integral_constant<Keep, Keep::kStores>());
+    case Keep::kNtStores:
+      return f(std::integral_constant<Keep, Keep::kNtStores>());
   }
 }
 /// Adds v to the elements at p.
