@@ -233,13 +233,14 @@ void SetThreads(int threads) {
 
 void DefaultParallelFor(int64_t begin, int64_t end, int64_t grain, RangeTask task) {
   const int64_t n = end - begin;
-  const int64_t most = (n + grain - 1) / grain;
+  const int64_t max_parts = (n + grain - 1) / grain;
   State& state = TheState();
-  if (std::min<int64_t>(Threads(), most) <= 1 || inside || state.forked) return task(begin, end);
+  if (std::min<int64_t>(Threads(), max_parts) <= 1 || inside || state.forked)
+    return task(begin, end);
   Turn turn(state);
   if (!turn.Try()) return task(begin, end);
   Pool* const pool = StartedPool(state);
-  const int parts = pool ? static_cast<int>(std::min<int64_t>(pool->threads(), most)) : 1;
+  const int parts = pool ? static_cast<int>(std::min<int64_t>(pool->threads(), max_parts)) : 1;
   if (parts <= 1) return task(begin, end);
   const Flag now_inside(inside);
   pool->Run(begin, end, parts, task);

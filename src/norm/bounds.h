@@ -292,9 +292,9 @@ class Oracle {
 
   template <class E>
   static void AddRange(Worst& worst, const std::vector<E>& values, const Bounded<Real>& exact,
-                       size_t begin, size_t n, Real most = 0) {
-    for (size_t i = begin; i < begin + n; ++i) most = std::max(most, std::abs(exact.value[i]));
-    const Real ulp = 2 * UnitRoundoff<E>() * most;
+                       size_t begin, size_t n, Real max = 0) {
+    for (size_t i = begin; i < begin + n; ++i) max = std::max(max, std::abs(exact.value[i]));
+    const Real ulp = 2 * UnitRoundoff<E>() * max;
     for (size_t i = begin; i < begin + n; ++i) {
       Add(worst, static_cast<Real>(ToDouble(values[i])), exact, i, ulp);
     }

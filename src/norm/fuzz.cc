@@ -149,8 +149,8 @@ class Fuzz {
     constexpr uint32_t kLimits[] = {4, 20, 70, 300, 5000};
     const uint32_t limit = bytes_.OneIn(200) ? 100000 : kLimits[bytes_.Below(5)];
     cols_ = bytes_.Below(limit);
-    const auto most = 2 * limit / std::max<uint32_t>(1, static_cast<uint32_t>(cols_));
-    rows_ = bytes_.Below(std::min(limit, most) + 1);
+    const auto max = 2 * limit / std::max<uint32_t>(1, static_cast<uint32_t>(cols_));
+    rows_ = bytes_.Below(std::min(limit, max) + 1);
     valid_shape_ = !bytes_.OneIn(40);
     if (valid_shape_) return;
     constexpr int64_t kBad[] = {-1, INT64_MIN, INT64_MAX, int64_t{1} << 62};
@@ -308,13 +308,13 @@ class Fuzz {
         finite = finite && std::isfinite(value);
         tame = tame && value < 1e15;
       }
-      const double most = std::sqrt(static_cast<double>(cols_)) * 1.01;
+      const double max = std::sqrt(static_cast<double>(cols_)) * 1.01;
       for (int64_t c = 0; c < cols_; ++c) {
         const double y = ToDouble(a.y[r * y_wide + c]);
         Require(finite || std::isnan(y), "y of a row that is not finite must be NaN");
         // xhat| is at most sqrt(cols); a tame row has a finite xhat.
         if (plain && tame && options_.eps > 0) {
-          Require(std::abs(y) <= most, "xhat must be at most sqrt(cols)");
+          Require(std::abs(y) <= max, "xhat must be at most sqrt(cols)");
         }
       }
     }

@@ -69,10 +69,10 @@ HWY_INLINE Statistics TwoPassStatisticsAt(const At& at, int64_t cols, bool centr
   Statistics m;
   m.shift = centre ? at(0) : 0;
   if constexpr (std::is_same_v<T, double>) {
-    double most = 0;
-    for (int64_t c = 0; c < cols; ++c) most = std::max(most, std::abs(at(c) - m.shift));
-    if (most > 0 && most <= std::numeric_limits<double>::max()) {
-      m.scale = std::ldexp(1.0, std::clamp(-std::ilogb(most), -1000, 1000));
+    double max = 0;
+    for (int64_t c = 0; c < cols; ++c) max = std::max(max, std::abs(at(c) - m.shift));
+    if (max > 0 && max <= std::numeric_limits<double>::max()) {
+      m.scale = std::ldexp(1.0, std::clamp(-std::ilogb(max), -1000, 1000));
     }
   }
   if (centre) {

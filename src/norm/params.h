@@ -62,11 +62,11 @@ void FillEach(std::initializer_list<N*> arrays, int64_t n, N value) {
 template <class C>
 const C* Constants(bool one) {
   struct Filled {
-    explicit Filled(C value) { std::fill_n(numbers, kConstants, value); }
-    alignas(kAlignment) C numbers[kConstants];
+    explicit Filled(C value) { std::fill_n(values, kConstants, value); }
+    alignas(kAlignment) C values[kConstants];
   };
   static const Filled zeros(C{0}), ones(C{1});
-  return one ? ones.numbers : zeros.numbers;
+  return one ? ones.values : zeros.values;
 }
 
 /// `cols` parameters of type P, converted to Compute<T>. Copied to an aligned array if that pays.

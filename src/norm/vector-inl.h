@@ -206,11 +206,11 @@ HWY_INLINE void SplitPairs(D d, const hn::TFromD<D>* from, int64_t cols, hn::TFr
 
 /// Reverses SplitPairs in place.
 template <class D>
-HWY_INLINE void JoinPairs(D d, int64_t cols, hn::TFromD<D>* numbers) {
+HWY_INLINE void JoinPairs(D d, int64_t cols, hn::TFromD<D>* values) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t c = 0; c + 2 * lanes <= cols; c += 2 * lanes) {
-    const Vec<D> first = hn::LoadU(d, numbers + c), second = hn::LoadU(d, numbers + c + lanes);
-    hn::StoreInterleaved2(first, second, d, numbers + c);
+    const Vec<D> first = hn::LoadU(d, values + c), second = hn::LoadU(d, values + c + lanes);
+    hn::StoreInterleaved2(first, second, d, values + c);
   }
 }
 

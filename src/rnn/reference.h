@@ -134,7 +134,7 @@ class ReferenceRnnRun {
   }
 
   /// Computes gain * xhat + bias of the columns [begin, end), over each row or over the batch.
-  void Normalise(Rows& rows, size_t begin, size_t end, const Row& gain, const Row& bias) const {
+  void Normalize(Rows& rows, size_t begin, size_t end, const Row& gain, const Row& bias) const {
     const Recipe norm = RecipeOf(Norm::kLayer);
     if (recipe_.over == Over::kRow) {
       for (Row& row : rows) {
@@ -157,11 +157,11 @@ class ReferenceRnnRun {
     }
   }
 
-  void NormaliseGroups(Rows& rows, const Row& gain, const Row& bias) const {
+  void NormalizeGroups(Rows& rows, const Row& gain, const Row& bias) const {
     size_t begin = 0;
     for (const int8_t gates : recipe_.groups) {
       const size_t end = begin + static_cast<size_t>(gates) * hidden_;
-      Normalise(rows, begin, end, gain, bias);
+      Normalize(rows, begin, end, gain, bias);
       begin = end;
     }
   }
@@ -180,14 +180,14 @@ class ReferenceRnnRun {
       zh.push_back(Product(call_.weight_hh, h_[b]));
     }
     if (recipe_.sums == Sums::kSeparate) {
-      NormaliseGroups(zx, call_.ln_ih_weight, call_.ln_ih_bias);
-      NormaliseGroups(zh, call_.ln_hh_weight, call_.ln_hh_bias);
+      NormalizeGroups(zx, call_.ln_ih_weight, call_.ln_ih_bias);
+      NormalizeGroups(zh, call_.ln_hh_weight, call_.ln_hh_bias);
     } else if (recipe_.sums == Sums::kJoint) {
       for (size_t r = 0; r < zx.size(); ++r) {
         for (size_t j = 0; j < zx[r].size(); ++j) zx[r][j] += zh[r][j];
         zh[r].assign(zh[r].size(), Scalar(0));
       }
-      NormaliseGroups(zx, call_.ln_weight, call_.ln_bias);
+      NormalizeGroups(zx, call_.ln_weight, call_.ln_bias);
     }
     for (size_t r = 0; r < zx.size(); ++r) {
       for (size_t j = 0; j < call_.bias.size(); ++j) zx[r][j] += call_.bias[j];
@@ -234,7 +234,7 @@ class ReferenceRnnRun {
       c.push_back(carried);
     }
     if (recipe_.cell != CellNorm::kNone) {
-      Normalise(c, 0, hidden_, call_.ln_c_weight, call_.ln_c_bias);
+      Normalize(c, 0, hidden_, call_.ln_c_weight, call_.ln_c_bias);
     }
     for (size_t r = 0; r < rows_.size(); ++r) {
       for (size_t k = 0; k < hidden_; ++k) h_[rows_[r]][k] = o[r][k] * Tanh(c[r][k]);

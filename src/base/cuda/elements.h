@@ -105,10 +105,10 @@ PLANISH_DEVICE void Load(const T* from, C* to) {
     for (int i = 0; i < N; i += kFullPack<T>) {
       uint32_t words[4];
       LoadWords(from + i, words);
-      Compute<T> numbers[kFullPack<T>];
-      FromWords<T>(words, numbers);
+      Compute<T> elements[kFullPack<T>];
+      FromWords<T>(words, elements);
       PLANISH_UNROLL
-      for (int j = 0; j < kFullPack<T>; ++j) to[i + j] = numbers[j];
+      for (int j = 0; j < kFullPack<T>; ++j) to[i + j] = elements[j];
     }
   }
 }

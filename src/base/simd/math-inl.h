@@ -19,10 +19,10 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class T>
-struct ExpNumbers;
+struct ExpConstants;
 
 template <>
-struct ExpNumbers<float> {
+struct ExpConstants<float> {
   static constexpr int kMantissaBits = 23;
   /// Adding it to a value leaves the nearest integer in the low bits.
   static constexpr float kRound = 0x1.8p23f;
@@ -39,7 +39,7 @@ struct ExpNumbers<float> {
 };
 
 template <>
-struct ExpNumbers<double> {
+struct ExpConstants<double> {
   static constexpr int kMantissaBits = 52;
   static constexpr double kRound = 0x1.8p52;
   static constexpr double kLog2High = 0x1.62e42feep-1, kLog2Low = 0x1.a39ef35793c76p-33;
@@ -61,15 +61,15 @@ struct SplitExp {
 template <class D>
 HWY_INLINE SplitExp<D> ExpOf(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
-  using Numbers = ExpNumbers<T>;
-  const auto round = hn::Set(d, Numbers::kRound);
+  using Constants = ExpConstants<T>;
+  const auto round = hn::Set(d, Constants::kRound);
   const auto log2e = hn::Set(d, static_cast<T>(1.4426950408889634));
   const auto n = hn::Sub(hn::MulAdd(x, log2e, round), round);
-  const auto r = hn::NegMulAdd(n, hn::Set(d, Numbers::kLog2Low),
-                               hn::NegMulAdd(n, hn::Set(d, Numbers::kLog2High), x));
-  auto sum = hn::Set(d, Numbers::kTerms[0]);
-  for (size_t i = 1; i < std::size(Numbers::kTerms); ++i) {
-    sum = hn::MulAdd(sum, r, hn::Set(d, Numbers::kTerms[i]));
+  const auto r = hn::NegMulAdd(n, hn::Set(d, Constants::kLog2Low),
+                               hn::NegMulAdd(n, hn::Set(d, Constants::kLog2High), x));
+  auto sum = hn::Set(d, Constants::kTerms[0]);
+  for (size_t i = 1; i < std::size(Constants::kTerms); ++i) {
+    sum = hn::MulAdd(sum, r, hn::Set(d, Constants::kTerms[i]));
   }
   return {n, hn::MulAdd(hn::Mul(r, r), sum, r)};
 }
@@ -78,11 +78,11 @@ HWY_INLINE SplitExp<D> ExpOf(D d, hn::Vec<D> x) {
 /// large.
 template <class D>
 HWY_INLINE hn::Vec<D> PowerOfTwo(D d, hn::Vec<D> n) {
-  using Numbers = ExpNumbers<hn::TFromD<D>>;
+  using Constants = ExpConstants<hn::TFromD<D>>;
   const hn::RebindToUnsigned<D> bits;
-  const auto low = hn::BitCast(bits, hn::Add(n, hn::Set(d, Numbers::kRound)));
+  const auto low = hn::BitCast(bits, hn::Add(n, hn::Set(d, Constants::kRound)));
   const auto one = hn::BitCast(bits, hn::Set(d, hn::TFromD<D>{1}));
-  return hn::BitCast(d, hn::Add(hn::ShiftLeft<Numbers::kMantissaBits>(low), one));
+  return hn::BitCast(d, hn::Add(hn::ShiftLeft<Constants::kMantissaBits>(low), one));
 }
 
 /// Returns exp(x) for x in [kMin, kMax]. Multiplies by 2^n in two steps, so that a subnormal result
@@ -90,7 +90,7 @@ HWY_INLINE hn::Vec<D> PowerOfTwo(D d, hn::Vec<D> n) {
 template <class D>
 HWY_INLINE hn::Vec<D> ExpWithin(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
-  const auto round = hn::Set(d, ExpNumbers<T>::kRound);
+  const auto round = hn::Set(d, ExpConstants<T>::kRound);
   const auto split = ExpOf(d, x);
   const auto half = hn::Sub(hn::Add(hn::Mul(split.n, hn::Set(d, T{0.5})), round), round);
   const auto first = PowerOfTwo(d, half);
@@ -106,8 +106,8 @@ HWY_INLINE hn::Vec<D> KeepNan(hn::Vec<D> x, hn::Vec<D> y) {
 /// Returns exp(x) within 2 ulp. NaN stays NaN.
 template <class D>
 HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
-  using Numbers = ExpNumbers<hn::TFromD<D>>;
-  const auto within = hn::Min(hn::Max(x, hn::Set(d, Numbers::kMin)), hn::Set(d, Numbers::kMax));
+  using Constants = ExpConstants<hn::TFromD<D>>;
+  const auto within = hn::Min(hn::Max(x, hn::Set(d, Constants::kMin)), hn::Set(d, Constants::kMax));
   return KeepNan<D>(x, ExpWithin(d, within));
 }
 
@@ -116,11 +116,11 @@ HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
 template <class D>
 HWY_INLINE hn::Vec<D> Sigmoid(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
-  using Numbers = ExpNumbers<T>;
+  using Constants = ExpConstants<T>;
   // Clamping still reaches the limits: at one end 2^n is infinity, at the other exp(-x) vanishes
   // beside 1.
   const auto within =
-      hn::Min(hn::Max(x, hn::Set(d, -Numbers::kInfinite)), hn::Set(d, Numbers::kNormal));
+      hn::Min(hn::Max(x, hn::Set(d, -Constants::kInfinite)), hn::Set(d, Constants::kNormal));
   const auto split = ExpOf(d, hn::Neg(within));
   const auto power = PowerOfTwo(d, split.n);
   const auto one = hn::Set(d, T{1});

@@ -55,10 +55,10 @@ bool FinishBatchOf(const BatchMoments<C>& args, bool* careful) {
     save(Narrowed(narrow, rstd), args.rstd);
     // The bias absorbs mean_lo, which is exact for a constant channel.
     const auto gain = read(args.gain);
-    save(mean, args.numbers[0]);
-    save(Narrowed(narrow, hn::Mul(gain, rstd)), args.numbers[1]);
+    save(mean, args.parameters[0]);
+    save(Narrowed(narrow, hn::Mul(gain, rstd)), args.parameters[1]);
     save(Narrowed(narrow, hn::Sub(read(args.bias), hn::Mul(hn::Mul(rest, rstd), gain))),
-         args.numbers[2]);
+         args.parameters[2]);
     any |= MarkTwoPass(d, serves, careful + i);
   });
   return any;

@@ -39,10 +39,10 @@ double ReciprocalDeviationOf(C running_var, double eps) {
 }
 
 template <class C>
-void Put(const RowCoefficients<C>& map, int64_t i, C* const* numbers) {
-  numbers[0][i] = map.mean;
-  numbers[1][i] = map.rstd;
-  numbers[2][i] = map.offset;
+void Put(const RowCoefficients<C>& map, int64_t i, C* const* parameters) {
+  parameters[0][i] = map.mean;
+  parameters[1][i] = map.rstd;
+  parameters[2][i] = map.offset;
 }
 
 template <class T, class P>
@@ -74,7 +74,7 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
   pass.a = args.x;
   pass.out = args.y;
   pass.sums = ChannelSums::kMoments;
-  pass.map = ChannelMap::kNormalise;
+  pass.map = ChannelMap::kNormalize;
   const auto number_of = [&](int64_t c) {
     return [x = args.x + c * spatial, sample = channels * spatial, spatial](int64_t i) {
       return internal::ToDouble(x[i / spatial * sample + i % spatial]);
@@ -101,9 +101,9 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
     const auto gain_c = static_cast<double>(gains.data()[c]);
     const auto bias_c = static_cast<double>(biases.data()[c]);
     const double rest = (m.shift - static_cast<double>(map.mean)) + m.offset / m.scale;
-    range.numbers[0][i] = map.mean;
-    range.numbers[1][i] = static_cast<C>(gain_c * rstd);
-    range.numbers[2][i] = static_cast<C>(bias_c - rest * rstd * gain_c);
+    range.parameters[0][i] = map.mean;
+    range.parameters[1][i] = static_cast<C>(gain_c * rstd);
+    range.parameters[2][i] = static_cast<C>(bias_c - rest * rstd * gain_c);
   };
   pass.after = [&](const ChannelRange<C>& range) {
     constexpr int64_t kAtOnce = 256;
@@ -127,7 +127,8 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
           .rstd = from_c(args.rstd),
           .running_mean = from_c(args.running_mean),
           .running_var = from_c(args.running_var),
-          .numbers = {range.numbers[0] + from, range.numbers[1] + from, range.numbers[2] + from}};
+          .parameters = {range.parameters[0] + from, range.parameters[1] + from,
+                         range.parameters[2] + from}};
       if (!internal::FinishBatch<T>(moments, careful)) continue;
       for (int64_t i = 0; i < size; ++i) {
         if (careful[i]) finish_carefully(c + i, range, from + i);
@@ -162,15 +163,16 @@ void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args, const BatchNormO
   const double degrees = options.unbiased ? count - 1 : count;
   pass.after = [&](const ChannelRange<C>& range) {
     SaveSums<T>(range, args.dgain, args.dbias);
-    for (int k = 0; k < internal::kSumNumbers; ++k) {
-      std::copy_n(range.before[k], range.n, range.numbers[k]);
+    for (int k = 0; k < internal::kMaxSumParameters; ++k) {
+      std::copy_n(range.before[k], range.n, range.parameters[k]);
     }
-    C* const* numbers = range.numbers;
+    C* const* parameters = range.parameters;
     for (int64_t i = 0; i < range.n; ++i) {
       const int64_t c = range.begin + i;
-      numbers[3][i] = static_cast<C>(range.first[i] / count);
-      numbers[4][i] = static_cast<C>(range.second[i] / degrees);
-      numbers[5][i] = static_cast<C>(GainOf<T>(args.gain, c) * static_cast<double>(args.rstd[c]));
+      parameters[3][i] = static_cast<C>(range.first[i] / count);
+      parameters[4][i] = static_cast<C>(range.second[i] / degrees);
+      parameters[5][i] =
+          static_cast<C>(GainOf<T>(args.gain, c) * static_cast<double>(args.rstd[c]));
     }
   };
   internal::RunChannels(pass, options.parallel_for);
@@ -186,14 +188,14 @@ void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>& args, const BatchNormO
   ChannelPass<T> pass(args.batch, channels, args.spatial);
   pass.a = args.x;
   pass.out = args.y;
-  pass.map = ChannelMap::kNormalise;
+  pass.map = ChannelMap::kNormalize;
   pass.after = [&](const ChannelRange<C>& range) {
     for (int64_t i = 0; i < range.n; ++i) {
       const int64_t c = range.begin + i;
-      range.numbers[0][i] = args.running_mean[c];
-      range.numbers[1][i] = static_cast<C>(GainOf<T>(args.gain, c) *
-                                           ReciprocalDeviationOf(args.running_var[c], options.eps));
-      range.numbers[2][i] = args.bias ? internal::ToCompute<C>(args.bias[c]) : C{0};
+      range.parameters[0][i] = args.running_mean[c];
+      range.parameters[1][i] = static_cast<C>(
+          GainOf<T>(args.gain, c) * ReciprocalDeviationOf(args.running_var[c], options.eps));
+      range.parameters[2][i] = args.bias ? internal::ToCompute<C>(args.bias[c]) : C{0};
     }
   };
   internal::RunChannels(pass, options.parallel_for);
@@ -235,8 +237,8 @@ void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
     SaveSums<T>(range, args.dgain, args.dbias);
     for (int64_t i = 0; i < range.n; ++i) {
       const int64_t c = range.begin + i;
-      range.numbers[0][i] = static_cast<C>(GainOf<T>(args.gain, c) *
-                                           ReciprocalDeviationOf(args.running_var[c], options.eps));
+      range.parameters[0][i] = static_cast<C>(
+          GainOf<T>(args.gain, c) * ReciprocalDeviationOf(args.running_var[c], options.eps));
     }
   };
   internal::RunChannels(pass, options.parallel_for);

@@ -24,7 +24,7 @@ struct BatchMoments {
   C* rstd = nullptr;
   C* running_mean = nullptr;
   C* running_var = nullptr;
-  C* numbers[3] = {};  // parameters of ChannelMap::kNormalise
+  C* parameters[3] = {};  // parameters of ChannelMap::kNormalize
 };
 
 /// Computes the statistics, running estimates and map parameters of channels from their sums. Sets

@@ -100,10 +100,10 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
     for (Real& value : x) value -= shift;
     const Real gain = p.gain.empty() ? 1 : ToDouble(p.gain[c]);
     const Real bias = p.bias.empty() ? 0 : ToDouble(p.bias[c]);
-    const auto normalise = [&](const auto& values) {
+    const auto normalize = [&](const auto& values) {
       return ReferenceXhat(values, p.options.eps, p.options.unbiased);
     };
-    const std::vector<Real> xhat = normalise(x);
+    const std::vector<Real> xhat = normalize(x);
     Real mean = 0, var = 0, dgain = 0, dbias = 0, abs_dgain = 0, abs_dbias = 0;
     for (size_t i = 0; i < x.size(); ++i) {
       mean += x[i] / n;
@@ -152,7 +152,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
                      dbias_error + StorageError<P>(std::abs(dbias) + dbias_error)));
     const size_t step = std::max<size_t>(1, x.size() / 8);
     for (size_t i = 0; i < x.size(); i += step) {
-      const Real dx = gain * tests::ComplexDerivative(normalise, x, dy, i);
+      const Real dx = gain * tests::ComplexDerivative(normalize, x, dy, i);
       const auto at = shape.At(static_cast<int64_t>(i) / shape.spatial, c,
                                static_cast<int64_t>(i) % shape.spatial);
       const Real m = p.options.unbiased ? n - 1 : n;

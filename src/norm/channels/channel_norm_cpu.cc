@@ -50,8 +50,8 @@ struct Tiling {
       // tile.
       const int64_t fitting = kTileBytes / bytes_read / channels;
       const int64_t fit = spatial <= std::min(fitting, kMaxTile) ? spatial : fitting / 2;
-      const int64_t least = spatial % kLine == 0 ? kMinTile : kMinRaggedTile;
-      const int64_t parts = (spatial - 1) / std::clamp(fit, least, kMaxTile) + 1;
+      const int64_t min_cols = spatial % kLine == 0 ? kMinTile : kMinRaggedTile;
+      const int64_t parts = (spatial - 1) / std::clamp(fit, min_cols, kMaxTile) + 1;
       cols = ((spatial - 1) / parts / kLine + 1) * kLine;
       tiles = (spatial - 1) / cols + 1;
     } else {
@@ -116,8 +116,8 @@ std::unique_ptr<C[]> Expanded(const C* values, int64_t channels, int64_t spatial
 
 /// Repeats the first `period` elements up to n.
 template <class C>
-void Repeat(C* numbers, int64_t period, int64_t n) {
-  for (int64_t i = period; i < n; ++i) numbers[i] = numbers[i - period];
+void Repeat(C* parameters, int64_t period, int64_t n) {
+  for (int64_t i = period; i < n; ++i) parameters[i] = parameters[i - period];
 }
 
 /// Adds sums of the same position: those of all groups to the first. n is a multiple of
@@ -169,12 +169,12 @@ template <class T>
 struct ForwardScratch {
   using C = Compute<T>;
   explicit ForwardScratch(const Tiling& t)
-      : numbers(Array<C>(5 * t.cols)),
+      : parameters(Array<C>(5 * t.cols)),
         sums(Array<double>(t.blocks * 2 * t.cols)),
         careful(Array<bool>(t.cols)),
-        shift(numbers.get()),
+        shift(parameters.get()),
         moments{shift + t.cols, shift + 2 * t.cols, shift + 3 * t.cols, shift + 4 * t.cols} {}
-  std::unique_ptr<C[]> numbers;
+  std::unique_ptr<C[]> parameters;
   std::unique_ptr<double[]> sums;  // of each block: first, second
   std::unique_ptr<bool[]> careful;
   C* shift;
@@ -185,16 +185,16 @@ template <class T>
 struct BackwardScratch {
   using C = Compute<T>;
   BackwardScratch(const Tiling& t, int64_t own_terms)
-      : numbers(Array<C>(5 * t.cols)),
+      : parameters(Array<C>(5 * t.cols)),
         sums(Array<double>(t.blocks * 2 * t.cols)),
-        mean(numbers.get()),
+        mean(parameters.get()),
         rstd(mean + t.cols),
         offset(mean + 2 * t.cols),
         mean_g(mean + 3 * t.cols),
         mean_g_xhat(mean + 4 * t.cols),
         moments{mean, nullptr, rstd, offset},
         terms(own_terms > 0 ? Array<double>(own_terms) : nullptr) {}
-  std::unique_ptr<C[]> numbers;
+  std::unique_ptr<C[]> parameters;
   std::unique_ptr<double[]> sums;
   C* mean;
   C* rstd;
@@ -278,8 +278,8 @@ void ForwardChannels(const ChannelsForward<T>& args, const ParallelFor& parallel
     save(s.moments.mean, args.mean);
     save(s.moments.mean_lo, args.mean_lo);
     save(s.moments.rstd, args.rstd);
-    for (C* numbers : {s.moments.mean, s.moments.rstd, s.moments.offset}) {
-      Repeat(numbers, positions, cols);
+    for (C* parameters : {s.moments.mean, s.moments.rstd, s.moments.offset}) {
+      Repeat(parameters, positions, cols);
     }
     ForBlocks(tiling, own, parallel_for, [&](int64_t block, const Share& share) {
       ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t n) {
@@ -332,7 +332,7 @@ void BackwardChannels(const ChannelsBackward<T>& args, const ParallelFor& parall
     };
     SavedColumns<T>(of_sample(args.mean), of_sample(args.mean_lo), of_sample(args.rstd), positions,
                     s.moments);
-    for (C* numbers : {s.mean, s.rstd, s.offset}) Repeat(numbers, positions, cols);
+    for (C* parameters : {s.mean, s.rstd, s.offset}) Repeat(parameters, positions, cols);
     ColumnsBackward<T> call = whole;
     call.rows = tiling.rows;
     call.dy = args.dy + b * sample + begin;
@@ -365,7 +365,7 @@ void BackwardChannels(const ChannelsBackward<T>& args, const ParallelFor& parall
     Fold(second, positions, cols);
     FinishGradients<T>(args.recipe, args.eps, channels, positions, s.rstd, first, second, s.mean_g,
                        s.mean_g_xhat);
-    for (C* numbers : {s.mean_g, s.mean_g_xhat}) Repeat(numbers, positions, cols);
+    for (C* parameters : {s.mean_g, s.mean_g_xhat}) Repeat(parameters, positions, cols);
     ForBlocks(tiling, own, parallel_for, [&](int64_t block, const Share& share) {
       ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t columns) {
         ColumnsBackward<T> part = from(row, rows, columns);

@@ -143,11 +143,12 @@ HWY_INLINE void AddToDoubles(D d, Vec<D> v, double* p) {
 /// Computes SumColumns for `rows` rows (kSumRows with kWhole) and cols >= lanes.
 template <ChannelSums kSums, bool kWhole, class D, class T>
 HWY_INLINE void SumGroup(D d, const T* a, const T* x, int64_t stride, int64_t rows, int64_t cols,
-                         const SumNumbers<hn::TFromD<D>>& numbers, double* first, double* second) {
+                         const SumParameters<hn::TFromD<D>>& parameters, double* first,
+                         double* second) {
   using C = hn::TFromD<D>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto sum = [&](int64_t c, Vec<D>& v, Vec<D>& w) HWY_ATTR {
-    const ColumnValues<C> value{numbers.at, c};
+    const ColumnValues<C> value{parameters.at, c};
     v = w = hn::Zero(d);
     for (int64_t r = 0; r < (kWhole ? kSumRows : rows); ++r) {
       // Prefetches the next group: the hardware prefetcher does not follow strided rows.
@@ -203,22 +204,23 @@ void ShiftColumnsWith(D d, const T* x, int64_t stride, int64_t rows, int64_t col
 
 template <ChannelSums kSums, class D, class T>
 HWY_NOINLINE void SumColumnsOf(D d, const T* a, const T* x, int64_t stride, int64_t rows,
-                               int64_t cols, const SumNumbers<Compute<T>>& numbers, double* first,
-                               double* second) {
+                               int64_t cols, const SumParameters<Compute<T>>& parameters,
+                               double* first, double* second) {
   int64_t r = 0;
   for (; r + kSumRows <= rows; r += kSumRows) {
-    SumGroup<kSums, true>(d, a + r * stride, x + r * stride, stride, kSumRows, cols, numbers, first,
-                          second);
+    SumGroup<kSums, true>(d, a + r * stride, x + r * stride, stride, kSumRows, cols, parameters,
+                          first, second);
   }
   if (r == rows) return;
-  SumGroup<kSums, false>(d, a + r * stride, x + r * stride, stride, rows - r, cols, numbers, first,
-                         second);
+  SumGroup<kSums, false>(d, a + r * stride, x + r * stride, stride, rows - r, cols, parameters,
+                         first, second);
 }
 
 /// Implements SumRuns for n >= lanes.
 template <ChannelSums kSums, class D, class T>
 HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64_t runs, int64_t n,
-                            const SumNumbers<Compute<T>>& numbers, double* first, double* second) {
+                            const SumParameters<Compute<T>>& parameters, double* first,
+                            double* second) {
   using C = hn::TFromD<D>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   // Without stores, prefetching into L1 suffices.
@@ -230,7 +232,7 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
   for (int64_t r = 0; r < runs; ++r) {
     const T* a = a_ + r * stride;
     const T* x = x_ + r * stride;
-    const RunValues<C, CountOf(kSums)> value(numbers.at, r);
+    const RunValues<C, CountOf(kSums)> value(parameters.at, r);
     for (int64_t begin = 0; begin < n; begin += kRunElements) {
       const int64_t end = std::min(n, begin + kRunElements);
       Vec<D> v0 = hn::Zero(d), w0 = v0, v1 = v0, w1 = v0;
@@ -265,13 +267,13 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
 // --- Maps ---
 
 inline constexpr int CountOf(ChannelMap map) {
-  return map == ChannelMap::kNormalise ? 3 : map == ChannelMap::kGradient ? 6 : 1;
+  return map == ChannelMap::kNormalize ? 3 : map == ChannelMap::kGradient ? 6 : 1;
 }
 
 template <ChannelMap kMap, class D, class T, class Values>
 HWY_INLINE Vec<D> Mapped(D d, const MapArrays<T>& arrays, int64_t i, const Values& value) {
   const Vec<D> a = Read(d, arrays.a + i);
-  if constexpr (kMap == ChannelMap::kNormalise) {
+  if constexpr (kMap == ChannelMap::kNormalize) {
     return hn::MulAdd(hn::Sub(a, value(d, 0)), value(d, 1), value(d, 2));
   } else if constexpr (kMap == ChannelMap::kGradient) {
     const Vec<D> x = Read(d, arrays.x + i);
@@ -317,20 +319,21 @@ HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t 
 /// period, with from <= begin < from + period.
 template <ChannelMap kMap, bool kNtStores, class D, class T>
 HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_t end,
-                             int64_t from, int64_t period, const MapNumbers<Compute<T>>& numbers) {
+                             int64_t from, int64_t period,
+                             const MapParameters<Compute<T>>& parameters) {
   using C = hn::TFromD<D>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   if (end - begin < lanes) {
     const OneLane<D> single;
     for (int64_t i = begin; i < end; ++i) {
       if (i - from >= period) from += period;
-      const ColumnValues<C> value{numbers.at, i - from};
+      const ColumnValues<C> value{parameters.at, i - from};
       Write(single, Mapped<kMap>(single, arrays, i, value), arrays.out + i);
     }
     return;
   }
   const auto vector_at = [&](int64_t at, int64_t j) HWY_ATTR {
-    return Mapped<kMap>(d, arrays, at, ColumnValues<C>{numbers.at, j < period ? j : j % period});
+    return Mapped<kMap>(d, arrays, at, ColumnValues<C>{parameters.at, j < period ? j : j % period});
   };
   const int64_t last = end - lanes, last_j = last - from;
   const int64_t lead = RowLayout<kNtStores, D, T>(d, arrays.out + begin, end - begin).lead;
@@ -349,9 +352,9 @@ HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int
     if (i - from >= period) from += period;
     const int64_t start = from;  // constant in this iteration, whatever stores change
     // A vector that extends beyond the period finds the repeated parameters there.
-    i = MapWhole<kMap, kNtStores>(d, arrays, i, std::min(end, from + period + lanes - 1), end,
-                                  [&](int64_t at)
-                                      HWY_ATTR { return ColumnValues<C>{numbers.at, at - start}; });
+    i = MapWhole<kMap, kNtStores>(
+        d, arrays, i, std::min(end, from + period + lanes - 1), end,
+        [&](int64_t at) HWY_ATTR { return ColumnValues<C>{parameters.at, at - start}; });
   }
   if (i == end) return;
   if constexpr (kNtStores) {
@@ -364,21 +367,21 @@ HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int
 /// Maps elements [begin, end) with one set of parameters for each run.
 template <ChannelMap kMap, bool kNtStores, class D, class T>
 HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_t end, int64_t run,
-                          int64_t period, const MapNumbers<Compute<T>>& numbers) {
+                          int64_t period, const MapParameters<Compute<T>>& parameters) {
   using C = hn::TFromD<D>;
   using Values = RunValues<C, CountOf(kMap)>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   if (end - begin < lanes) {
     const OneLane<D> single;
     for (int64_t i = begin; i < end; ++i) {
-      const Values value(numbers.at, i / run % period);
+      const Values value(parameters.at, i / run % period);
       Write(single, Mapped<kMap>(single, arrays, i, value), arrays.out + i);
     }
     return;
   }
   // Maps the vector at i, which starts in run q and can extend into the next run.
   const auto vector_at = [&](int64_t i, int64_t q) HWY_ATTR {
-    const Values value(numbers.at, q % period), next(numbers.at, (q + 1) % period);
+    const Values value(parameters.at, q % period), next(parameters.at, (q + 1) % period);
     const EdgeValues<C, CountOf(kMap)> edge{value, next, std::min(lanes, (q + 1) * run - i)};
     return Mapped<kMap>(d, arrays, i, edge);
   };
@@ -395,11 +398,11 @@ HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_
   int64_t i = begin + lead, q = i / run, at = q % period;
   while (i + lanes <= end) {
     const int64_t to = (q + 1) * run, after = at + 1 < period ? at + 1 : 0;
-    const Values value(numbers.at, at);
+    const Values value(parameters.at, at);
     i = MapWhole<kMap, kNtStores>(d, arrays, i, std::min(end, to), end,
                                   [&](int64_t) HWY_ATTR { return value; });
     if (i < to && i + lanes <= end) {
-      const Values next(numbers.at, after);
+      const Values next(parameters.at, after);
       const EdgeValues<C, CountOf(kMap)> edge{value, next, to - i};
       Put<kNtStores>(d, Mapped<kMap>(d, arrays, i, edge), arrays.out + i);
       i += lanes;
@@ -419,12 +422,13 @@ HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_
 template <ChannelMap kMap, bool kNtStores, class D, class T>
 HWY_NOINLINE void MapRowsOf(D d, MapArrays<T> arrays, int64_t stride, int64_t rows, int64_t begin,
                             int64_t end, int64_t run, int64_t period,
-                            const MapNumbers<Compute<T>>& numbers) {
+                            const MapParameters<Compute<T>>& parameters) {
   for (int64_t r = 0; r < rows; ++r) {
     if (run == 1) {
-      MapColumnsOf<kMap, kNtStores>(d, arrays, begin, end, begin - begin % period, period, numbers);
+      MapColumnsOf<kMap, kNtStores>(d, arrays, begin, end, begin - begin % period, period,
+                                    parameters);
     } else {
-      MapRunsOf<kMap, kNtStores>(d, arrays, begin, end, run, period, numbers);
+      MapRunsOf<kMap, kNtStores>(d, arrays, begin, end, run, period, parameters);
     }
     arrays.a += stride;
     arrays.x += stride;

@@ -50,8 +50,8 @@ HWY_INLINE void VisitMap(ChannelMap map, bool use_nt_stores, F&& f) {
   const auto visit = [&](auto which) HWY_ATTR {
     VisitNtStores(use_nt_stores, [&](auto nt_stores) HWY_ATTR { f(which, nt_stores); });
   };
-  if (map == ChannelMap::kNormalise) {
-    visit(std::integral_constant<ChannelMap, ChannelMap::kNormalise>());
+  if (map == ChannelMap::kNormalize) {
+    visit(std::integral_constant<ChannelMap, ChannelMap::kNormalize>());
   } else if (map == ChannelMap::kGradient) {
     visit(std::integral_constant<ChannelMap, ChannelMap::kGradient>());
   } else {
@@ -64,28 +64,29 @@ void ColumnShifts(const T* x, int64_t stride, int64_t rows, int64_t cols, C* shi
 }
 
 void ColumnSums(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t rows,
-                int64_t cols, const SumNumbers<C>& numbers, double* first, double* second) {
+                int64_t cols, const SumParameters<C>& parameters, double* first, double* second) {
   VisitSums(sums, [&](auto which) HWY_ATTR {
     VisitWidth(cols, [&](auto d) HWY_ATTR {
-      SumColumnsOf<which()>(d, a, x, stride, rows, cols, numbers, first, second);
+      SumColumnsOf<which()>(d, a, x, stride, rows, cols, parameters, first, second);
     });
   });
 }
 
 void RunSums(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t runs, int64_t n,
-             const SumNumbers<C>& numbers, double* first, double* second) {
+             const SumParameters<C>& parameters, double* first, double* second) {
   VisitSums(sums, [&](auto which) HWY_ATTR {
     VisitWidth(n, [&](auto d) HWY_ATTR {
-      SumRunsOf<which()>(d, a, x, stride, runs, n, numbers, first, second);
+      SumRunsOf<which()>(d, a, x, stride, runs, n, parameters, first, second);
     });
   });
 }
 
 void MapRowsOnTarget(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
                      int64_t begin, int64_t end, int64_t run, int64_t period,
-                     const MapNumbers<C>& numbers, bool use_nt_stores) {
+                     const MapParameters<C>& parameters, bool use_nt_stores) {
   VisitMap(map, use_nt_stores, [&](auto which, auto nt_stores) HWY_ATTR {
-    MapRowsOf<which(), nt_stores()>(Full(), arrays, stride, rows, begin, end, run, period, numbers);
+    MapRowsOf<which(), nt_stores()>(Full(), arrays, stride, rows, begin, end, run, period,
+                                    parameters);
   });
 }
 
@@ -145,21 +146,21 @@ void ShiftColumns(const T* x, int64_t stride, int64_t rows, int64_t cols, Comput
 }
 template <class T>
 void SumColumns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t rows,
-                int64_t cols, const SumNumbers<Compute<T>>& numbers, double* first,
+                int64_t cols, const SumParameters<Compute<T>>& parameters, double* first,
                 double* second) {
-  PLANISH_DISPATCH(ColumnSums)(sums, a, x, stride, rows, cols, numbers, first, second);
+  PLANISH_DISPATCH(ColumnSums)(sums, a, x, stride, rows, cols, parameters, first, second);
 }
 template <class T>
 void SumRuns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t runs, int64_t n,
-             const SumNumbers<Compute<T>>& numbers, double* first, double* second) {
-  PLANISH_DISPATCH(RunSums)(sums, a, x, stride, runs, n, numbers, first, second);
+             const SumParameters<Compute<T>>& parameters, double* first, double* second) {
+  PLANISH_DISPATCH(RunSums)(sums, a, x, stride, runs, n, parameters, first, second);
 }
 template <class T>
 void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
              int64_t begin, int64_t end, int64_t run, int64_t period,
-             const MapNumbers<Compute<T>>& numbers, bool use_nt_stores) {
+             const MapParameters<Compute<T>>& parameters, bool use_nt_stores) {
   PLANISH_DISPATCH(MapRowsOnTarget)
-  (map, arrays, stride, rows, begin, end, run, period, numbers, use_nt_stores);
+  (map, arrays, stride, rows, begin, end, run, period, parameters, use_nt_stores);
 }
 
 template <class T>
@@ -168,7 +169,7 @@ bool FinishBatch(const BatchMoments<Compute<T>>& args, bool* careful) {
 }
 
 template <class T>
-void NormaliseWeights(const WeightRows<T>& args, int64_t begin, int64_t end) {
+void NormalizeWeights(const WeightRows<T>& args, int64_t begin, int64_t end) {
   PLANISH_DISPATCH(WeightsForward)(args, begin, end);
 }
 template <class T>
@@ -179,13 +180,13 @@ void WeightGradients(const WeightRows<T>& args, int64_t begin, int64_t end) {
 using Element = PLANISH_ELEMENT;
 template void ShiftColumns(const Element*, int64_t, int64_t, int64_t, Compute<Element>*);
 template void SumColumns(ChannelSums, const Element*, const Element*, int64_t, int64_t, int64_t,
-                         const SumNumbers<Compute<Element>>&, double*, double*);
+                         const SumParameters<Compute<Element>>&, double*, double*);
 template void SumRuns(ChannelSums, const Element*, const Element*, int64_t, int64_t, int64_t,
-                      const SumNumbers<Compute<Element>>&, double*, double*);
+                      const SumParameters<Compute<Element>>&, double*, double*);
 template void MapRows(ChannelMap, const MapArrays<Element>&, int64_t, int64_t, int64_t, int64_t,
-                      int64_t, int64_t, const MapNumbers<Compute<Element>>&, bool);
+                      int64_t, int64_t, const MapParameters<Compute<Element>>&, bool);
 template bool FinishBatch<Element>(const BatchMoments<Compute<Element>>&, bool*);
-template void NormaliseWeights(const WeightRows<Element>&, int64_t, int64_t);
+template void NormalizeWeights(const WeightRows<Element>&, int64_t, int64_t);
 template void WeightGradients(const WeightRows<Element>&, int64_t, int64_t);
 
 }  // namespace planish::internal

@@ -32,23 +32,23 @@ enum class ChannelSums : uint8_t {
 /// Map of the elements of a channel.
 enum class ChannelMap : uint8_t {
   kNone,
-  kNormalise,  ///< (a - mean) * scale + bias; parameters: {mean, scale, bias}
+  kNormalize,  ///< (a - mean) * scale + bias; parameters: {mean, scale, bias}
   /// ((a - mean_g) - xhat * mean_g_xhat) * scale; parameters: {mean, rstd, offset, mean_g,
   /// mean_g_xhat, scale}
   kGradient,
   kScale,  ///< a * scale; parameters: {scale}
 };
 
-inline constexpr int kSumNumbers = 3, kMapNumbers = 6;  // upper bounds
+inline constexpr int kMaxSumParameters = 3, kMaxMapParameters = 6;  // upper bounds
 
 /// Parameters of a channel, or arrays of them.
 template <class C>
-struct SumNumbers {
-  const C* at[kSumNumbers];
+struct SumParameters {
+  const C* at[kMaxSumParameters];
 };
 template <class C>
-struct MapNumbers {
-  const C* at[kMapNumbers];
+struct MapParameters {
+  const C* at[kMaxMapParameters];
 };
 
 /// Padding larger than any vector, and the minimum length of a run.
@@ -63,13 +63,14 @@ void ShiftColumns(const T* x, int64_t stride, int64_t rows, int64_t cols, Comput
 /// own parameters.
 template <class T>
 void SumColumns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t rows,
-                int64_t cols, const SumNumbers<Compute<T>>& numbers, double* first, double* second);
+                int64_t cols, const SumParameters<Compute<T>>& parameters, double* first,
+                double* second);
 
 /// Adds the sums over the n elements from r * stride on to first[r] and second[r], for r < runs.
 /// Each run has its own parameters.
 template <class T>
 void SumRuns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t runs, int64_t n,
-             const SumNumbers<Compute<T>>& numbers, double* first, double* second);
+             const SumParameters<Compute<T>>& parameters, double* first, double* second);
 
 template <class T>
 struct MapArrays {
@@ -87,7 +88,7 @@ struct MapArrays {
 template <class T>
 void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
              int64_t begin, int64_t end, int64_t run, int64_t period,
-             const MapNumbers<Compute<T>>& numbers, bool use_nt_stores);
+             const MapParameters<Compute<T>>& parameters, bool use_nt_stores);
 
 }  // namespace planish::internal
 

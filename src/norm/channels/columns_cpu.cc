@@ -45,10 +45,10 @@ C Plain(C value) {
 
 // Arrays of `count` parameters: one value for each channel, or repeated for each of its columns.
 template <class C, class Numbers>
-class NumberArrays {
+class ParameterArrays {
  public:
   // `size` is the array length, if it exceeds channels * columns.
-  NumberArrays(int count, int64_t channels, int64_t columns = 1, int64_t size = 0)
+  ParameterArrays(int count, int64_t channels, int64_t columns = 1, int64_t size = 0)
       : count_(count),
         channels_(channels),
         columns_(columns),
@@ -83,9 +83,9 @@ class NumberArrays {
 
   // Returns the parameters from column i on.
   Numbers At(int64_t i) const {
-    Numbers numbers{};
-    for (int k = 0; k < count_; ++k) numbers.at[k] = &data_[k * size_ + i];
-    return numbers;
+    Numbers parameters{};
+    for (int k = 0; k < count_; ++k) parameters.at[k] = &data_[k * size_ + i];
+    return parameters;
   }
 
  private:
@@ -97,9 +97,9 @@ class NumberArrays {
 };
 
 template <class C>
-using SumArrays = NumberArrays<C, SumNumbers<C>>;
+using SumArrays = ParameterArrays<C, SumParameters<C>>;
 template <class C>
-using MapArraysOf = NumberArrays<C, MapNumbers<C>>;
+using MapArraysOf = ParameterArrays<C, MapParameters<C>>;
 
 template <class T>
 MapArrays<T> ArraysAt(const ChannelPass<T>& pass, int64_t i) {
@@ -113,7 +113,7 @@ int CountOf(ChannelSums sums) {
 int CountOf(ChannelMap map) {
   return map == ChannelMap::kNone        ? 0
          : map == ChannelMap::kScale     ? 1
-         : map == ChannelMap::kNormalise ? 3
+         : map == ChannelMap::kNormalize ? 3
                                          : 6;
 }
 
@@ -151,10 +151,10 @@ int64_t TileChannels(const ChannelPass<T>& pass) {
   const auto width = [&](int64_t bytes) {
     return (bytes - 1) / (pass.spatial * static_cast<int64_t>(sizeof(T))) + 1;
   };
-  const int64_t most = kTileBytes / ReadBytes(pass, channel);
-  const int64_t least = std::max(width(kTileRowBytes), (kGrainElements - 1) / channel + 1);
-  const int64_t half = std::max(most / 2, std::min(most, width(kTileRowBytes)));
-  const int64_t tile = std::min(half, std::max(least, pass.channels / 32));
+  const int64_t max_tile = kTileBytes / ReadBytes(pass, channel);
+  const int64_t min_tile = std::max(width(kTileRowBytes), (kGrainElements - 1) / channel + 1);
+  const int64_t half = std::max(max_tile / 2, std::min(max_tile, width(kTileRowBytes)));
+  const int64_t tile = std::min(half, std::max(min_tile, pass.channels / 32));
   return tile >= std::min(pass.channels, width(kTileRowBytes)) ? std::min(tile, pass.channels) : 0;
 }
 
@@ -181,7 +181,7 @@ void After(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n, const do
            const double* second, SumArrays<Compute<T>>& before, MapArraysOf<Compute<T>>& after) {
   ChannelRange<Compute<T>> range{.begin = c, .n = n, .first = first, .second = second};
   before.Channels(i, range.before);
-  after.Channels(i, range.numbers);
+  after.Channels(i, range.parameters);
   pass.after(range);
   after.Finish(i, i + n);
 }
@@ -205,7 +205,7 @@ void AfterParts(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n,
 
 template <class T>
 void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
-            const MapNumbers<Compute<T>>& numbers, const ParallelFor& parallel_for) {
+            const MapParameters<Compute<T>>& parameters, const ParallelFor& parallel_for) {
   const int64_t total = pass.batch * pass.channels * pass.spatial;
   const int64_t parts = (total + kPart - 1) / kPart;
   // The last parts first: the caches still hold them after the sums.
@@ -216,7 +216,7 @@ void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
     while (end > begin) {
       const int64_t from = std::max(begin, end - kMapParts);
       MapRows(pass.map, arrays, 0, 1, from * kPart, std::min(total, end * kPart), run, period,
-              numbers, use_nt_stores);
+              parameters, use_nt_stores);
       end = from;
     }
   });
@@ -362,37 +362,38 @@ int64_t RowBlocks(int64_t rows, int64_t width) {
 template <class T>
 void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& parallel_for) {
   using C = Compute<T>;
-  const int64_t spatial = pass.spatial, sample = pass.channels * spatial, most = tile * spatial;
+  const int64_t spatial = pass.spatial, sample = pass.channels * spatial,
+                tile_cols = tile * spatial;
   const int64_t tiles = (pass.channels + tile - 1) / tile;
   const bool has_sums = pass.sums != ChannelSums::kNone;
   const int64_t blocks = RowBlocks(pass.batch, sample);
   const auto make = [&] { return TileScratch<C>(pass.sums, pass.map, tile, spatial, blocks > 1); };
   // Adds the sums of `n` columns of all samples from element `at` on.
-  const auto add_columns = [&](int64_t at, int64_t n, const SumNumbers<C>& numbers, double* block,
-                               double* first, double* second) {
+  const auto add_columns = [&](int64_t at, int64_t n, const SumParameters<C>& parameters,
+                               double* block, double* first, double* second) {
     for (int64_t i = 0; i < blocks; ++i) {
       const int64_t from = i * pass.batch / blocks, to = (i + 1) * pass.batch / blocks;
       double* sums = i == 0 ? first : block;
       double* others = i == 0 ? second : block + kSumTile;
       if (i > 0) std::fill_n(block, 2 * kSumTile, 0.0);
       SumColumns(pass.sums, pass.a + from * sample + at, pass.x + from * sample + at, sample,
-                 to - from, n, numbers, sums, others);
+                 to - from, n, parameters, sums, others);
       for (int64_t c = 0; i > 0 && c < n; ++c) {
         first[c] += sums[c];
         second[c] += others[c];
       }
     }
   };
-  RunWithScratch(parallel_for, tiles, GrainFor(pass.batch * most), make,
+  RunWithScratch(parallel_for, tiles, GrainFor(pass.batch * tile_cols), make,
                  [&](int64_t begin, int64_t end, TileScratch<C>& scratch) {
                    const bool use_nt_stores = UsesNtStores(pass, end - begin, tiles);
                    SumArrays<C>& before = scratch.before;
                    double* first = scratch.totals.get();
-                   double* second = first + most;
+                   double* second = first + tile_cols;
                    for (int64_t i = begin; i < end; ++i) {
                      const int64_t c0 = i * tile, channels = std::min(tile, pass.channels - c0);
                      const int64_t cols = channels * spatial, at = c0 * spatial;
-                     std::fill_n(first, 2 * most, 0.0);
+                     std::fill_n(first, 2 * tile_cols, 0.0);
                      if (has_sums) {
                        Before<T>(pass, c0, 0, channels, before);
                        for (int64_t c = 0; c < cols; c += kSumTile) {

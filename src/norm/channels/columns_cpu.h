@@ -18,10 +18,10 @@ namespace planish::internal {
 template <class C>
 struct ChannelRange {
   int64_t begin = 0, n = 0;
-  C* before[kSumNumbers] = {};    // inputs of the sums
-  const double* first = nullptr;  // the sums; null without sums
+  C* before[kMaxSumParameters] = {};  // inputs of the sums
+  const double* first = nullptr;      // the sums; null without sums
   const double* second = nullptr;
-  C* numbers[kMapNumbers] = {};  // inputs of the map
+  C* parameters[kMaxMapParameters] = {};  // inputs of the map
 };
 
 template <class T>

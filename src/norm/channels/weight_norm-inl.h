@@ -149,7 +149,7 @@ HWY_INLINE void WeightGradientBlock(D d, const WeightRows<T>& args, int64_t begi
   }
 }
 
-/// Computes NormaliseWeights, or WeightGradients with kGradient, for rows [begin, end).
+/// Computes NormalizeWeights, or WeightGradients with kGradient, for rows [begin, end).
 template <bool kGradient, bool kNtStores, class D, class T>
 HWY_NOINLINE void WeightRowsOf(D d, const WeightRows<T>& args, int64_t begin, int64_t end) {
   const auto map = [&](int64_t first, int64_t rows, T* out) HWY_ATTR {

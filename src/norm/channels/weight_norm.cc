@@ -56,7 +56,7 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const ParallelFo
           internal::WeightRows<T> range = call;
           range.use_nt_stores =
               internal::UsesNtStores(2 * Bytes<T>(rows * cols), end - begin, rows);
-          internal::NormaliseWeights(range, begin, end);
+          internal::NormalizeWeights(range, begin, end);
         });
     return;
   }
@@ -79,7 +79,7 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const ParallelFo
         length = std::numeric_limits<double>::quiet_NaN();
       }
       if (args.norm) args.norm[r] = static_cast<C>(length);
-      range.numbers[0][i] = static_cast<C>(LengthOf<T>(args.g, r) / length);
+      range.parameters[0][i] = static_cast<C>(LengthOf<T>(args.g, r) / length);
     }
   };
   internal::RunChannels(pass, parallel_for);
@@ -129,16 +129,16 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args, const Parallel
     }
   };
   pass.after = [&](const ChannelRange<C>& range) {
-    for (int k = 0; k < internal::kSumNumbers; ++k) {
-      std::copy_n(range.before[k], range.n, range.numbers[k]);
+    for (int k = 0; k < internal::kMaxSumParameters; ++k) {
+      std::copy_n(range.before[k], range.n, range.parameters[k]);
     }
     for (int64_t i = 0; i < range.n; ++i) {
       const int64_t r = range.begin + i;
       const C dg_r = static_cast<C>(range.second[i]);
       if (args.dg) args.dg[r] = internal::FromCompute<P>(dg_r);
-      range.numbers[3][i] = 0;
-      range.numbers[4][i] = dg_r;
-      range.numbers[5][i] =
+      range.parameters[3][i] = 0;
+      range.parameters[4][i] = dg_r;
+      range.parameters[5][i] =
           args.dv ? static_cast<C>(LengthOf<T>(args.g, r) / static_cast<double>(args.norm[r]))
                   : C{0};
     }

@@ -25,14 +25,14 @@ struct WeightRows {
   const C* g = nullptr;        // [rows]
   const C* norm = nullptr;     // [rows] read by WeightGradients only
   T* out = nullptr;            // [rows, cols] w or dv; may be v or dw; null: no dv
-  C* norm_out = nullptr;       // [rows] written by NormaliseWeights; may be null
+  C* norm_out = nullptr;       // [rows] written by NormalizeWeights; may be null
   C* dg = nullptr;             // [rows] written by WeightGradients; may be null
   bool use_nt_stores = false;
 };
 
 /// Computes w and the norms of rows [begin, end).
 template <class T>
-void NormaliseWeights(const WeightRows<T>& args, int64_t begin, int64_t end);
+void NormalizeWeights(const WeightRows<T>& args, int64_t begin, int64_t end);
 
 /// Computes dv and dg of rows [begin, end).
 template <class T>

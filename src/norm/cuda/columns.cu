@@ -50,7 +50,7 @@ inline constexpr bool kMapReadsX =
     kMap == ColumnMap::kGradient || kMap == ColumnMap::kGradientOfRows;
 template <ColumnMap kMap>
 inline constexpr bool kOfRows =
-    kMap == ColumnMap::kNormaliseRows || kMap == ColumnMap::kGradientOfRows;
+    kMap == ColumnMap::kNormalizeRows || kMap == ColumnMap::kGradientOfRows;
 
 // --- Tuning constants (docs/tuning.md) ---
 
@@ -97,8 +97,8 @@ struct RunWalk {
   int64_t s, at;       ///< index in the sample's run, and in the array
 
   PLANISH_DEVICE RunWalk(int64_t channels, int64_t spatial, int64_t c, int64_t begin, int64_t until,
-                         int64_t first, int64_t step_numbers)
-      : index(begin + first), end(until), step(step_numbers), run(spatial) {
+                         int64_t first, int64_t step_elements)
+      : index(begin + first), end(until), step(step_elements), run(spatial) {
     int64_t b = 0, step_b = 0;
     s = index;
     step_s = step;
@@ -293,18 +293,18 @@ Finish(Op op, int64_t channels, int64_t count, int team_size, const SumPair* pai
 }
 
 template <ColumnMap kMap>
-inline constexpr int kNumbersOf = kMap == ColumnMap::kScale            ? 1
-                                  : kMap == ColumnMap::kGradient       ? 6
-                                  : kMap == ColumnMap::kGradientOfRows ? 5
-                                                                       : 3;
+inline constexpr int kParametersOf = kMap == ColumnMap::kScale            ? 1
+                                     : kMap == ColumnMap::kGradient       ? 6
+                                     : kMap == ColumnMap::kGradientOfRows ? 5
+                                                                          : 3;
 
 template <ColumnMap kMap, class C>
 PLANISH_DEVICE C Mapped(C a, C x, const C* v, C gain, C bias) {
-  if constexpr (kMap == ColumnMap::kNormalise) {
+  if constexpr (kMap == ColumnMap::kNormalize) {
     return FusedMulAdd(a - v[0], v[1], v[2]);
   } else if constexpr (kMap == ColumnMap::kScale) {
     return a * v[0];
-  } else if constexpr (kMap == ColumnMap::kNormaliseRows) {
+  } else if constexpr (kMap == ColumnMap::kNormalizeRows) {
     return FusedMulAdd(gain, FusedMulAdd(a - v[0], v[1], v[2]), bias);
   } else {
     const C xhat = FusedMulAdd(x - v[0], v[1], v[2]);
@@ -320,18 +320,18 @@ PLANISH_DEVICE C Mapped(C a, C x, const C* v, C gain, C bias) {
 template <class T, int N, ColumnMap kMap>
 PLANISH_KERNEL(kColumnsThreads, 3)
 MapRuns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
-        const Compute<T>* numbers) {
+        const Compute<T>* values) {
   using C = Compute<T>;
-  constexpr int kFlight = kMapFlight<kMap>, kNumbers = kNumbersOf<kMap>;
+  constexpr int kFlight = kMapFlight<kMap>, kParameters = kParametersOf<kMap>;
   const int lane = ThreadIndex() % team, teams = BlockThreads() / team;
   const int64_t n = arrays.batch * arrays.spatial, items = arrays.channels * parts;
   for (int64_t block = BlockIndex() * teams; block < items; block += Blocks() * teams) {
     const int64_t item = items - 1 - (block + ThreadIndex() / team);
     if (item < 0) continue;
     const int64_t c = item / parts, part = item % parts;
-    C v[kNumbers];
+    C v[kParameters];
     PLANISH_UNROLL
-    for (int i = 0; i < kNumbers; ++i) v[i] = numbers[i * arrays.channels + c];
+    for (int i = 0; i < kParameters; ++i) v[i] = values[i * arrays.channels + c];
     RunWalk walk(arrays.channels, arrays.spatial, c, part * part_length,
                  EndOfPart(part, part_length, n), static_cast<int64_t>(lane) * N,
                  static_cast<int64_t>(team) * N);
@@ -356,7 +356,7 @@ MapRuns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
         for (int j = 0; j < N; ++j) {
           C gain = 1, bias = 0;
           if constexpr (kOfRows<kMap>) gain = ParamAt<T>(arrays.gain, s[f] + j, C{1});
-          if constexpr (kMap == ColumnMap::kNormaliseRows) {
+          if constexpr (kMap == ColumnMap::kNormalizeRows) {
             bias = ParamAt<T>(arrays.bias, s[f] + j, C{0});
           }
           a[f][j] = Mapped<kMap>(a[f][j], x[f][j], v, gain, bias);
@@ -370,9 +370,9 @@ MapRuns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
 template <class T, int N, ColumnMap kMap>
 PLANISH_KERNEL(kColumnsThreads, 2)
 MapColumns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
-           const Compute<T>* numbers) {
+           const Compute<T>* values) {
   using C = Compute<T>;
-  constexpr int kFlight = kMapFlight<kMap>, kNumbers = kNumbersOf<kMap>;
+  constexpr int kFlight = kMapFlight<kMap>, kParameters = kParametersOf<kMap>;
   const int rows = BlockThreads() / team;
   const int x_thread = ThreadIndex() % team, y_thread = ThreadIndex() / team;
   const int64_t width = arrays.channels * arrays.spatial;
@@ -382,12 +382,12 @@ MapColumns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
     const int64_t item = items - 1 - block, tile = item % tiles, part = item / tiles;
     const int64_t col = tile * tile_width + static_cast<int64_t>(x_thread) * N;
     if (col >= width) continue;
-    C v[N][kNumbers];
+    C v[N][kParameters];
     PLANISH_UNROLL
     for (int j = 0; j < N; ++j) {
       const int64_t c = (col + j) / arrays.spatial;
       PLANISH_UNROLL
-      for (int i = 0; i < kNumbers; ++i) v[j][i] = numbers[i * arrays.channels + c];
+      for (int i = 0; i < kParameters; ++i) v[j][i] = values[i * arrays.channels + c];
     }
     const int64_t end = EndOfPart(part, part_length, arrays.batch);
     for (int64_t b = part * part_length + y_thread; b < end; b += rows * kFlight) {
@@ -414,12 +414,12 @@ MapColumns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
 // --- From a channel's sums to the parameters of its map ---
 
 template <class C>
-struct NumbersAt {
-  C* numbers;
+struct ValuesAt {
+  C* values;
   int64_t channels;
 
   PLANISH_DEVICE void Set(int i, int64_t c, double value) const {
-    numbers[i * channels + c] = static_cast<C>(value);
+    values[i * channels + c] = static_cast<C>(value);
   }
 };
 
@@ -465,7 +465,7 @@ struct FinishBatchForward {
   BatchForward<T> call;
   double n;
   const double* shifts;
-  NumbersAt<C> numbers;
+  ValuesAt<C> values;
 
   PLANISH_DEVICE void Update(C* running, int64_t c, double value) const {
     if (running == nullptr) return;
@@ -487,18 +487,18 @@ struct FinishBatchForward {
     if (call.rstd != nullptr) call.rstd[c] = static_cast<C>(rstd);
     // The bias absorbs mean_lo, which is exact for a constant channel.
     const double gain = ParamAsDouble<T>(call.gain, c, 1);
-    numbers.Set(0, c, static_cast<double>(mean));
-    numbers.Set(1, c, gain * rstd);
-    numbers.Set(2, c, ParamAsDouble<T>(call.bias, c, 0) - rest * rstd * gain);
+    values.Set(0, c, static_cast<double>(mean));
+    values.Set(1, c, gain * rstd);
+    values.Set(2, c, ParamAsDouble<T>(call.bias, c, 0) - rest * rstd * gain);
   }
 };
 
 template <class T>
-PLANISH_DEVICE void SetXhat(const NumbersAt<Compute<T>>& numbers, int64_t c,
+PLANISH_DEVICE void SetXhat(const ValuesAt<Compute<T>>& values, int64_t c,
                             const XhatMap<Compute<T>>& xhat) {
-  numbers.Set(0, c, static_cast<double>(xhat.mean));
-  numbers.Set(1, c, static_cast<double>(xhat.rstd));
-  numbers.Set(2, c, static_cast<double>(xhat.offset));
+  values.Set(0, c, static_cast<double>(xhat.mean));
+  values.Set(1, c, static_cast<double>(xhat.rstd));
+  values.Set(2, c, static_cast<double>(xhat.offset));
 }
 
 template <class T>
@@ -506,15 +506,15 @@ struct FinishBatchBackward {
   using C = Compute<T>;
   BatchBackward<T> call;
   double n;
-  NumbersAt<C> numbers;
+  ValuesAt<C> values;
 
   PLANISH_DEVICE void operator()(int64_t c, double first, double second) const {
     SetParam<T>(call.dgain, c, static_cast<C>(second));
     SetParam<T>(call.dbias, c, static_cast<C>(first));
-    SetXhat<T>(numbers, c, XhatAt(call.saved, c));
-    numbers.Set(3, c, first / n);
-    numbers.Set(4, c, second / (call.unbiased ? n - 1 : n));
-    numbers.Set(5, c, ParamAsDouble<T>(call.gain, c, 1) * static_cast<double>(call.saved.rstd[c]));
+    SetXhat<T>(values, c, XhatAt(call.saved, c));
+    values.Set(3, c, first / n);
+    values.Set(4, c, second / (call.unbiased ? n - 1 : n));
+    values.Set(5, c, ParamAsDouble<T>(call.gain, c, 1) * static_cast<double>(call.saved.rstd[c]));
   }
 };
 
@@ -522,7 +522,7 @@ template <class T>
 struct FinishBatchEvaluate {
   using C = Compute<T>;
   BatchEvaluate<T> call;
-  NumbersAt<C> numbers;
+  ValuesAt<C> values;
 
   PLANISH_DEVICE void operator()(int64_t c, double first, double second) const {
     const double rstd = 1 / sqrt(static_cast<double>(call.running_var[c]) + call.eps);
@@ -530,11 +530,11 @@ struct FinishBatchEvaluate {
     if (call.backward) {
       SetParam<T>(call.dgain, c, static_cast<C>(second));
       SetParam<T>(call.dbias, c, static_cast<C>(first));
-      numbers.Set(0, c, scale);
+      values.Set(0, c, scale);
     } else {
-      numbers.Set(0, c, static_cast<double>(call.running_mean[c]));
-      numbers.Set(1, c, scale);
-      numbers.Set(2, c, ParamAsDouble<T>(call.bias, c, 0));
+      values.Set(0, c, static_cast<double>(call.running_mean[c]));
+      values.Set(1, c, scale);
+      values.Set(2, c, ParamAsDouble<T>(call.bias, c, 0));
     }
   }
 };
@@ -543,7 +543,7 @@ template <class T>
 struct FinishWeightForward {
   using C = Compute<T>;
   WeightForward<T> call;
-  NumbersAt<C> numbers;
+  ValuesAt<C> values;
 
   PLANISH_DEVICE void operator()(int64_t c, double first, double second) const {
     double norm = sqrt(second);
@@ -558,7 +558,7 @@ struct FinishWeightForward {
     }
     if (!IsFinite(norm)) norm = Nan<double>();
     if (call.norm != nullptr) call.norm[c] = static_cast<C>(norm);
-    numbers.Set(0, c, ParamAsDouble<T>(call.g, c, 1) / norm);
+    values.Set(0, c, ParamAsDouble<T>(call.g, c, 1) / norm);
   }
 };
 
@@ -567,15 +567,15 @@ struct FinishWeightBackward {
   using C = Compute<T>;
   WeightBackward<T> call;
   SavedMoments<C> saved;
-  NumbersAt<C> numbers;
+  ValuesAt<C> values;
 
   PLANISH_DEVICE void operator()(int64_t c, double, double second) const {
     SetParam<T>(call.dg, c, static_cast<C>(second));
-    SetXhat<T>(numbers, c, XhatAt(saved, c));
-    numbers.Set(2, c, 0);
-    numbers.Set(3, c, 0);
-    numbers.Set(4, c, second);
-    numbers.Set(5, c, ParamAsDouble<T>(call.g, c, 1) / static_cast<double>(call.norm[c]));
+    SetXhat<T>(values, c, XhatAt(saved, c));
+    values.Set(2, c, 0);
+    values.Set(3, c, 0);
+    values.Set(4, c, second);
+    values.Set(5, c, ParamAsDouble<T>(call.g, c, 1) / static_cast<double>(call.norm[c]));
   }
 };
 
@@ -598,7 +598,7 @@ struct FinishOnlineBackward {
   using C = Compute<T>;
   OnlineBackward<T> call;
   double n;
-  NumbersAt<C> numbers;
+  ValuesAt<C> values;
 
   PLANISH_DEVICE void operator()(int64_t c, double first, double second) const {
     const double alpha = call.alphas.each != nullptr ? call.alphas.each[c] : call.alphas.all;
@@ -606,10 +606,10 @@ struct FinishOnlineBackward {
     const auto rstd = static_cast<double>(call.saved.rstd[c]);
     const double scale = s == 0 ? 0 : alpha * n / ((n - 1) * s * rstd);
     const double mean_g_xhat = second / n * scale;
-    SetXhat<T>(numbers, c, XhatAt(call.saved, c));
-    numbers.Set(
+    SetXhat<T>(values, c, XhatAt(call.saved, c));
+    values.Set(
         3, c, first / n * alpha - alpha * static_cast<double>(call.offset[c]) * rstd * mean_g_xhat);
-    numbers.Set(4, c, mean_g_xhat);
+    values.Set(4, c, mean_g_xhat);
   }
 };
 
@@ -627,7 +627,7 @@ struct FinishPositionGradients {
 // are run by one thread; the rest by one thread for each case.
 template <class T>
 PLANISH_KERNEL(kColumnsThreads, 1)
-ScanCases(OnlineForward<T> call, const SumPair* moments, NumbersAt<Compute<T>> numbers) {
+ScanCases(OnlineForward<T> call, const SumPair* moments, ValuesAt<Compute<T>> values) {
   using C = Compute<T>;
   double* alphas = SharedMemory<double>();  // [4, threads], then the state
   const int threads = BlockThreads(), thread = ThreadIndex();
@@ -683,7 +683,7 @@ ScanCases(OnlineForward<T> call, const SumPair* moments, NumbersAt<Compute<T>> n
       if (call.rstd != nullptr) call.rstd[r] = rstd;
       if (call.offset != nullptr) call.offset[r] = static_cast<C>(off);
       if (call.deviation != nullptr) call.deviation[r] = static_cast<C>(s);
-      SetXhat<T>(numbers, r, {mean, rstd, -lo * rstd});
+      SetXhat<T>(values, r, {mean, rstd, -lo * rstd});
     }
     SyncBlock();
   }
@@ -707,7 +707,7 @@ class Caller {
         stream_(stream) {}
 
   double n() const { return static_cast<double>(arrays_.batch * arrays_.spatial); }
-  NumbersAt<C> numbers() const { return {static_cast<C*>(space_.numbers), arrays_.channels}; }
+  ValuesAt<C> values() const { return {static_cast<C*>(space_.values), arrays_.channels}; }
 
   template <ColumnSums kSums>
   void Sum(const SavedMoments<C>& saved = {}, const double* shifts = nullptr) const {
@@ -758,16 +758,16 @@ class Caller {
   void Map() const {
     VisitPack<T>(map_.pack, [&](auto pack) {
       constexpr int N = decltype(pack)::value;
-      const auto* numbers = static_cast<const C*>(space_.numbers);
+      const auto* values = static_cast<const C*>(space_.values);
       if constexpr (!kOfRows<kMap>) {
         if (map_.columns) {
           Run(function_, MapColumns<T, N, kMap>, map_.launch, stream_, arrays_, map_.team,
-              map_.parts, map_.part, numbers);
+              map_.parts, map_.part, values);
           return;
         }
       }
       Run(function_, MapRuns<T, N, kMap>, map_.launch, stream_, arrays_, map_.team, map_.parts,
-          map_.part, numbers);
+          map_.part, values);
     });
   }
 
@@ -786,8 +786,8 @@ void RunColumns(const char* function, const BatchForward<T>& call, const Columns
                 const ColumnsPlan& map, const ColumnsSpace& space, void* stream) {
   const Caller<T> caller(function, call.arrays, plan, map, space, stream);
   const double* shifts = caller.SumMoments();
-  caller.Finish(FinishBatchForward<T>{call, caller.n(), shifts, caller.numbers()});
-  caller.template Map<ColumnMap::kNormalise>();
+  caller.Finish(FinishBatchForward<T>{call, caller.n(), shifts, caller.values()});
+  caller.template Map<ColumnMap::kNormalize>();
 }
 
 template <class T>
@@ -795,7 +795,7 @@ void RunColumns(const char* function, const BatchBackward<T>& call, const Column
                 const ColumnsPlan& map, const ColumnsSpace& space, void* stream) {
   const Caller<T> caller(function, call.arrays, plan, map, space, stream);
   caller.template Sum<ColumnSums::kGradient>(call.saved);
-  caller.Finish(FinishBatchBackward<T>{call, caller.n(), caller.numbers()});
+  caller.Finish(FinishBatchBackward<T>{call, caller.n(), caller.values()});
   if (call.arrays.out != nullptr) caller.template Map<ColumnMap::kGradient>();
 }
 
@@ -815,12 +815,12 @@ void RunColumns(const char* function, const BatchEvaluate<T>& call, const Column
                                                  .kind = SavedMoments<C>::Rstd::kOfVariance,
                                                  .eps = call.eps});
   }
-  caller.Finish(FinishBatchEvaluate<T>{call, caller.numbers()}, sums);
+  caller.Finish(FinishBatchEvaluate<T>{call, caller.values()}, sums);
   if (call.arrays.out == nullptr) return;
   if (call.backward) {
     caller.template Map<ColumnMap::kScale>();
   } else {
-    caller.template Map<ColumnMap::kNormalise>();
+    caller.template Map<ColumnMap::kNormalize>();
   }
 }
 
@@ -829,7 +829,7 @@ void RunColumns(const char* function, const WeightForward<T>& call, const Column
                 const ColumnsPlan& map, const ColumnsSpace& space, void* stream) {
   const Caller<T> caller(function, call.arrays, plan, map, space, stream);
   caller.template Sum<ColumnSums::kSquares>();
-  caller.Finish(FinishWeightForward<T>{call, caller.numbers()});
+  caller.Finish(FinishWeightForward<T>{call, caller.values()});
   caller.template Map<ColumnMap::kScale>();
 }
 
@@ -840,7 +840,7 @@ void RunColumns(const char* function, const WeightBackward<T>& call, const Colum
   const Caller<T> caller(function, call.arrays, plan, map, space, stream);
   const SavedMoments<C> saved = {.rstd = call.norm, .kind = SavedMoments<C>::Rstd::kOfNorm};
   caller.template Sum<ColumnSums::kGradient>(saved);
-  caller.Finish(FinishWeightBackward<T>{call, saved, caller.numbers()});
+  caller.Finish(FinishWeightBackward<T>{call, saved, caller.values()});
   if (call.arrays.out != nullptr) caller.template Map<ColumnMap::kGradient>();
 }
 
@@ -854,8 +854,8 @@ void RunColumns(const char* function, const OnlineForward<T>& call, const Column
       .threads = kColumnsThreads,
       .shared_bytes = (4 * kColumnsThreads + 2) * static_cast<int64_t>(sizeof(double))};
   Run(function, ScanCases<T>, launch, stream, call, static_cast<const SumPair*>(space.moments),
-      caller.numbers());
-  caller.template Map<ColumnMap::kNormaliseRows>();
+      caller.values());
+  caller.template Map<ColumnMap::kNormalizeRows>();
 }
 
 template <class T>
@@ -863,7 +863,7 @@ void RunColumns(const char* function, const OnlineBackward<T>& call, const Colum
                 const ColumnsPlan& map, const ColumnsSpace& space, void* stream) {
   const Caller<T> caller(function, call.arrays, plan, map, space, stream);
   caller.template Sum<ColumnSums::kGradientOfRows>(call.saved);
-  caller.Finish(FinishOnlineBackward<T>{call, caller.n(), caller.numbers()});
+  caller.Finish(FinishOnlineBackward<T>{call, caller.n(), caller.values()});
   caller.template Map<ColumnMap::kGradientOfRows>();
 }
 

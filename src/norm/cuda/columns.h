@@ -27,11 +27,11 @@ enum class ColumnSums : uint8_t {
 
 /// Map of an element.
 enum class ColumnMap : uint8_t {
-  kNormalise,  ///< (a - mean) * scale + bias; parameters of a channel: {mean, scale, bias}
+  kNormalize,  ///< (a - mean) * scale + bias; parameters of a channel: {mean, scale, bias}
   kGradient,   ///< ((a - mean_g) - xhat * mean_g_xhat) * scale; parameters: {mean, rstd, offset,
                ///< mean_g, mean_g_xhat, scale}; xhat = (x - mean) * rstd + offset
   kScale,      ///< a * scale; parameters: {scale}
-  kNormaliseRows,   ///< xhat * gain + bias, those of the place; parameters: {mean, rstd, offset}
+  kNormalizeRows,   ///< xhat * gain + bias, those of the place; parameters: {mean, rstd, offset}
   kGradientOfRows,  ///< kGradient of gain * a
 };
 
@@ -65,7 +65,7 @@ struct ColumnArrays {
 struct ColumnsSpace {
   SumPair* pairs = nullptr;
   double* shifts = nullptr;
-  void* numbers = nullptr;
+  void* values = nullptr;
   SumPair* moments = nullptr;
   int64_t bytes = 0;
 };
@@ -85,7 +85,7 @@ ColumnsSpace CutSpace(const ColumnsWork& work, const ColumnsPlan& plan, bool sum
   if (sums) space.pairs = static_cast<SumPair*>(take(PairBytes(work, plan)));
   if (sums) space.shifts = static_cast<double*>(take(work.channels * int64_t{sizeof(double)}));
   if (maps) {
-    space.numbers = take(work.channels * kMaxElements * static_cast<int64_t>(sizeof(Compute<T>)));
+    space.values = take(work.channels * kMaxElements * static_cast<int64_t>(sizeof(Compute<T>)));
   }
   if (online) {
     space.moments = static_cast<SumPair*>(take(work.channels * int64_t{sizeof(SumPair)}));

@@ -28,16 +28,16 @@ struct ColumnsNeeds {
 /// Returns the workspace for a shape, in bytes, for any alignment of the arrays.
 template <class T>
 int64_t ColumnsBytes(ColumnsWork work, const ColumnsNeeds& needs) {
-  int64_t most = 0;
-  if (work.batch == 0 || work.channels == 0 || work.spatial == 0) return most;
+  int64_t max = 0;
+  if (work.batch == 0 || work.channels == 0 || work.spatial == 0) return max;
   for (const int pack : {1, kFullPack<T>}) {
     work.pack = pack;
     if (pack != Packed<T>(work, {}).pack && pack != 1) continue;
     const ColumnsSpace space =
         CutSpace<T>(work, PlanColumns(work), needs.sums, needs.maps, needs.online, nullptr);
-    most = std::max(most, space.bytes);
+    max = std::max(max, space.bytes);
   }
-  return most;
+  return max;
 }
 
 /// Plans and runs `call`. Sums read a and x; the map also writes out.

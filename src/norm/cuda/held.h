@@ -101,8 +101,8 @@ class Held {
     } else {
       // Columns are counted from the first one of the pack in which the row begins.
       const T* const packs = row - OffsetOf(row) / static_cast<int>(sizeof(T));
-      const int64_t most = end - packs;
-      const int max_cols = most < (1 << 30) ? static_cast<int>(most) : 1 << 30;
+      const int64_t max = end - packs;
+      const int max_cols = max < (1 << 30) ? static_cast<int>(max) : 1 << 30;
       PLANISH_UNROLL
       for (int v = 0; v < kPacks; ++v) {
         if (has_row && Column(v) < cols_) {
@@ -151,10 +151,10 @@ class Held {
         for (int i = 0; i < kPack; i += kFullPack<P>) {
           uint32_t words[4];
           LoadConstantWords(values + col + i, words);
-          Compute<P> numbers[kFullPack<P>];
-          FromWords<P>(words, numbers);
+          Compute<P> values[kFullPack<P>];
+          FromWords<P>(words, values);
           PLANISH_UNROLL
-          for (int j = 0; j < kFullPack<P>; ++j) to[i + j] = numbers[j];
+          for (int j = 0; j < kFullPack<P>; ++j) to[i + j] = values[j];
         }
       }
     } else {

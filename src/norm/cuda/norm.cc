@@ -39,20 +39,20 @@ RowsWork Work(int64_t rows, int64_t cols, bool columns, std::initializer_list<Pl
 // Returns the maximum over all alignments and devices.
 template <class T, class Bytes>
 int64_t MaxBytes(int64_t rows, int64_t cols, bool columns, const Bytes& bytes) {
-  int64_t most = 0;
-  if (rows == 0 || cols == 0) return most;
+  int64_t max = 0;
+  if (rows == 0 || cols == 0) return max;
   for (const int pack : {1, kFullPack<T>}) {
     if (cols % pack != 0) continue;
     for (int blocks = 1; blocks <= internal::cuda::kMaxClusterBlocks; blocks *= 2) {
-      most = std::max(most, bytes(RowsWork{.rows = rows,
-                                           .cols = cols,
-                                           .pack = pack,
-                                           .element_bytes = static_cast<int>(sizeof(T)),
-                                           .columns = columns,
-                                           .cluster_blocks = blocks}));
+      max = std::max(max, bytes(RowsWork{.rows = rows,
+                                         .cols = cols,
+                                         .pack = pack,
+                                         .element_bytes = static_cast<int>(sizeof(T)),
+                                         .columns = columns,
+                                         .cluster_blocks = blocks}));
     }
   }
-  return most;
+  return max;
 }
 
 }  // namespace

@@ -28,14 +28,14 @@ PositionsPlan PlanPositions(const PositionsWork& work) {
   plan.pack = work.pack;
   const int64_t packs = work.batch * (work.spatial / work.pack);
   const int64_t pack_bytes = int64_t{work.pack} * work.element_bytes;
-  const int64_t least = (work.pack > 1 ? kMinBytes : kMinBytesOneByOne) / pack_bytes;
-  const int64_t most = std::min<int64_t>(kPositionsThreads, kMaxPositions / work.pack);
+  const int64_t min_team = (work.pack > 1 ? kMinBytes : kMinBytesOneByOne) / pack_bytes;
+  const int64_t max_team = std::min<int64_t>(kPositionsThreads, kMaxPositions / work.pack);
   // Many threads along the channels, but not more than channels, and not so many as to split memory
   // transfers.
   const int64_t rows = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(
-      std::min<int64_t>(CeilDiv(work.channels, kChannelsOfThread), kPositionsThreads / least))));
-  int64_t team = std::clamp(kPositionsThreads / rows, least, most);
-  while (team > least && CeilDiv(packs, team) < kBlocksToFill) team /= 2;
+      std::min<int64_t>(CeilDiv(work.channels, kChannelsOfThread), kPositionsThreads / min_team))));
+  int64_t team = std::clamp(kPositionsThreads / rows, min_team, max_team);
+  while (team > min_team && CeilDiv(packs, team) < kBlocksToFill) team /= 2;
   plan.team = static_cast<int>(team);
   plan.launch.threads = kPositionsThreads;
   plan.launch.blocks = std::min(CeilDiv(packs, team), kMaxBlocks);

@@ -68,13 +68,13 @@ PLANISH_DEVICE C Rstd(C squares, C n, C eps, bool unbiased) {
 template <class Held, class RowTeam>
 PLANISH_DEVICE float ScaledRstd(const Held& held, const float* d, float more, int64_t cols,
                                 double eps, bool unbiased, RowTeam& team) {
-  float most = 0;
+  float max = 0;
   held.ForEach([&](int i) {
     const float size = fabsf(d[i] - more);
-    most = most > size ? most : size;
+    max = max > size ? max : size;
   });
-  most = team.Max(most);
-  int exponent = static_cast<int>(BitsOf(most) >> 23) - 127;
+  max = team.Max(max);
+  int exponent = static_cast<int>(BitsOf(max) >> 23) - 127;
   exponent = exponent > 126 ? 126 : exponent < -126 ? -126 : exponent;
   const float scale = FloatOfBits(static_cast<uint32_t>(127 - exponent) << 23);
   float squares = 0;
@@ -96,16 +96,16 @@ PLANISH_DEVICE double ScaledRstd(const Held&, const double*, double, int64_t, do
 
 // Squares below this may have lost too much: float's, where eps does not outweigh them.
 template <class C>
-PLANISH_DEVICE C LeastSquares(C n, double eps) {
+PLANISH_DEVICE C MinSquares(C n, double eps) {
   return std::is_same_v<C, float> && eps < 0x1p-60 ? n * C(0x1p-80f) : C{0};
 }
 
 // Whether squares may have been lost: float's, beyond what it holds or nearly 0. Of double those
 // that are not finite.
 template <class C>
-PLANISH_DEVICE bool IsExtreme(C squares, C least) {
+PLANISH_DEVICE bool IsExtreme(C squares, C min_squares) {
   if constexpr (std::is_same_v<C, double>) return squares - squares != 0;
-  return !(squares <= C(0x1p100f)) || squares < least;
+  return !(squares <= C(0x1p100f)) || squares < min_squares;
 }
 
 // What sums of a row are taken about: its first number, x[0] of the team's first thread. Blocks and
@@ -149,7 +149,7 @@ PLANISH_DEVICE const T* EndOf(const T* rows, int64_t stride, int64_t count, int6
 }
 
 template <class T, int E>
-PLANISH_DEVICE void ToNumbers(const uint32_t (&words)[E / kFullPack<T>][4], Compute<T> (&x)[E]) {
+PLANISH_DEVICE void ToValues(const uint32_t (&words)[E / kFullPack<T>][4], Compute<T> (&x)[E]) {
   PLANISH_UNROLL
   for (int v = 0; v < E / kFullPack<T>; ++v) FromWords<T>(words[v], x + v * kFullPack<T>);
 }
@@ -168,7 +168,7 @@ PLANISH_DEVICE void ForwardOf(const Forward<T>& a, RowTeam team) {
   constexpr int N = Row::kPack;
   const Row held(team.size(), team.lane(), static_cast<int>(a.cols));
   const C n = static_cast<C>(a.cols), per_n = C{1} / n, eps = static_cast<C>(a.eps);
-  const C least = LeastSquares(n, a.eps);
+  const C min_squares = MinSquares(n, a.eps);
   const T* const end = EndOf(a.x, a.x_stride, a.rows, a.cols);
   C* const gains = SharedMemory<C>() + SumsBytes<RowTeam>() / sizeof(C);
   C* const biases = gains + held.Staged();
@@ -190,18 +190,18 @@ PLANISH_DEVICE void ForwardOf(const Forward<T>& a, RowTeam team) {
     typename Row::Words words;
     if (!kPrefetches) fetch(row);
     held.Take(a.x + row * a.x_stride, raw, words);
-    ToNumbers<T, E>(words, x);
+    ToValues<T, E>(words, x);
     if (kPrefetches) fetch(row + step);
     if (a.residual != nullptr) {
       typename Row::Words more;
       held.Read(a.residual + row * a.residual_stride,
                 EndOf(a.residual, a.residual_stride, a.rows, a.cols), has_row, more);
       C added[E];
-      ToNumbers<T, E>(more, added);
+      ToValues<T, E>(more, added);
       PLANISH_UNROLL
       for (int i = 0; i < E; ++i) x[i] += added[i];
       ToMemory<T, E>(x, words);
-      ToNumbers<T, E>(words, x);  // rounded
+      ToValues<T, E>(words, x);  // rounded
       held.Write(a.sum + row * a.sum_stride, has_row, words);
     }
 
@@ -244,7 +244,7 @@ PLANISH_DEVICE void ForwardOf(const Forward<T>& a, RowTeam team) {
       team.Sum(squares);
     }
     C rstd = Rstd(squares, n, eps, a.unbiased);
-    const bool extreme = IsExtreme(squares, least);
+    const bool extreme = IsExtreme(squares, min_squares);
     if (team.Any(extreme)) {
       held.Fill(more, x);
       const C scaled = ScaledRstd(held, x, more, a.cols, a.eps, a.unbiased, team);
@@ -361,10 +361,10 @@ PLANISH_DEVICE void BackwardOf(const Backward<T>& a, RowTeam team, Compute<T>* p
     typename Row::Words words;
     C g[E], xhat[E] = {};
     held.Take(a.dy + row * a.dy_stride, raw_dy, words);
-    ToNumbers<T, E>(words, g);
+    ToValues<T, E>(words, g);
     if (a.x != nullptr) {
       held.Take(a.x + row * a.x_stride, raw_x, words);
-      ToNumbers<T, E>(words, xhat);
+      ToValues<T, E>(words, xhat);
     }
     if (kPrefetches) fetch(row + step);
     held.Fill(0, g);
@@ -408,7 +408,7 @@ PLANISH_DEVICE void BackwardOf(const Backward<T>& a, RowTeam team, Compute<T>* p
     if (a.dsum != nullptr) {
       held.Read(a.dsum + row * a.dsum_stride, EndOf(a.dsum, a.dsum_stride, a.rows, a.cols), has_row,
                 words);
-      ToNumbers<T, E>(words, xhat);
+      ToValues<T, E>(words, xhat);
       PLANISH_UNROLL
       for (int i = 0; i < E; ++i) g[i] += xhat[i];
     }

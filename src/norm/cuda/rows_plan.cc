@@ -90,8 +90,8 @@ bool ShareRows(const RowsWork& work, int held, int max_threads, RowsPlan& plan) 
 }
 
 void StreamRows(const RowsWork& work, RowsPlan& plan) {
-  const int64_t most = CeilDiv(work.cols, kPartColumns);
-  const int64_t parts = std::clamp<int64_t>(CeilDiv(kBlocksToFill, work.rows), 1, most);
+  const int64_t max_parts = CeilDiv(work.cols, kPartColumns);
+  const int64_t parts = std::clamp<int64_t>(CeilDiv(kBlocksToFill, work.rows), 1, max_parts);
   plan.part_cols = CeilDiv(CeilDiv(work.cols, parts), kMaxThreads) * kMaxThreads;
   plan.parts = CeilDiv(work.cols, plan.part_cols);
   plan.team = kMaxThreads;
@@ -104,7 +104,7 @@ void StreamRows(const RowsWork& work, RowsPlan& plan) {
 
 RowsPlan PlanForward(const RowsWork& work) {
   const auto max_threads = [&](int held) { return MaxForwardThreads(held, work.pack > 1); };
-  RowsPlan plan = HoldRows(work, MostForwardHeld(work.element_bytes), max_threads);
+  RowsPlan plan = HoldRows(work, MaxForwardHeld(work.element_bytes), max_threads);
   const int held = ForwardClusterHeld(work.element_bytes);
   if (plan.streamed) {
     if (!ShareRows(work, held, MaxForwardThreads(held, true), plan)) StreamRows(work, plan);
@@ -114,15 +114,15 @@ RowsPlan PlanForward(const RowsWork& work) {
   } else if (work.element_bytes == 2) {
     // Nor do these read them for each row; but a grid of several times what runs at the same time
     // keeps a device busier.
-    const int64_t least = std::min(plan.launch.blocks, kThreadsToFill / plan.launch.threads);
-    plan.launch.blocks = std::max(CeilDiv(plan.launch.blocks, kForwardRowsInTurn), least);
+    const int64_t min_blocks = std::min(plan.launch.blocks, kThreadsToFill / plan.launch.threads);
+    plan.launch.blocks = std::max(CeilDiv(plan.launch.blocks, kForwardRowsInTurn), min_blocks);
   }
   return plan;
 }
 
 RowsPlan PlanBackward(const RowsWork& work) {
   const auto max_threads = [&](int held) { return MaxBackwardThreads(held, work.element_bytes); };
-  RowsPlan plan = HoldRows(work, MostBackwardHeld(work.element_bytes), max_threads);
+  RowsPlan plan = HoldRows(work, MaxBackwardHeld(work.element_bytes), max_threads);
   if (plan.streamed &&
       !ShareRows(work, kBackwardClusterHeld, max_threads(kBackwardClusterHeld), plan)) {
     StreamRows(work, plan);
@@ -133,15 +133,16 @@ RowsPlan PlanBackward(const RowsWork& work) {
   } else if (work.columns) {
     const int cluster = plan.launch.cluster;
     const int64_t teams = plan.launch.threads * cluster / plan.team;  // of a block or cluster
-    const int64_t least = CeilDiv(CeilDiv(work.rows, teams), kRowsInTurn);
+    const int64_t min_partials = CeilDiv(CeilDiv(work.rows, teams), kRowsInTurn);
     // As many blocks as have their registers on the device at the same time, or a multiple: more
     // would only have more sums to add up at the end.
     const int64_t resident = cluster > 1
                                  ? kColumnClusterBlocks / cluster
                                  : kProcessors * (max_threads(plan.held) / plan.launch.threads);
     plan.partials = std::min(plan.launch.blocks / cluster, resident);
-    if (plan.partials < least) {
-      plan.partials = std::min(CeilDiv(least, resident) * resident, plan.launch.blocks / cluster);
+    if (plan.partials < min_partials) {
+      plan.partials =
+          std::min(CeilDiv(min_partials, resident) * resident, plan.launch.blocks / cluster);
     }
     plan.launch.blocks = plan.partials * cluster;
   }

@@ -15,10 +15,10 @@ namespace planish::internal::cuda {
 
 /// Elements of a row that a thread holds in registers, at most. Backward holds x, dy and two sums
 /// of each.
-constexpr int MostForwardHeld(int element_bytes) {
+constexpr int MaxForwardHeld(int element_bytes) {
   return element_bytes == 2 ? 32 : element_bytes == 4 ? 16 : 8;
 }
-constexpr int MostBackwardHeld(int element_bytes) { return element_bytes == 8 ? 8 : 16; }
+constexpr int MaxBackwardHeld(int element_bytes) { return element_bytes == 8 ? 8 : 16; }
 
 /// And those that it holds where blocks of a cluster share the row: as many as let two blocks of
 /// kClusterThreads have their registers on one multiprocessor, so that one reads while the other

@@ -133,7 +133,7 @@ TEST(CudaPlan, ForwardFitsTheShape) {
       ExpectHeld(work, plan);
       EXPECT_LE(plan.launch.threads,
                 plan.launch.cluster > 1 ? 1024 : MaxForwardThreads(plan.held, aligned));
-      EXPECT_LE(plan.held, MostForwardHeld(work.element_bytes));
+      EXPECT_LE(plan.held, MaxForwardHeld(work.element_bytes));
     }
     const int64_t bytes = ForwardWorkspaceBytes(work, plan);
     EXPECT_EQ(bytes, plan.streamed && plan.parts > 1 ? work.rows * plan.parts * 32 : 0);

@@ -221,7 +221,7 @@ void BackwardOnline(const OnlineNormBackwardArgs<T, P>& args, const OnlineNormOp
                                  .dx_stride = cols},
                                 {.recipe = kRecipe},
                                 factors.get(),
-                                /*stream=*/true};
+                                /*use_nt_stores=*/true};
   BackwardMatrix(call, options.parallel_for);
   dgains.Finish();
   dbiases.Finish();

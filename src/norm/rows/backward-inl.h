@@ -76,7 +76,7 @@ HWY_INLINE void AddGradientSums(D d, Vec<D> dy, Vec<D> xhat, Vec<D> gain,
 template <bool kReadX, class D, class T>
 HWY_INLINE Vec<D> XhatOf(D d, const T* x, Vec<D> mean, Vec<D> rstd, Vec<D> offset) {
   if constexpr (!kReadX) return hn::Zero(d);
-  return XhatOfNumbers<true, D>(Read(d, x), mean, rstd, offset);
+  return XhatOfValues<true, D>(Read(d, x), mean, rstd, offset);
 }
 
 /// Returns dx of a vector from dy, xhat and gain.
@@ -130,8 +130,8 @@ template <bool kReadX, class D, class T>
 HWY_INLINE VectorPair<D> XhatPairOf(D d, const T* x, Vec<D> mean, Vec<D> rstd, Vec<D> offset) {
   if constexpr (!kReadX) return {hn::Zero(d), hn::Zero(d)};
   const VectorPair<D> v = ReadPair(d, x);
-  return {XhatOfNumbers<true, D>(v.first, mean, rstd, offset),
-          XhatOfNumbers<true, D>(v.second, mean, rstd, offset)};
+  return {XhatOfValues<true, D>(v.first, mean, rstd, offset),
+          XhatOfValues<true, D>(v.second, mean, rstd, offset)};
 }
 
 /// Like AddGradient, for two vectors with separate sums. dgain and dbias are in the order of
@@ -432,7 +432,7 @@ class WideBackward {
         summing_(kColumns || args.recipe.via_mean || args.recipe.via_scale),
         split_(kSplit && cols_ <= kMaxSplitColumns && end - begin >= kMinSplitRows) {
     for (int64_t i = 0; i < block_; ++i) ends_[i].layout.vectors = cols_ / Lanes();
-    if (split_) SplitPairs(D(), out_.gain, cols_, split_gain_.numbers);
+    if (split_) SplitPairs(D(), out_.gain, cols_, split_gain_.values);
     work_.scale = out_.scale;
     work_.neg_slope = out_.neg_slope;
   }
@@ -527,8 +527,8 @@ class WideBackward {
         work_.dbias = dbias_ + c;
         work_.dx = DxAt(r + i) + from;
         const auto run = [&](auto split_sums, auto split_row) HWY_ATTR {
-          work_.next_gain = (split_sums() ? split_gain_.numbers : out_.gain) + c;
-          work_.gain = (split_row() ? split_gain_.numbers : out_.gain) + from;
+          work_.next_gain = (split_sums() ? split_gain_.values : out_.gain) + c;
+          work_.gain = (split_row() ? split_gain_.values : out_.gain) + from;
           sums_[i].Add(
               BackwardChunk<kOutput, kReadX, kColumns, kNtStores, split_sums(), split_row(), D>(
                   work_, vectors, whole - vectors, width % Lanes()));

@@ -144,9 +144,10 @@ void ForwardLongRows(const RowsForward<T>& args, const ParallelFor& parallel_for
 struct Blocks {
   Blocks(int64_t rows_, int64_t cols) : rows(rows_) {
     // A power of two, so that most machines' threads get equal shares.
-    const auto most =
+    const auto max_blocks =
         std::min<int64_t>({kMaxBlocks, rows / kMinBlockRows, rows * cols / kMinBlockElements});
-    count = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, most))));
+    count = static_cast<int64_t>(
+        std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, max_blocks))));
     // Distance of the arrays: whole cache lines, but no multiple of 4096 bytes, at which arrays
     // would compete for the same lines of the L1 cache.
     stride = (cols + 15) / 16 * 16;

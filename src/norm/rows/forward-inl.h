@@ -42,9 +42,9 @@ HWY_INLINE Vec<D> Adapted(D d, Vec<D> xhat, const OutputArgs<hn::TFromD<D>>& out
 }
 
 template <Output kOutput, bool kCentre, class D, class T>
-HWY_INLINE Vec<D> Normalise(D d, const T* x, const OutputArgs<hn::TFromD<D>>& out, Vec<D> mean,
+HWY_INLINE Vec<D> Normalize(D d, const T* x, const OutputArgs<hn::TFromD<D>>& out, Vec<D> mean,
                             Vec<D> rstd, Vec<D> offset) {
-  const Vec<D> xhat = XhatOfNumbers<kCentre, D>(Read(d, x), mean, rstd, offset);
+  const Vec<D> xhat = XhatOfValues<kCentre, D>(Read(d, x), mean, rstd, offset);
   if constexpr (kOutput == Output::kAffine) {
     return hn::MulAdd(xhat, hn::LoadU(d, out.gain), hn::LoadU(d, out.bias));
   } else if constexpr (kOutput == Output::kAdaptive) {
@@ -56,13 +56,13 @@ HWY_INLINE Vec<D> Normalise(D d, const T* x, const OutputArgs<hn::TFromD<D>>& ou
 
 /// Computes two vectors of results. gain and bias are used only for Output::kAffine.
 template <Output kOutput, bool kCentre, class D, class T>
-HWY_INLINE VectorPair<D> NormalisePairBy(D d, const T* x, const VectorPair<D>& gain,
+HWY_INLINE VectorPair<D> NormalizePairBy(D d, const T* x, const VectorPair<D>& gain,
                                          const VectorPair<D>& bias,
                                          const OutputArgs<hn::TFromD<D>>& out, Vec<D> mean,
                                          Vec<D> rstd, Vec<D> offset) {
   VectorPair<D> v = ReadPair(d, x);
-  v.first = XhatOfNumbers<kCentre, D>(v.first, mean, rstd, offset);
-  v.second = XhatOfNumbers<kCentre, D>(v.second, mean, rstd, offset);
+  v.first = XhatOfValues<kCentre, D>(v.first, mean, rstd, offset);
+  v.second = XhatOfValues<kCentre, D>(v.second, mean, rstd, offset);
   if constexpr (kOutput == Output::kAffine) {
     v.first = hn::MulAdd(v.first, gain.first, bias.first);
     v.second = hn::MulAdd(v.second, gain.second, bias.second);
@@ -75,18 +75,18 @@ HWY_INLINE VectorPair<D> NormalisePairBy(D d, const T* x, const VectorPair<D>& g
 
 /// Computes two vectors of results, with gain and bias loaded by ReadParameterPair<T, kSplit>.
 template <Output kOutput, bool kCentre, bool kSplit, class D, class T>
-HWY_INLINE VectorPair<D> NormalisePair(D d, const T* x, const OutputArgs<hn::TFromD<D>>& out,
+HWY_INLINE VectorPair<D> NormalizePair(D d, const T* x, const OutputArgs<hn::TFromD<D>>& out,
                                        Vec<D> mean, Vec<D> rstd, Vec<D> offset) {
   VectorPair<D> gain{mean, mean}, bias = gain;
   if constexpr (kOutput == Output::kAffine) {
     gain = ReadParameterPair<T, kSplit>(d, out.gain);
     bias = ReadParameterPair<T, kSplit>(d, out.bias);
   }
-  return NormalisePairBy<kOutput, kCentre>(d, x, gain, bias, out, mean, rstd, offset);
+  return NormalizePairBy<kOutput, kCentre>(d, x, gain, bias, out, mean, rstd, offset);
 }
 
 template <bool kCentre, class D>
-HWY_INLINE void AddNumbers(Vec<D> v, Vec<D> shift, Vec<D>& first, Vec<D>& second) {
+HWY_INLINE void AddValues(Vec<D> v, Vec<D> shift, Vec<D>& first, Vec<D>& second) {
   if constexpr (kCentre) {
     v = hn::Sub(v, shift);
     first = hn::Add(first, v);
@@ -96,7 +96,7 @@ HWY_INLINE void AddNumbers(Vec<D> v, Vec<D> shift, Vec<D>& first, Vec<D>& second
 
 template <bool kCentre, class D, class T>
 HWY_INLINE void AddSums(D d, const T* x, Vec<D> shift, Vec<D>& first, Vec<D>& second) {
-  AddNumbers<kCentre, D>(Read(d, x), shift, first, second);
+  AddValues<kCentre, D>(Read(d, x), shift, first, second);
 }
 
 /// Sums of two vectors at a time: one accumulator for each vector of a pair.
@@ -110,8 +110,8 @@ struct PairSums {
   template <bool kCentre, class T>
   HWY_INLINE void AddPair(D d, const T* x, Vec<D> shift) {
     const VectorPair<D> v = ReadPair(d, x);
-    AddNumbers<kCentre, D>(v.first, shift, first0, second0);
-    AddNumbers<kCentre, D>(v.second, shift, first1, second1);
+    AddValues<kCentre, D>(v.first, shift, first0, second0);
+    AddValues<kCentre, D>(v.second, shift, first1, second1);
   }
 
   HWY_INLINE LaneSums<hn::TFromD<D>> Total(D d) const {
@@ -171,7 +171,7 @@ HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, cons
   PairSums<D> sums(d);
   const OutputArgs<C> out{gain, bias, scale, neg_slope};
   const auto put = [&](int64_t a) HWY_ATTR {
-    Put<kNtStores>(d, Normalise<kOutput, kCentre>(d, x + a, out.At(a), mean, rstd, offset), y + a);
+    Put<kNtStores>(d, Normalize<kOutput, kCentre>(d, x + a, out.At(a), mean, rstd, offset), y + a);
   };
   int64_t c = 0;
   for (const int64_t end = (vectors & ~int64_t{1}) * lanes; c < end; c += 2 * lanes) {
@@ -179,7 +179,7 @@ HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, cons
     if constexpr (kSplitsPairs<D, T>) {
       sums.template AddPair<kCentre>(d, next + c, shift);
       PutPair<kNtStores>(
-          d, NormalisePair<kOutput, kCentre, kSplit>(d, x + c, out.At(c), mean, rstd, offset),
+          d, NormalizePair<kOutput, kCentre, kSplit>(d, x + c, out.At(c), mean, rstd, offset),
           y + c);
     } else {  // one after the other, to use fewer registers
       const int64_t b = c + lanes;
@@ -279,19 +279,19 @@ HWY_NOINLINE void MapRow(D d, const T* x, int64_t cols, const RowCoefficients<Co
   ends.layout = RowLayout<kNtStores, D, T>(d, y, cols);
   const int64_t last = cols - lanes, end = ends.layout.lead + ends.layout.vectors * lanes;
   if (ends.layout.lead > 0) {
-    Write(d, Normalise<kOutput, kCentre>(d, x, out, mean, rstd, offset), ends.head);
+    Write(d, Normalize<kOutput, kCentre>(d, x, out, mean, rstd, offset), ends.head);
   }
   if (ends.layout.rest > 0) {
-    Write(d, Normalise<kOutput, kCentre>(d, x + last, out.At(last), mean, rstd, offset), ends.tail);
+    Write(d, Normalize<kOutput, kCentre>(d, x + last, out.At(last), mean, rstd, offset), ends.tail);
   }
   ends.StoreHead(d, y, carry, carried);
   int64_t c = ends.layout.lead;
   for (; c + 2 * lanes <= end; c += 2 * lanes) {
     PutPair<kNtStores>(
-        d, NormalisePair<kOutput, kCentre, false>(d, x + c, out.At(c), mean, rstd, offset), y + c);
+        d, NormalizePair<kOutput, kCentre, false>(d, x + c, out.At(c), mean, rstd, offset), y + c);
   }
   if (c < end) {
-    Put<kNtStores>(d, Normalise<kOutput, kCentre>(d, x + c, out.At(c), mean, rstd, offset), y + c);
+    Put<kNtStores>(d, Normalize<kOutput, kCentre>(d, x + c, out.At(c), mean, rstd, offset), y + c);
   }
   ends.StoreTail(d, y, cols, carry, follows);
 }
@@ -299,7 +299,7 @@ HWY_NOINLINE void MapRow(D d, const T* x, int64_t cols, const RowCoefficients<Co
 /// Returns the vector of results with the end of one row and the start of the next, for contiguous
 /// rows of x and y. gain and bias in `ends` contain the last parameters, then the first.
 template <Output kOutput, bool kCentre, class D, class T, class C = Compute<T>>
-HWY_INLINE Vec<D> NormaliseAcross(D d, const T* next, const RowCoefficients<C>& map,
+HWY_INLINE Vec<D> NormalizeAcross(D d, const T* next, const RowCoefficients<C>& map,
                                   const RowCoefficients<C>& next_map, const OutputArgs<C>& ends,
                                   int64_t lead) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -307,7 +307,7 @@ HWY_INLINE Vec<D> NormaliseAcross(D d, const T* next, const RowCoefficients<C>& 
   const auto of_both = [&](C v, C next_v) HWY_ATTR {
     return hn::IfThenElse(of_next, hn::Set(d, next_v), hn::Set(d, v));
   };
-  return Normalise<kOutput, kCentre>(
+  return Normalize<kOutput, kCentre>(
       d, next + lead - lanes, ends.At(lead), of_both(map.mean, next_map.mean),
       of_both(map.rstd, next_map.rstd), of_both(map.offset, next_map.offset));
 }
@@ -352,8 +352,8 @@ class WideForward {
       std::copy_n(out_.bias, Lanes(), end_bias_ + Lanes());
     }
     if (split_) {
-      SplitPairs(d, out_.gain, cols_, split_gain_.numbers);
-      SplitPairs(d, out_.bias, cols_, split_bias_.numbers);
+      SplitPairs(d, out_.gain, cols_, split_gain_.values);
+      SplitPairs(d, out_.bias, cols_, split_bias_.values);
     }
   }
 
@@ -410,7 +410,7 @@ class WideForward {
         const int64_t lead = ends_[i].layout.lead;
         if (lead == 0) continue;
         Put<kNtStores>(d,
-                       NormaliseAcross<kOutput, kCentre>(d, row, i > 0 ? maps_[i - 1] : last_map_,
+                       NormalizeAcross<kOutput, kCentre>(d, row, i > 0 ? maps_[i - 1] : last_map_,
                                                          map, row_ends_args, lead),
                        to + lead - Lanes());
         continue;
@@ -419,9 +419,9 @@ class WideForward {
       const Vec<D> offset = hn::Set(d, map.offset);
       const int64_t last = cols_ - Lanes();
       if (kNtStores) {
-        Write(d, Normalise<kOutput, kCentre>(d, row, out_, mean, rstd, offset), ends_[i].head);
+        Write(d, Normalize<kOutput, kCentre>(d, row, out_, mean, rstd, offset), ends_[i].head);
       }
-      Write(d, Normalise<kOutput, kCentre>(d, row + last, out_.At(last), mean, rstd, offset),
+      Write(d, Normalize<kOutput, kCentre>(d, row + last, out_.At(last), mean, rstd, offset),
             ends_[i].tail);
     }
   }
@@ -436,7 +436,7 @@ class WideForward {
       shifts_[i] = ShiftOf<kCentre>(d, next + i * x_stride_, cols_);
       sums_[i] = RowSums();
     }
-    const OutputArgs<C> split_out{split_gain_.numbers, split_bias_.numbers, C{0}, C{0}};
+    const OutputArgs<C> split_out{split_gain_.values, split_bias_.values, C{0}, C{0}};
     for (int64_t c = 0; c < cols_; c += kChunk) {
       const int64_t width = std::min(kChunk, cols_ - c), whole = width / Lanes();
       for (int64_t i = 0; i < block_; ++i) {
@@ -479,7 +479,7 @@ class WideForward {
     ends_[0].layout = LayoutOf(args_.y + (r - 1) * y_stride_);
     const int64_t last = r * cols_ - Lanes();
     Write(d,
-          Normalise<kOutput, kCentre>(d, args_.x + last, out_.At(cols_ - Lanes()),
+          Normalize<kOutput, kCentre>(d, args_.x + last, out_.At(cols_ - Lanes()),
                                       hn::Set(d, last_map_.mean), hn::Set(d, last_map_.rstd),
                                       hn::Set(d, last_map_.offset)),
           ends_[0].tail);
@@ -630,7 +630,7 @@ void MapRowColumns(D d, const RowsForward<T>& args, int64_t row, int64_t begin, 
     const OneLane<D> one;
     for (int64_t c = 0; c < cols; ++c) {
       Write(one,
-            Normalise<kOutput, kCentre>(one, x + c, out.At(c), hn::Set(one, map.mean),
+            Normalize<kOutput, kCentre>(one, x + c, out.At(c), hn::Set(one, map.mean),
                                         hn::Set(one, map.rstd), hn::Set(one, map.offset)),
             y + c);
     }

@@ -257,7 +257,7 @@ HWY_INLINE void MapEight(D d, const RowsForward<T>& args, int64_t r, int64_t n,
       rstd[j] = hn::Set(d, maps.rstd[k]);
       offset[j] = hn::Set(d, maps.offset[k]);
       tail[j] =
-          Normalise<kOutput, kCentre>(d, x[j] + last, out.At(last), mean[j], rstd[j], offset[j]);
+          Normalize<kOutput, kCentre>(d, x[j] + last, out.At(last), mean[j], rstd[j], offset[j]);
     }
     int64_t c = 0;
     if constexpr (kSplitsPairs<D, T>) {
@@ -269,7 +269,7 @@ HWY_INLINE void MapEight(D d, const RowsForward<T>& args, int64_t r, int64_t n,
         }
         VectorPair<D> v[kRows];
         for (int64_t j = 0; j < kRows; ++j) {
-          v[j] = NormalisePairBy<kOutput, kCentre>(d, x[j] + c, gain, bias, out, mean[j], rstd[j],
+          v[j] = NormalizePairBy<kOutput, kCentre>(d, x[j] + c, gain, bias, out, mean[j], rstd[j],
                                                    offset[j]);
         }
         for (int64_t j = 0; j < kRows; ++j) PutPair<false>(d, v[j], to[j] + c);
@@ -278,7 +278,7 @@ HWY_INLINE void MapEight(D d, const RowsForward<T>& args, int64_t r, int64_t n,
     for (; c < last; c += lanes) {
       Vec<D> v[kRows];
       for (int64_t j = 0; j < kRows; ++j) {
-        v[j] = Normalise<kOutput, kCentre>(d, x[j] + c, out.At(c), mean[j], rstd[j], offset[j]);
+        v[j] = Normalize<kOutput, kCentre>(d, x[j] + c, out.At(c), mean[j], rstd[j], offset[j]);
       }
       for (int64_t j = 0; j < kRows; ++j) Write(d, v[j], to[j] + c);
     }

@@ -199,7 +199,7 @@ class Repeated {
     }
     close(file);
     if (all != MAP_FAILED) all_ = static_cast<T*>(all);
-    if (done) numbers_ = all_;
+    if (done) elements_ = all_;
   }
   ~Repeated() {
     if (all_) munmap(all_, bytes_);
@@ -208,11 +208,11 @@ class Repeated {
   Repeated& operator=(const Repeated&) = delete;
 
   /// Returns null if the system refuses the mapping.
-  T* numbers() const { return numbers_; }
+  T* numbers() const { return elements_; }
 
  private:
   size_t bytes_;
-  T *all_ = nullptr, *numbers_ = nullptr;
+  T *all_ = nullptr, *elements_ = nullptr;
 };
 
 // Beyond 2^32 elements rows were counted in 32 bits, and results went to the first rows; later

@@ -229,22 +229,22 @@ void SumPartialsOf(const C* partials, int64_t count, int64_t stride, int64_t n, 
   });
 }
 
-void WideParameters(const T* parameters, int64_t n, C* numbers) {
+void WideParameters(const T* parameters, int64_t n, C* values) {
   ForColumns(Full(), n, [&](auto d, int64_t i) HWY_ATTR {
-    hn::StoreU(PlainNan(d, Read(d, parameters + i)), d, numbers + i);
+    hn::StoreU(PlainNan(d, Read(d, parameters + i)), d, values + i);
   });
 }
 
-void RoundedParameters(const C* numbers, int64_t n, T* parameters) {
+void RoundedParameters(const C* values, int64_t n, T* parameters) {
   ForColumns(Full(), n, [&](auto d, int64_t i) HWY_ATTR {
-    Write(d, PlainNan(d, hn::LoadU(d, numbers + i)), parameters + i);
+    Write(d, PlainNan(d, hn::LoadU(d, values + i)), parameters + i);
   });
 }
 
-bool HasNan(const C* numbers, int64_t n) {
+bool HasNan(const C* values, int64_t n) {
   bool none = true;
   ForColumns(Full(), n, [&](auto d, int64_t i) HWY_ATTR {
-    none &= hn::AllFalse(d, hn::IsNaN(hn::LoadU(d, numbers + i)));
+    none &= hn::AllFalse(d, hn::IsNaN(hn::LoadU(d, values + i)));
   });
   return !none;
 }
@@ -342,16 +342,16 @@ void SumPartials(const Compute<T>* partials, int64_t count, int64_t stride, int6
   PLANISH_DISPATCH(SumPartialsOf)(partials, count, stride, n, out);
 }
 template <class P>
-void WidenParameters(const P* parameters, int64_t n, Compute<P>* numbers) {
-  PLANISH_DISPATCH(WideParameters)(parameters, n, numbers);
+void WidenParameters(const P* parameters, int64_t n, Compute<P>* values) {
+  PLANISH_DISPATCH(WideParameters)(parameters, n, values);
 }
 template <class P>
-void RoundParameters(const Compute<P>* numbers, int64_t n, P* parameters) {
-  PLANISH_DISPATCH(RoundedParameters)(numbers, n, parameters);
+void RoundParameters(const Compute<P>* values, int64_t n, P* parameters) {
+  PLANISH_DISPATCH(RoundedParameters)(values, n, parameters);
 }
 template <class T>
-bool AnyNan(const Compute<T>* numbers, int64_t n) {
-  return PLANISH_DISPATCH(HasNan)(numbers, n);
+bool AnyNan(const Compute<T>* values, int64_t n) {
+  return PLANISH_DISPATCH(HasNan)(values, n);
 }
 template <class T>
 void AddColumns(const T* a, const T* b, int64_t n, T* out) {

@@ -113,15 +113,15 @@ void SumPartials(const Compute<T>* partials, int64_t count, int64_t stride, int6
 
 /// Converts `n` parameters to Compute<P>. NaNs become plain, as conversion to 16 bits requires.
 template <class P>
-void WidenParameters(const P* parameters, int64_t n, Compute<P>* numbers);
+void WidenParameters(const P* parameters, int64_t n, Compute<P>* values);
 
 /// Rounds `n` values to P.
 template <class P>
-void RoundParameters(const Compute<P>* numbers, int64_t n, P* parameters);
+void RoundParameters(const Compute<P>* values, int64_t n, P* parameters);
 
 /// Returns whether one of n values, used with rows of T, is NaN.
 template <class T>
-bool AnyNan(const Compute<T>* numbers, int64_t n);
+bool AnyNan(const Compute<T>* values, int64_t n);
 
 /// Computes out = a + b for n elements, rounded to T. out can be a or b.
 template <class T>

@@ -68,7 +68,7 @@ HWY_INLINE int64_t GradientRowsPerBlock(int64_t cols) {
 /// Parameters in the order of pairs.
 template <class D, class T>
 struct SplitParameters {
-  HWY_ALIGN hn::TFromD<D> numbers[kSplitsPairs<D, T> ? kMaxSplitColumns : 1];
+  HWY_ALIGN hn::TFromD<D> values[kSplitsPairs<D, T> ? kMaxSplitColumns : 1];
 };
 
 /// Makes non-temporal stores visible to other threads.
@@ -106,7 +106,7 @@ HWY_INLINE LaneSums<hn::TFromD<D>> AddLanes([[maybe_unused]] D d, Vec<D> first, 
 }
 
 template <bool kCentre, class D>
-HWY_INLINE Vec<D> XhatOfNumbers(Vec<D> x, Vec<D> mean, Vec<D> rstd, Vec<D> offset) {
+HWY_INLINE Vec<D> XhatOfValues(Vec<D> x, Vec<D> mean, Vec<D> rstd, Vec<D> offset) {
   if constexpr (kCentre) {
     return hn::MulAdd(hn::Sub(x, mean), rstd, offset);
   } else {

@@ -338,7 +338,7 @@ HWY_NOINLINE void ForwardRowsTransposed(const RowsForward<T>& args, int64_t begi
     if (args.pass == Pass::kMoments) continue;
     if (args.revise) (*args.revise)(r, r + n);
     if (args.revise || args.pass == Pass::kResults) maps = LoadLanes(args, r, n);
-    const auto normalise = [&](int64_t c) HWY_ATTR {
+    const auto normalize = [&](int64_t c) HWY_ATTR {
       Vec<Lanes> xhat = hn::Load(d, x + c * kLanes);
       xhat = kCentre ? hn::MulAdd(hn::Sub(xhat, maps.mean), maps.rstd, maps.offset)
                      : hn::Mul(xhat, maps.rstd);
@@ -352,7 +352,7 @@ HWY_NOINLINE void ForwardRowsTransposed(const RowsForward<T>& args, int64_t begi
     };
     out.Begin(n, end - r - n);
     VisitBlocks(cols, [&](int64_t first, int64_t, int64_t columns)
-                          HWY_ATTR { out.Write8(first, columns, normalise); });
+                          HWY_ATTR { out.Write8(first, columns, normalize); });
     out.End();
   }
   out.Finish();

@@ -88,7 +88,7 @@ void BackwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const Slots<co
                               .dh = to.dh + unit,
                               .dc = to.dc + unit,
                               .dcell = to.dcell + unit,
-                              .room = to.room + unit,
+                              .workspace = to.workspace + unit,
                               .dzx = dzx + column,
                               .dzh = dzh + column};
   };

@@ -17,7 +17,7 @@ namespace planish::internal {
 /// zx and zh, and the state before each step.
 template <class T>
 struct StateGradients {
-  T *dh, *dc, *dcell, *room, *h_after;
+  T *dh, *dc, *dcell, *workspace, *h_after;
   T *dzx, *dzh, *h_before;
   int64_t first;
   int64_t* active;

@@ -49,10 +49,10 @@ class BatchNormPass {
   BatchColumns<T> ActiveRows(int64_t t, int64_t* active) const;
 
   /// Normalizes `columns` columns of rows that are `stride` elements apart.
-  void Normalise(BatchColumns<T> rows, int64_t stride, const T* z, int64_t columns, T* xhat,
+  void Normalize(BatchColumns<T> rows, int64_t stride, const T* z, int64_t columns, T* xhat,
                  T* rstd) const;
   /// Normalizes the sums z of one group of gates in place.
-  void NormaliseSums(const BatchColumns<T>& rows, const Part& part, int g, T* z, T* rstd) const;
+  void NormalizeSums(const BatchColumns<T>& rows, const Part& part, int g, T* z, T* rstd) const;
   /// Sets a column of padding to 0. Its variance is 0, so with eps = 0 it would be NaN.
   static void ClearColumn(const BatchColumns<T>& rows, int64_t stride, int64_t column, T* xhat,
                           T* rstd) {
@@ -72,8 +72,8 @@ void BatchNormPass<T>::Forward(int64_t t, const Slots<T>& slots, T* c, int64_t* 
   const BatchColumns<T> rows = ActiveRows(t, active);
   ForParts(rows.count, [&](const Part& part) {
     for (int g = 0; g < layer_.order().groups; ++g) {
-      NormaliseSums(rows, part, g, zx, slots.At(kRstdIh, t));
-      if (recipe.sums == Sums::kSeparate) NormaliseSums(rows, part, g, zh, slots.At(kRstdHh, t));
+      NormalizeSums(rows, part, g, zx, slots.At(kRstdIh, t));
+      if (recipe.sums == Sums::kSeparate) NormalizeSums(rows, part, g, zh, slots.At(kRstdHh, t));
     }
     const auto of_part = [&](int64_t i) {
       CellRow<T> row = row_of(rows.rows[i]);
@@ -89,7 +89,7 @@ void BatchNormPass<T>::Forward(int64_t t, const Slots<T>& slots, T* c, int64_t* 
     }
     if (!recipe.is_lstm()) return;
     T* xhat = slots.At(kXhatC, t);
-    Normalise(rows, layer_.padded(), c + part.first, part.last - part.first, xhat + part.first,
+    Normalize(rows, layer_.padded(), c + part.first, part.last - part.first, xhat + part.first,
               slots.At(kMapC, t, part.first));
     for (int64_t unit = layer_.hidden(); unit < part.last; ++unit) {
       ClearColumn(rows, layer_.padded(), unit, xhat, slots.At(kMapC, t));
@@ -116,12 +116,12 @@ void BatchNormPass<T>::Backward(int64_t t, const Slots<const T>& slots, T* dcell
            {&row.candidate, &row.before, &row.tanh_c, &row.h_before, &row.h_after}) {
         if (*units) *units += part.first;
       }
-      for (T** units : {&row.dh, &row.dc, &row.dcell, &row.room}) {
+      for (T** units : {&row.dh, &row.dc, &row.dcell, &row.workspace}) {
         if (*units) *units += part.first;
       }
       return row;
     };
-    const auto normalise = [&](int64_t stride, int64_t first, int64_t columns, T* d, const T* xhat,
+    const auto normalize = [&](int64_t stride, int64_t first, int64_t columns, T* d, const T* xhat,
                                const T* rstd, const T* gain, T* dgain) {
       const BatchColumns<T> some{rows.rows, rows.count, stride, columns};
       layer_.kernels().batch_norm_backward(some, d + first, xhat + first, rstd + first,
@@ -131,7 +131,7 @@ void BatchNormPass<T>::Backward(int64_t t, const Slots<const T>& slots, T* dcell
       for (int64_t i = 0; i < rows.count; ++i) {
         layer_.kernels().output_backward(part.call, of_part(i), part_sums);
       }
-      normalise(layer_.padded(), part.first, part.last - part.first, dcell, slots.At(kXhatC, t),
+      normalize(layer_.padded(), part.first, part.last - part.first, dcell, slots.At(kXhatC, t),
                 slots.At(kMapC, t), layer_.cell().params.gain_c, sums.gain_c);
     }
     for (int64_t i = 0; i < rows.count; ++i) {
@@ -145,10 +145,10 @@ void BatchNormPass<T>::Backward(int64_t t, const Slots<const T>& slots, T* dcell
         const int64_t at = rows.rows[i] * layer_.columns() + group.begin;
         std::copy_n(dzh + at, columns, dzx + at);
       }
-      normalise(layer_.columns(), group.begin, columns, dzx, slots.At(kXhatIh, t),
+      normalize(layer_.columns(), group.begin, columns, dzx, slots.At(kXhatIh, t),
                 slots.At(kRstdIh, t), layer_.cell().params.gain_ih, sums.gain_ih);
       if (recipe.sums == Sums::kSeparate) {
-        normalise(layer_.columns(), group.begin, columns, dzh, slots.At(kXhatHh, t),
+        normalize(layer_.columns(), group.begin, columns, dzh, slots.At(kXhatHh, t),
                   slots.At(kRstdHh, t), layer_.cell().params.gain_hh, sums.gain_hh);
       }
     }
@@ -190,7 +190,7 @@ BatchColumns<T> BatchNormPass<T>::ActiveRows(int64_t t, int64_t* active) const {
 }
 
 template <class T>
-void BatchNormPass<T>::Normalise(BatchColumns<T> rows, int64_t stride, const T* z, int64_t columns,
+void BatchNormPass<T>::Normalize(BatchColumns<T> rows, int64_t stride, const T* z, int64_t columns,
                                  T* xhat, T* rstd) const {
   if (rows.count == 0) {
     std::fill_n(rstd, columns, T{0});
@@ -202,11 +202,11 @@ void BatchNormPass<T>::Normalise(BatchColumns<T> rows, int64_t stride, const T* 
 }
 
 template <class T>
-void BatchNormPass<T>::NormaliseSums(const BatchColumns<T>& rows, const Part& part, int g, T* z,
+void BatchNormPass<T>::NormalizeSums(const BatchColumns<T>& rows, const Part& part, int g, T* z,
                                      T* rstd) const {
   const Order::Group& group = part.call.order.group[static_cast<size_t>(g)];
   const int64_t columns = (part.last - part.first) * group.gates;
-  Normalise(rows, layer_.columns(), z + group.begin, columns, z + group.begin, rstd + group.begin);
+  Normalize(rows, layer_.columns(), z + group.begin, columns, z + group.begin, rstd + group.begin);
   if (part.last <= layer_.hidden()) return;
   for (int64_t column = group.begin; column < group.begin + columns; ++column) {
     if (layer_.packed().rows()[column] < 0) ClearColumn(rows, layer_.columns(), column, z, rstd);

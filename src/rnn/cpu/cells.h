@@ -73,7 +73,7 @@ struct CellRowBackward {
   const T* h_after;   ///< [padded] an RNN's state after the step
   T *dh, *dc;         ///< [padded] the gradient of the state after the step, and then before it
   T* dcell;           ///< [padded] the gradient of this step's c that passes through h
-  T* room;            ///< [padded] workspace
+  T* workspace;       ///< [padded] workspace
   T *dzx, *dzh;       ///< [columns] the gradients of zx and zh; equal except for kSeparate and GRUs
 };
 

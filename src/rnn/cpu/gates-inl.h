@@ -102,7 +102,7 @@ HWY_NOINLINE void GruGates(const CellCall<T>& call, bool plain, const CellRow<T>
 
 /// Computes gain * xhat of the sums of one group of gates, which share norms.
 template <class T, Keep kKeep>
-void NormaliseSums(const CellCall<T>& call, int g, const CellRow<T>& row) {
+void NormalizeSums(const CellCall<T>& call, int g, const CellRow<T>& row) {
   const CellRecipe& recipe = call.recipe;
   const Order::Group& group = call.order.group[static_cast<size_t>(g)];
   const int64_t vectors = VectorsOf<T>(call.order.hidden) * group.gates, at = group.begin;
@@ -137,8 +137,8 @@ void KeepGates(const CellCall<T>& call, const CellRow<T>& row) {
   const CellRecipe& recipe = call.recipe;
   const bool plain = recipe.sums == Sums::kPlain;
   for (int g = 0; !plain && g < call.order.groups; ++g) {
-    recipe.over == Over::kRow ? NormaliseSums<T, kKeep>(call, g, row)
-                              : NormaliseSums<T, Keep::kNothing>(call, g, row);
+    recipe.over == Over::kRow ? NormalizeSums<T, kKeep>(call, g, row)
+                              : NormalizeSums<T, Keep::kNothing>(call, g, row);
   }
   if (recipe.is_lstm()) {
     LstmGates<T, kKeep>(call, row);

@@ -55,11 +55,11 @@ void OutputBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
       const auto i = Get(row.gates + gate[0].begin + at), f = Get(row.gates + gate[1].begin + at);
       const auto g = Get(row.gates + gate[2].begin + at);
       const auto c = hn::MulAdd(f, Get(row.before + unit), hn::Mul(i, g));
-      Put<T>(map_c.Xhat(c), row.room + unit);
+      Put<T>(map_c.Xhat(c), row.workspace + unit);
     }
   }
   if (of_row) {
-    NormBackward<T>(row.dcell, {row.room, row.map_c[1], row.dcell}, call.params.gain_c,
+    NormBackward<T>(row.dcell, {row.workspace, row.map_c[1], row.dcell}, call.params.gain_c,
                     Stretch{1, order.hidden}, sums.gain_c);
   }
 }

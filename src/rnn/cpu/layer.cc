@@ -16,14 +16,14 @@
 namespace planish::internal {
 namespace {
 
-/// Returns how a layer writes `numbers` elements that backward reads after all are written.
+/// Returns how a layer writes `elements` elements that backward reads after all are written.
 template <class T>
-Keep KeepAt(const CellRecipe& recipe, const T* saved, int64_t numbers) {
+Keep KeepAt(const CellRecipe& recipe, const T* saved, int64_t elements) {
   // Non-temporal stores need aligned vectors. Norms over the batch read what they saved.
   const bool aligned = reinterpret_cast<uintptr_t>(saved) % kAlignment == 0;
   const bool past =
       aligned && recipe.over == Over::kRow &&
-      numbers * static_cast<int64_t>(sizeof(T)) >= CurrentTuning().nt_store_saved_bytes;
+      elements * static_cast<int64_t>(sizeof(T)) >= CurrentTuning().nt_store_saved_bytes;
   return past ? Keep::kNtStores : Keep::kStores;
 }
 
@@ -31,7 +31,7 @@ Keep KeepAt(const CellRecipe& recipe, const T* saved, int64_t numbers) {
 
 template <class T>
 int64_t SavedSize(const CellRecipe& recipe, const RnnShape& shape, bool checkpoint) {
-  if (!checkpoint) return shape.time * NumbersOf(KeptSizes<T>(recipe, shape));
+  if (!checkpoint) return shape.time * ElementsOf(KeptSizes<T>(recipe, shape));
   const int64_t states = shape.batch * PaddedUnits<T>(shape.hidden);
   return recipe.is_lstm() ? SegmentsOf(shape) * states : 0;
 }
@@ -43,12 +43,13 @@ void ForwardLayer(const PackedLayer<T>& packed, const RnnForwardArgs<T>& args,
   const RnnShape& shape = args.inputs.shape;
   const bool all = args.saved && !options.checkpoint;
   const SlotSizes kept = KeptSizes<T>(recipe, shape), step = StepSizes<T>(recipe, shape);
-  const Keep keep = all ? KeepAt(recipe, args.saved, shape.time * NumbersOf(kept)) : Keep::kNothing;
+  const Keep keep =
+      all ? KeepAt(recipe, args.saved, shape.time * ElementsOf(kept)) : Keep::kNothing;
   const LayerCall<T> layer(packed, args.inputs, options, keep);
   const ForwardPass<T> forward(layer);
   Slots<T> slots;
   if (all) slots = Slots<T>(args.saved, kept, 0, shape.time);
-  slots.Fill(memory.step.Get(NumbersOf(step)), step);
+  slots.Fill(memory.step.Get(ElementsOf(step)), step);
   const int64_t chunk_steps = std::min(layer.ChunkSteps(), layer.segment_steps());
   ForwardState<T> state{};
   state.h = memory.state.Get(2 * layer.states());
@@ -133,7 +134,7 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
       .dh = state,
       .dc = state + states,
       .dcell = state + 2 * states,
-      .room = state + 3 * states,
+      .workspace = state + 3 * states,
       .h_after = state + 4 * states,
       .dzx = nullptr,
       .dzh = nullptr,
@@ -145,8 +146,8 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
   layer.rows().Pad(args.dc_n, gradients.dc);
 
   const SlotSizes kept = KeptSizes<T>(recipe, shape), step = StepSizes<T>(recipe, shape);
-  T* const anew = memory.anew.Get(again ? layer.segment_steps() * NumbersOf(kept) : 0);
-  T* const step_memory = memory.step.Get(again ? NumbersOf(step) : 0);
+  T* const anew = memory.anew.Get(again ? layer.segment_steps() * ElementsOf(kept) : 0);
+  T* const step_memory = memory.step.Get(again ? ElementsOf(step) : 0);
   T* const zx = memory.zx.Get(again && !layer.in_place() ? rows * columns : 0);
   ForwardState<T> restored{
       .h = state + 5 * states, .c = state + 6 * states, .zx = zx, .first = 0, .active = active};
@@ -157,7 +158,7 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
   for (int64_t segment = layer.segments() - 1; segment >= 0; --segment) {
     const Times times = layer.TimesOf(segment);
     const int64_t steps = times.end - times.begin, m = steps * shape.batch;
-    if (!sums.HasRoomFor(m)) sums.Multiply(nullptr, true, true, options.parallel_for);
+    if (!sums.HasSpaceFor(m)) sums.Multiply(nullptr, true, true, options.parallel_for);
     const typename ParamSums<T>::Rows to = sums.Add(m, capacity, own_x);
     gradients.dzx = to.dzx;
     gradients.dzh = to.dzh;

@@ -14,9 +14,9 @@ void PackedLayer<T>::Pack(Cell cell, int64_t inputs, int64_t hidden,
   call_.order = OrderOf<T>(call_.recipe, hidden, kernels_.lanes);
   const CellRecipe& recipe = call_.recipe;
   const Order& order = call_.order;
-  const int64_t numbers = 3 * order.columns + 3 * order.padded;
-  T* next = numbers_.Get(numbers);
-  std::fill_n(next, numbers, T{0});
+  const int64_t elements = 3 * order.columns + 3 * order.padded;
+  T* next = elements_.Get(elements);
+  std::fill_n(next, elements, T{0});
   int64_t* const rows = rows_.Get(order.columns);
   for (int64_t j = 0; j < order.columns; ++j) rows[j] = order.RowOf(j);
   const auto take = [&](int64_t n) {

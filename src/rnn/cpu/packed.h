@@ -35,7 +35,7 @@ class PackedLayer {
   const PackedMatrix<T>& hh_transposed() const { return hh_transposed_; }  ///< [H, columns]
 
   int64_t bytes() const {
-    return numbers_.bytes() + rows_.bytes() + ih_.bytes() + hh_.bytes() + ih_transposed_.bytes() +
+    return elements_.bytes() + rows_.bytes() + ih_.bytes() + hh_.bytes() + ih_transposed_.bytes() +
            hh_transposed_.bytes();
   }
 
@@ -44,7 +44,7 @@ class PackedLayer {
   int64_t inputs_ = 0;
   CellKernels<T> kernels_{};
   CellCall<T> call_{};
-  Buffer<T> numbers_;
+  Buffer<T> elements_;
   Buffer<int64_t> rows_;
   PackedMatrix<T> ih_, hh_, ih_transposed_, hh_transposed_;
 };

@@ -35,7 +35,7 @@ enum Slot : uint8_t {
 using SlotSizes = std::array<int64_t, kSlots>;
 
 /// Returns the elements of all slots.
-inline int64_t NumbersOf(const SlotSizes& sizes) {
+inline int64_t ElementsOf(const SlotSizes& sizes) {
   int64_t sum = 0;
   for (const int64_t size : sizes) sum += size;
   return sum;

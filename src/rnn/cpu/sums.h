@@ -48,7 +48,7 @@ class ParamSums {
   /// step to the first. `own_x` collects the inputs, too. If no rows are collected, sets the
   /// capacity.
   Rows Add(int64_t rows, int64_t capacity, bool own_x);
-  bool HasRoomFor(int64_t rows) const { return waiting_ == 0 || rows <= first(); }
+  bool HasSpaceFor(int64_t rows) const { return waiting_ == 0 || rows <= first(); }
   int64_t waiting() const { return waiting_; }
 
   /// Adds the matrix products of the collected rows with the states and the inputs, and clears the

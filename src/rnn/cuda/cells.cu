@@ -107,7 +107,7 @@ ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
     TakeMaps<1, 1>(team, hidden, a.eps, [&](int, int64_t k) { return s.c[state + k]; }, map);
     if (a.map_c != nullptr) WriteMaps(map, a.map_c + row * kRnnMap);
     for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
-      const UnitOutput<T> out = TakeNormalised(a, row, k, s.c[state + k], s.o[state + k], map[0]);
+      const UnitOutput<T> out = TakeNormalized(a, row, k, s.c[state + k], s.o[state + k], map[0]);
       s.y[row * hidden + k] = out.h;
       put(s.h_out, a.h_reset, k, out.h);
       put(s.c_out, a.c_reset, k, out.c);

@@ -14,14 +14,14 @@ using planish::cuda::MatmulArgs;
 using planish::cuda::RnnOptions;
 
 /// Divides workspace into arrays aligned to 16 bytes. Given null, only counts the bytes.
-class Room {
+class Workspace {
  public:
-  explicit Room(void* data) : data_(static_cast<char*>(data)) {}
+  explicit Workspace(void* data) : data_(static_cast<char*>(data)) {}
 
   template <class T>
-  void Take(T*& array, int64_t numbers) {
+  void Take(T*& array, int64_t elements) {
     array = data_ == nullptr ? nullptr : reinterpret_cast<T*>(data_ + bytes_);
-    bytes_ += (numbers * static_cast<int64_t>(sizeof(T)) + 15) / 16 * 16;
+    bytes_ += (elements * static_cast<int64_t>(sizeof(T)) + 15) / 16 * 16;
   }
   int64_t bytes() const { return bytes_; }
 
@@ -73,7 +73,8 @@ CellLayer<T> LayerOf(const CellRecipe& recipe, const RnnInputs<T>& in,
 }
 
 template <class T>
-void TakeParams(Room& workspace, const CellRecipe& recipe, const Sizes& n, CellParams<T>& params) {
+void TakeParams(Workspace& workspace, const CellRecipe& recipe, const Sizes& n,
+                CellParams<T>& params) {
   if (recipe.sums != Sums::kPlain) workspace.Take(params.gain_ih, n.columns);
   if (IsDisjoint(recipe)) workspace.Take(params.gain_hh, n.columns);
   workspace.Take(params.bias, n.columns);
@@ -85,7 +86,7 @@ void TakeParams(Room& workspace, const CellRecipe& recipe, const Sizes& n, CellP
 
 /// Takes the saved arrays.
 template <class T>
-void TakeKept(Room& workspace, const CellRecipe& recipe, const Sizes& n, CellLayer<T>& layer) {
+void TakeKept(Workspace& workspace, const CellRecipe& recipe, const Sizes& n, CellLayer<T>& layer) {
   const int64_t maps = n.rows * recipe.norms() * kRnnMap;
   if (recipe.sums != Sums::kPlain) {
     workspace.Take(layer.zx, n.rows * n.columns);
@@ -106,7 +107,7 @@ void TakeKept(Room& workspace, const CellRecipe& recipe, const Sizes& n, CellLay
 
 /// The workspace of forward.
 template <class T>
-struct ForwardRoom {
+struct ForwardWorkspace {
   T *h = nullptr, *c = nullptr, *o = nullptr;
   T* zh = nullptr;                                     ///< of one step, unless it is saved
   double *sum_parts = nullptr, *cell_parts = nullptr;  ///< of the persistent kernel
@@ -114,9 +115,9 @@ struct ForwardRoom {
 
 /// Takes the workspace of forward, and zx and map_ih unless they are saved. The plan need not fit.
 template <class T>
-ForwardRoom<T> TakeForward(Room& workspace, const CellRecipe& recipe, const Sizes& n, bool saved,
-                           const PersistentPlan& plan, CellLayer<T>& layer) {
-  ForwardRoom<T> to;
+ForwardWorkspace<T> TakeForward(Workspace& workspace, const CellRecipe& recipe, const Sizes& n,
+                                bool saved, const PersistentPlan& plan, CellLayer<T>& layer) {
+  ForwardWorkspace<T> to;
   TakeParams(workspace, recipe, n, layer.params);
   if (plan.fits) {
     workspace.Take(to.h, 2 * n.states / n.hidden * plan.stride);
@@ -135,7 +136,7 @@ ForwardRoom<T> TakeForward(Room& workspace, const CellRecipe& recipe, const Size
 
 /// The workspace of backward.
 template <class T>
-struct BackwardRoom {
+struct BackwardWorkspace {
   T *da = nullptr, *dzh = nullptr, *dcell = nullptr;
   T *h_before = nullptr, *x = nullptr;
   T *dh = nullptr, *dc = nullptr, *dh_reset = nullptr, *dc_reset = nullptr;
@@ -146,10 +147,10 @@ struct BackwardRoom {
 
 /// Takes the workspace of backward. The plan need not fit.
 template <class T>
-BackwardRoom<T> TakeBackward(Room& workspace, const CellRecipe& recipe, const Sizes& n,
-                             int64_t inputs, bool lengths, const PersistentBackwardPlan& plan,
-                             CellLayer<T>& layer) {
-  BackwardRoom<T> to;
+BackwardWorkspace<T> TakeBackward(Workspace& workspace, const CellRecipe& recipe, const Sizes& n,
+                                  int64_t inputs, bool lengths, const PersistentBackwardPlan& plan,
+                                  CellLayer<T>& layer) {
+  BackwardWorkspace<T> to;
   TakeParams(workspace, recipe, n, layer.params);
   workspace.Take(to.da, n.rows * n.columns);
   to.dzh = to.da;
@@ -191,14 +192,15 @@ class Products {
 };
 
 template <class T>
-void FillZero(const char* function, T* data, int64_t numbers, void* stream) {
-  Fill(function, data, 0, numbers * static_cast<int64_t>(sizeof(T)), stream);
+void FillZero(const char* function, T* data, int64_t elements, void* stream) {
+  Fill(function, data, 0, elements * static_cast<int64_t>(sizeof(T)), stream);
 }
 
 /// Writes the gradients of all parameters except the weights, from the column sums.
 template <class T>
 void WriteParamGradients(const char* function, const CellRecipe& recipe, const Sizes& n,
-                         const RnnParams<T>& to, const BackwardRoom<T>& workspace, void* stream) {
+                         const RnnParams<T>& to, const BackwardWorkspace<T>& workspace,
+                         void* stream) {
   const auto of = [&](T* data, ColumnSum sum) {
     return SumsOutput<T>{data, static_cast<int>(sum), 0, n.columns};
   };
@@ -220,7 +222,7 @@ void WriteParamGradients(const char* function, const CellRecipe& recipe, const S
 
 template <class T>
 int64_t SavedBytes(const CellRecipe& recipe, const RnnShape& shape) {
-  Room workspace(nullptr);
+  Workspace workspace(nullptr);
   CellLayer<T> layer = {};
   TakeKept(workspace, recipe, Sizes(recipe, shape), layer);
   return workspace.bytes();
@@ -232,9 +234,9 @@ bool FitsPersistent(const CellRecipe& recipe, const RnnShape& shape) {
 }
 
 template <class T>
-int64_t ForwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool saved,
-                         bool persistent) {
-  Room workspace(nullptr);
+int64_t ForwardWorkspaceBytes(const CellRecipe& recipe, const RnnShape& shape, bool saved,
+                              bool persistent) {
+  Workspace workspace(nullptr);
   CellLayer<T> layer = {};
   const PersistentPlan plan = persistent ? PlanOnDevice<T>(recipe, shape) : PersistentPlan();
   TakeForward(workspace, recipe, Sizes(recipe, shape), saved, plan, layer);
@@ -242,9 +244,9 @@ int64_t ForwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool s
 }
 
 template <class T>
-int64_t BackwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool lengths,
-                          bool persistent) {
-  Room workspace(nullptr);
+int64_t BackwardWorkspaceBytes(const CellRecipe& recipe, const RnnShape& shape, bool lengths,
+                               bool persistent) {
+  Workspace workspace(nullptr);
   CellLayer<T> layer = {};
   const PersistentBackwardPlan plan =
       persistent ? PlanBackwardOnDevice<T>(recipe, shape) : PersistentBackwardPlan();
@@ -266,11 +268,12 @@ void ForwardLayer(const char* function, const CellRecipe& recipe, const RnnForwa
     RunBeginState<T>(function, layer, -1, in.c0, nullptr, args.c_n, stream);
     return;
   }
-  Room saved(args.saved), workspace(options.workspace);
+  Workspace saved(args.saved), workspace(options.workspace);
   if (args.saved != nullptr) TakeKept(saved, recipe, n, layer);
   const PersistentPlan plan =
       options.persistent ? PlanOnDevice<T>(recipe, shape) : PersistentPlan();
-  const ForwardRoom<T> to = TakeForward(workspace, recipe, n, args.saved != nullptr, plan, layer);
+  const ForwardWorkspace<T> to =
+      TakeForward(workspace, recipe, n, args.saved != nullptr, plan, layer);
   const Products<T> multiply(function, options);
 
   RunPackParams(function, layer, in.params, stream);
@@ -348,11 +351,11 @@ void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBack
     return;
   }
   // `saved` is only read.
-  Room saved(const_cast<T*>(args.saved)), workspace(options.workspace);
+  Workspace saved(const_cast<T*>(args.saved)), workspace(options.workspace);
   TakeKept(saved, recipe, n, layer);
   const PersistentBackwardPlan plan =
       options.persistent ? PlanBackwardOnDevice<T>(recipe, shape) : PersistentBackwardPlan();
-  const BackwardRoom<T> to =
+  const BackwardWorkspace<T> to =
       TakeBackward(workspace, recipe, n, shape.inputs, in.lengths != nullptr, plan, layer);
   const Products<T> multiply(function, options);
 
@@ -446,14 +449,14 @@ void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBack
   }
 }
 
-#define PLANISH_INSTANTIATE(T)                                                           \
-  template int64_t SavedBytes<T>(const CellRecipe&, const RnnShape&);                    \
-  template bool FitsPersistent<T>(const CellRecipe&, const RnnShape&);                   \
-  template int64_t ForwardRoomBytes<T>(const CellRecipe&, const RnnShape&, bool, bool);  \
-  template int64_t BackwardRoomBytes<T>(const CellRecipe&, const RnnShape&, bool, bool); \
-  template void ForwardLayer(const char*, const CellRecipe&, const RnnForwardArgs<T>&,   \
-                             const RnnOptions<T>&);                                      \
-  template void BackwardLayer(const char*, const CellRecipe&, const RnnBackwardArgs<T>&, \
+#define PLANISH_INSTANTIATE(T)                                                                \
+  template int64_t SavedBytes<T>(const CellRecipe&, const RnnShape&);                         \
+  template bool FitsPersistent<T>(const CellRecipe&, const RnnShape&);                        \
+  template int64_t ForwardWorkspaceBytes<T>(const CellRecipe&, const RnnShape&, bool, bool);  \
+  template int64_t BackwardWorkspaceBytes<T>(const CellRecipe&, const RnnShape&, bool, bool); \
+  template void ForwardLayer(const char*, const CellRecipe&, const RnnForwardArgs<T>&,        \
+                             const RnnOptions<T>&);                                           \
+  template void BackwardLayer(const char*, const CellRecipe&, const RnnBackwardArgs<T>&,      \
                               const RnnOptions<T>&);
 PLANISH_RNN_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE

@@ -19,11 +19,11 @@ template <class T>
 bool FitsPersistent(const CellRecipe& recipe, const RnnShape& shape);
 
 template <class T>
-int64_t ForwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool saved,
-                         bool persistent);
+int64_t ForwardWorkspaceBytes(const CellRecipe& recipe, const RnnShape& shape, bool saved,
+                              bool persistent);
 template <class T>
-int64_t BackwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool lengths,
-                          bool persistent);
+int64_t BackwardWorkspaceBytes(const CellRecipe& recipe, const RnnShape& shape, bool lengths,
+                               bool persistent);
 
 /// Enqueue a layer. Errors name `function`.
 template <class T>

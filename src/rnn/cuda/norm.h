@@ -52,7 +52,7 @@ PLANISH_DEVICE void WriteMaps(const NormMap<T> (&maps)[N], T* to) {
 
 /// Calls f(norm, gate, k) for all elements of the thread.
 template <int kGates, int kFirst, class F>
-PLANISH_DEVICE void ForNumbers(int64_t hidden, F&& f) {
+PLANISH_DEVICE void ForUnitGates(int64_t hidden, F&& f) {
   for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
     PLANISH_UNROLL
     for (int gate = 0; gate < kGates; ++gate) f(gate / kFirst, gate, k);
@@ -61,7 +61,7 @@ PLANISH_DEVICE void ForNumbers(int64_t hidden, F&& f) {
 
 /// Returns the number of elements of norm `norm`.
 template <int kGates, int kFirst>
-PLANISH_DEVICE double NumbersOf(int norm, int64_t hidden) {
+PLANISH_DEVICE double ElementsOf(int norm, int64_t hidden) {
   const int rest = kGates - norm * kFirst;
   return static_cast<double>((rest < kFirst ? rest : kFirst) * hidden);
 }
@@ -91,7 +91,7 @@ PLANISH_DEVICE void TakeMaps(RowTeam& team, int64_t hidden, double eps, F&& valu
     sums[2 * i] = sums[2 * i + 1] = 0;
   }
   if constexpr (std::is_same_v<T, float>) {
-    ForNumbers<kGates, kFirst>(hidden, [&](int i, int gate, int64_t k) {
+    ForUnitGates<kGates, kFirst>(hidden, [&](int i, int gate, int64_t k) {
       const double d = static_cast<double>(value(gate, k)) - shift[i];
       sums[2 * i] += d;
       sums[2 * i + 1] = fma(d, d, sums[2 * i + 1]);
@@ -99,7 +99,7 @@ PLANISH_DEVICE void TakeMaps(RowTeam& team, int64_t hidden, double eps, F&& valu
     team.SumAll(sums);
     PLANISH_UNROLL
     for (int i = 0; i < kNorms; ++i) {
-      const double n = NumbersOf<kGates, kFirst>(i, hidden), mean = sums[2 * i] / n;
+      const double n = ElementsOf<kGates, kFirst>(i, hidden), mean = sums[2 * i] / n;
       maps[i] = CoefficientsOfStatistics(shift[i] + mean, fma(-sums[2 * i], mean, sums[2 * i + 1]),
                                          n, eps);
     }
@@ -107,16 +107,16 @@ PLANISH_DEVICE void TakeMaps(RowTeam& team, int64_t hidden, double eps, F&& valu
     double totals[kNorms];
     PLANISH_UNROLL
     for (int i = 0; i < kNorms; ++i) totals[i] = 0;
-    ForNumbers<kGates, kFirst>(
+    ForUnitGates<kGates, kFirst>(
         hidden, [&](int i, int gate, int64_t k) { totals[i] += value(gate, k) - shift[i]; });
     team.SumAll(totals);
     PLANISH_UNROLL
     for (int i = 0; i < kNorms; ++i) {
-      const double mean = totals[i] / NumbersOf<kGates, kFirst>(i, hidden);
+      const double mean = totals[i] / ElementsOf<kGates, kFirst>(i, hidden);
       const double hi = shift[i] + mean, of_mean = hi - shift[i];
       maps[i] = {hi, (shift[i] - (hi - of_mean)) + (mean - of_mean), 0};
     }
-    ForNumbers<kGates, kFirst>(hidden, [&](int i, int gate, int64_t k) {
+    ForUnitGates<kGates, kFirst>(hidden, [&](int i, int gate, int64_t k) {
       const double d = (value(gate, k) - maps[i].hi) - maps[i].lo;
       sums[2 * i] += d;
       sums[2 * i + 1] = fma(d, d, sums[2 * i + 1]);
@@ -124,7 +124,7 @@ PLANISH_DEVICE void TakeMaps(RowTeam& team, int64_t hidden, double eps, F&& valu
     team.SumAll(sums);
     PLANISH_UNROLL
     for (int i = 0; i < kNorms; ++i) {
-      const double n = NumbersOf<kGates, kFirst>(i, hidden), more = sums[2 * i] / n;
+      const double n = ElementsOf<kGates, kFirst>(i, hidden), more = sums[2 * i] / n;
       double variance = fma(-sums[2 * i], more, sums[2 * i + 1]) / n;
       if (variance < 0) variance = 0;
       const double lo = maps[i].lo + more, hi = maps[i].hi + lo;
@@ -143,7 +143,7 @@ PLANISH_DEVICE void GradientMeans(RowTeam& team, int64_t hidden, T (&mean)[kNorm
   team.SumAll(sums);
   PLANISH_UNROLL
   for (int i = 0; i < kNorms; ++i) {
-    const T n = static_cast<T>(NumbersOf<kGates, kFirst>(i, hidden));
+    const T n = static_cast<T>(ElementsOf<kGates, kFirst>(i, hidden));
     mean[i] = sums[2 * i] / n;
     dot[i] = sums[2 * i + 1] / n;
   }

@@ -149,7 +149,7 @@ struct BackwardBlock {
   GradientPart *sum_parts, *cell_parts;  // [B, norms, blocks] and [B, blocks]
   T* weights;                            // [rows, stride]
   T* gradients;                          // [rows, lanes] of zh
-  T* numbers;                            // [B, rows] g of the norms
+  T* elements;                           // [B, rows] g of the norms
   T* xhats;                              // [B, rows]
   T *dh, *dc;                            // [B, units]
   T *of_o, *of_cell;      // [B, units] the gradients of o's sum and of the output of c's norm
@@ -176,8 +176,8 @@ struct BackwardBlock {
     cell_parts = reinterpret_cast<GradientPart*>(s.cell_parts);
     weights = SharedMemory<T>();
     gradients = weights + plan.weights;
-    numbers = gradients + plan.gradients;
-    xhats = numbers + plan.sums;
+    elements = gradients + plan.gradients;
+    xhats = elements + plan.sums;
     dh = xhats + plan.sums;
     dc = dh + plan.states;
     of_o = dc + plan.states;
@@ -347,7 +347,7 @@ struct BackwardBlock {
           gradients[of_row * lanes + b] = d.OfState(gate);
           if (Kind::kGru) s.dzh[j] = d.OfState(gate);
         } else {
-          numbers[b * rows + of_row] = d.OfState(gate) * norm.gain[gate * hidden + k];
+          elements[b * rows + of_row] = d.OfState(gate) * norm.gain[gate * hidden + k];
           xhats[b * rows + of_row] = maps[gate / kFirst].Xhat(norm.z[j]);
         }
       }
@@ -366,12 +366,12 @@ struct BackwardBlock {
             return b * rows + j / gates * kGates + first_gate + j % gates;
           };
           return TakePart(
-              there ? units * gates : 0, [&](int j) { return numbers[at(j)]; },
+              there ? units * gates : 0, [&](int j) { return elements[at(j)]; },
               [&](int j) { return xhats[at(j)]; });
         },
         [&](int i, const GradientPart* parts, bool writes) {
           const auto mean =
-              JoinParts(parts, plan.blocks, NumbersOf<kGates, kFirst>(i % kNorms, hidden));
+              JoinParts(parts, plan.blocks, ElementsOf<kGates, kFirst>(i % kNorms, hidden));
           if (writes) WriteMeans(mean, means + 2 * i);
         });
   }
@@ -387,7 +387,7 @@ struct BackwardBlock {
       PLANISH_UNROLL
       for (int gate = 0; gate < kGates; ++gate) {
         const int of_row = unit * kGates + gate, i = b * kNorms + gate / kFirst;
-        const T d = TakeNormBack(numbers[b * rows + of_row], xhats[b * rows + of_row],
+        const T d = TakeNormBack(elements[b * rows + of_row], xhats[b * rows + of_row],
                                  maps[gate / kFirst].rstd, means[2 * i], means[2 * i + 1]);
         s.dzh[row * columns + gate * hidden + k] = d;
         gradients[of_row * lanes + b] = d;

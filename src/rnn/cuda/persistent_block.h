@@ -40,13 +40,13 @@ class PersistentBlock {
     CellParams<T> to = {};
     to.stride = slices_.units;
     to.first = first_;
-    const auto read = [&](int gates, const T* numbers, T*& place) {
+    const auto read = [&](int gates, const T* elements, T*& place) {
       place = workspace;
       workspace += gates * slices_.units;
-      if (numbers == nullptr) return;
+      if (elements == nullptr) return;
       for (int i = ThreadIndex(); i < gates * units_; i += BlockThreads()) {
         place[i / units_ * slices_.units + i % units_] =
-            numbers[i / units_ * hidden_ + first_ + i % units_];
+            elements[i / units_ * hidden_ + first_ + i % units_];
       }
     };
     read(Kind::kGates, from.gain_ih, to.gain_ih);

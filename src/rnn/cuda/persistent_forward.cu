@@ -178,7 +178,7 @@ struct ForwardBlock {
         AddInputs(step);
         SyncBlock();
       }
-      if constexpr (!Kind::kPlain) NormaliseSums(step);
+      if constexpr (!Kind::kPlain) NormalizeSums(step);
       ComputeGates(step);
       if (cell_norm) {
         SyncBlock();
@@ -294,7 +294,7 @@ struct ForwardBlock {
   }
 
   // 2. The norms of the sums.
-  PLANISH_DEVICE void NormaliseSums(const Step& step) {
+  PLANISH_DEVICE void NormalizeSums(const Step& step) {
     constexpr int kFirst = Kind::kFirstGates;
     const int64_t t = step.t;
     const auto gates_of = [](int norm) {
@@ -383,7 +383,7 @@ struct ForwardBlock {
       const int64_t row = t * batch + b;
       const T* const map = cell_maps + b * kRnnMap;
       const UnitOutput<T> out =
-          TakeNormalised(a, row, k, cells[b * plan.units + unit], outputs[b * plan.units + unit],
+          TakeNormalized(a, row, k, cells[b * plan.units + unit], outputs[b * plan.units + unit],
                          NormMap<T>{map[0], map[1], map[2]});
       s.y[row * hidden + k] = out.h;
       PutState(step, b, unit, k, out.h, out.c);

@@ -28,7 +28,7 @@ void CheckRnnShape(const char* function, const RnnShape& shape) {
 }
 
 template <class T>
-int64_t SavedNumbers(const CellRecipe& recipe, const RnnShape& shape) {
+int64_t SavedElements(const CellRecipe& recipe, const RnnShape& shape) {
   return internal::cuda::SavedBytes<T>(recipe, shape) / static_cast<int64_t>(sizeof(T));
 }
 
@@ -38,7 +38,7 @@ template <class T>
 int64_t RnnSavedSize(Cell cell, const RnnShape& shape) {
   const CellRecipe recipe = CheckedRecipe("RnnSavedSize", cell);
   CheckRnnShape<T>("RnnSavedSize", shape);
-  return SavedNumbers<T>(recipe, shape);
+  return SavedElements<T>(recipe, shape);
 }
 
 template <class T>
@@ -52,14 +52,14 @@ template <class T>
 int64_t RnnForwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool saved, bool persistent) {
   const CellRecipe recipe = CheckedRecipe("RnnForwardWorkspaceBytes", cell);
   CheckRnnShape<T>("RnnForwardWorkspaceBytes", shape);
-  return internal::cuda::ForwardRoomBytes<T>(recipe, shape, saved, persistent);
+  return internal::cuda::ForwardWorkspaceBytes<T>(recipe, shape, saved, persistent);
 }
 
 template <class T>
 int64_t RnnBackwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool lengths, bool persistent) {
   const CellRecipe recipe = CheckedRecipe("RnnBackwardWorkspaceBytes", cell);
   CheckRnnShape<T>("RnnBackwardWorkspaceBytes", shape);
-  return internal::cuda::BackwardRoomBytes<T>(recipe, shape, lengths, persistent);
+  return internal::cuda::BackwardWorkspaceBytes<T>(recipe, shape, lengths, persistent);
 }
 
 template <class T>
@@ -67,7 +67,7 @@ int64_t RnnStepWorkspaceBytes(Cell cell, int64_t batch, int64_t inputs, int64_t 
   const CellRecipe recipe = CheckedRecipe("RnnStepWorkspaceBytes", cell);
   const RnnShape shape{1, batch, inputs, hidden};
   CheckRnnShape<T>("RnnStepWorkspaceBytes", shape);
-  return internal::cuda::ForwardRoomBytes<T>(recipe, shape, false, false);
+  return internal::cuda::ForwardWorkspaceBytes<T>(recipe, shape, false, false);
 }
 
 template <class T>
@@ -78,7 +78,7 @@ void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& o
   CheckRnnShape<T>(kFunction, shape);
   internal::CheckEps(kFunction, options.eps);
   Arrays arrays(kFunction);
-  const int64_t saved = SavedNumbers<T>(recipe, shape);
+  const int64_t saved = SavedElements<T>(recipe, shape);
   arrays.Add(args.inputs, recipe);
   arrays.Add(args.inputs.params, recipe, shape);
   arrays.Add(args, recipe, saved);
@@ -87,8 +87,8 @@ void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& o
     internal::CheckBlock(kFunction, "saved", args.saved, saved * static_cast<int64_t>(sizeof(T)));
   }
   internal::CheckWorkspace(kFunction, options,
-                           internal::cuda::ForwardRoomBytes<T>(recipe, shape, args.saved != nullptr,
-                                                               options.persistent));
+                           internal::cuda::ForwardWorkspaceBytes<T>(
+                               recipe, shape, args.saved != nullptr, options.persistent));
   internal::cuda::ForwardLayer(kFunction, recipe, args, options);
 }
 
@@ -101,7 +101,7 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   CheckRnnShape<T>(kFunction, shape);
   internal::CheckEps(kFunction, options.eps);
   if (args.sums) internal::Fail(kFunction, "sums", "be null on a GPU", "an address");
-  const int64_t saved = SavedNumbers<T>(recipe, shape);
+  const int64_t saved = SavedElements<T>(recipe, shape);
   Arrays arrays(kFunction);
   arrays.Add(inputs, recipe);
   arrays.Add(inputs.params, recipe, shape);
@@ -110,7 +110,7 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   arrays.CheckAlignedAndDisjoint();
   internal::CheckBlock(kFunction, "saved", args.saved, saved * static_cast<int64_t>(sizeof(T)));
   internal::CheckWorkspace(kFunction, options,
-                           internal::cuda::BackwardRoomBytes<T>(
+                           internal::cuda::BackwardWorkspaceBytes<T>(
                                recipe, shape, inputs.lengths != nullptr, options.persistent));
   internal::cuda::BackwardLayer(kFunction, recipe, args, options);
 }
@@ -127,7 +127,7 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
   arrays.Add(args.params, recipe, shape);
   arrays.CheckAlignedAndDisjoint();
   internal::CheckWorkspace(kFunction, options,
-                           internal::cuda::ForwardRoomBytes<T>(recipe, shape, false, false));
+                           internal::cuda::ForwardWorkspaceBytes<T>(recipe, shape, false, false));
   internal::cuda::ForwardLayer(kFunction, recipe, internal::AsForward(args), options);
 }
 

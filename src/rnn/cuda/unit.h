@@ -53,7 +53,7 @@ struct UnitOutput {
 };
 
 /// Computes the gates of unit k in row `row`, and saves them if the layer does. `before` is the
-/// unit's h, or an LSTM's c. With a norm of c, h is computed by TakeNormalised.
+/// unit's h, or an LSTM's c. With a norm of c, h is computed by TakeNormalized.
 template <class Kind, class T>
 PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64_t k,
                                        const T (&zx)[Kind::kGates], const T (&zh)[Kind::kGates],
@@ -110,7 +110,7 @@ PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64
 
 /// Computes an LSTM's h from c and the norm of c, and returns the cell state for the next step.
 template <class T>
-PLANISH_DEVICE UnitOutput<T> TakeNormalised(const CellLayer<T>& a, int64_t row, int64_t k, T c, T o,
+PLANISH_DEVICE UnitOutput<T> TakeNormalized(const CellLayer<T>& a, int64_t row, int64_t k, T c, T o,
                                             const NormMap<T>& map) {
   const int64_t at = PlaceOf(a.params, 0, k);
   const T seen = FusedMulAdd(a.params.gain_c[at], map.Xhat(c), a.params.bias_c[at]);
