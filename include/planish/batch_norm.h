@@ -115,8 +115,9 @@ struct BatchNormEvaluateBackwardArgs {
 /// The running variance is always the unbiased one, as in PyTorch, whatever `options.unbiased` is.
 ///
 /// The result of a channel does not depend on the elements of other channels. Its last bits depend
-/// on the shape, but not on the number of threads. Statistics are accurate at any mean. A channel
-/// with a NaN or an infinity gives NaN, also in its running estimates.
+/// on the shape and the SIMD target, but not on the number of threads or the machine. Statistics
+/// are accurate at any mean. A channel with a NaN or an infinity gives NaN, also in its running
+/// estimates.
 ///
 /// A constant channel gives the bias, or NaN with eps = 0. With n = 1 every channel is constant;
 /// PyTorch rejects n = 1, but here only unbiased variances need n >= 2. With n = 0 the statistics
@@ -136,8 +137,9 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
 ///   dgain = sum(dy * xhat)
 ///   dx    = gain * rstd * (dy - dbias / n - xhat * dgain / m)
 ///
-/// Sums are taken in an order that depends on the shape only, so they have the same bits for any
-/// number of threads. Throws as BatchNormForward does.
+/// Sums are taken in an order that depends on the shape only. So the gradients have the same bits
+/// for any number of threads, and on every machine with the same SIMD target. Throws as
+/// BatchNormForward does.
 template <class T, class P = T>
 void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args,
                        const BatchNormOptions& options = {});

@@ -58,7 +58,8 @@ struct ChannelNormBackwardArgs {
 /// Normalizes the channels at every position as NormForward normalizes a row.
 ///
 /// The result of a position does not depend on the elements of other positions. Its last bits
-/// depend on `channels` and `spatial`. NaNs and infinities affect only their own position. With
+/// depend on `channels`, `spatial` and the SIMD target, but not on the number of threads or the
+/// machine. NaNs and infinities affect only their own position. With
 /// channels = 0 the statistics are NaN.
 ///
 /// Throws ArgumentError as NormForward does. Throws std::bad_alloc if scratch memory cannot be
@@ -68,8 +69,9 @@ void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
                         const NormOptions& options = {});
 
 /// Computes the gradients of ChannelNormForward as NormBackward does for rows. dgain and dbias are
-/// sums over the batch and all positions. Throws as NormBackward does, except that after
-/// std::bad_alloc the outputs are undefined; dx = dy is allowed.
+/// sums over the batch and all positions, in an order that depends on the shape only. Throws as
+/// NormBackward does, except that after std::bad_alloc the outputs are undefined; dx = dy is
+/// allowed.
 template <class T, class P = T>
 void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
                          const NormOptions& options = {});

@@ -108,9 +108,10 @@ struct NormBackwardArgs {
 /// Normalizes every row of `args.x`, or of `args.x + args.residual`, into `args.y`. Saves the
 /// statistics that NormBackward needs in the arrays given for them.
 ///
-/// The result of a row depends on that row only, and has the same bits for any number of threads
-/// and rows. Statistics are accurate at any mean. A row with a NaN or an infinity gives NaN, as
-/// does a constant row with eps = 0. With cols = 0 the statistics are NaN.
+/// The result of a row depends on that row only. It has the same bits for any number of threads and
+/// rows, and on every machine with the same SIMD target. Statistics are accurate at any mean. A row
+/// with a NaN or an infinity gives NaN, as does a constant row with eps = 0. With cols = 0 the
+/// statistics are NaN.
 ///
 /// Throws ArgumentError if a size is negative or too large, a stride is less than cols, or eps,
 /// scale or slope is not finite or eps is negative. Also if a required array is null, an array is
@@ -132,8 +133,8 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions
 /// both are 1. kDetach reads neither x, mean nor mean_lo. docs/math.md gives the derivation and b
 /// of kAdaAsCoded. Only kAdaAsCoded uses `options.eps`; for other norms `rstd` already contains it.
 ///
-/// dgain and dbias are summed in an order that depends on the shape only, so they have the same
-/// bits for any number of threads.
+/// dgain and dbias are summed in an order that depends on the shape only. So all gradients have the
+/// same bits for any number of threads, and on every machine with the same SIMD target.
 ///
 /// Throws ArgumentError as NormForward does, and if dgain or dbias is given for a norm without gain
 /// and bias; dx = dy with equal strides is allowed. Throws std::bad_alloc if scratch memory cannot

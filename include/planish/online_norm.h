@@ -80,7 +80,8 @@ struct OnlineNormBackwardArgs {
 ///   sigma_t = alpha * s_t + (1 - alpha) * sigma_(t-1)
 ///   y       = gain * (x - mu_t) / sigma_t + bias
 ///
-/// One call for many cases gives the same bits as one call for each, with any number of threads.
+/// One call for many cases gives the same bits as one call for each, with any number of threads,
+/// and on every machine with the same SIMD target.
 /// There is no eps: sigma_t = 0, possible only with alpha = 1 and a constant case, gives NaN. A NaN
 /// in a case makes all later cases NaN.
 ///

@@ -23,7 +23,11 @@
 // is first split over threads. If a caller's ParallelFor throws, the call passes the exception on
 // and leaves the outputs undefined. After any exception further calls work.
 //
-// Determinism: results have the same bits for any number of threads and any ParallelFor.
+// Determinism: the bits of a result depend only on the arguments and on the SIMD target (target.h).
+// They are the same for any number of threads, any ParallelFor and any sizes of the machine's
+// caches. The environment variable PLANISH_TUNING overrides the thresholds that the library derives
+// from these sizes, such as PLANISH_TUNING=slow_l3=1,l2_bytes=2097152. docs/tuning.md has the
+// fields. It is read at the first call; if it is not valid, each call throws ArgumentError.
 #include "planish/batch_norm.h"
 #include "planish/channel_norm.h"
 #include "planish/error.h"

@@ -274,9 +274,9 @@ int64_t RnnSavedSize(Cell cell, const RnnShape& shape, bool checkpoint = false);
 /// resets and reverse.
 ///
 /// The result of a sequence depends on that sequence only, except for cells with batch norm; a NaN
-/// stays in its sequence. Results have the same bits for any number of threads, and with or without
-/// `saved`. Except for batch norm, steps taken one by one with RnnStep give the same bits. With T =
-/// 0 the last states are the first ones.
+/// stays in its sequence. Results have the same bits for any number of threads, on every machine
+/// with the same SIMD target, and with or without `saved`. Except for batch norm, steps taken one
+/// by one with RnnStep give the same bits. With T = 0 the last states are the first ones.
 ///
 /// Throws ArgumentError if a size is negative, too large, or 0 for inputs or hidden, a length is
 /// not in [1, T], or eps is negative or not finite. Also if a required array is null, a parameter
@@ -290,8 +290,8 @@ void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& o
 /// derivative of L = sum(dy * y) + sum(dh_n * h_n) + sum(dc_n * c_n).
 ///
 /// Gradients of parameters, h_reset and c_reset are sums over T and B, in an order that depends on
-/// the shape only. They have the same bits for any number of threads, and with or without
-/// checkpoint. Throws as RnnForward does.
+/// the shape only. They have the same bits for any number of threads, on every machine with the
+/// same SIMD target, and with or without checkpoint. Throws as RnnForward does.
 ///
 /// To differentiate a single step, call RnnForward with T = 1, the last state as h0, and `saved`.
 /// Then call RnnBackward with T = 1 and `sums`; dh_n and dc_n are the gradients of the state after

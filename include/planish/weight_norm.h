@@ -49,7 +49,8 @@ struct WeightNormBackwardArgs {
 
 /// Computes w = g * v / ||v|| for every row, and saves ||v|| if `args.norm` is given.
 ///
-/// The result of a row depends on that row only, and has the same bits for any number of threads.
+/// The result of a row depends on that row only, and has the same bits for any number of threads,
+/// and on every machine with the same SIMD target.
 /// Squares neither overflow nor underflow. A row of zeros gives NaN, as in PyTorch, with norm 0. A
 /// row with a NaN or an infinity gives NaN.
 ///

@@ -126,14 +126,14 @@ void CallEach() {
        }},
   };
   for (const auto& [name, call] : calls) {
-    y[0] = y[1] = -9;
+    y[0] = y[1] = -99;
     const char* thrown = "returns";
     try {
       call();
     } catch (const ArgumentError&) {
       thrown = "throws";
     }
-    std::printf("%s %s%s\n", name, thrown, y[0] == -9 ? "" : ", writes");
+    std::printf("%s %s%s\n", name, thrown, y[0] == -99 ? "" : ", writes");
   }
 }
 

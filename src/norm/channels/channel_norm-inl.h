@@ -34,7 +34,7 @@ struct ColumnMap {
 /// How rows are mapped.
 struct Mapping {
   bool use_nt_stores = false;    // non-temporal stores
-  bool together = true;          // several rows at a time
+  bool in_groups = true;         // several rows at a time
   bool prefetch_output = false;  // prefetches the output lines of the next rows
 };
 

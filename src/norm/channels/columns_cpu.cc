@@ -44,7 +44,7 @@ C Plain(C value) {
 }
 
 // Arrays of `count` parameters: one value for each channel, or repeated for each of its columns.
-template <class C, class Numbers>
+template <class C, class Parameters>
 class ParameterArrays {
  public:
   // `size` is the array length, if it exceeds channels * columns.
@@ -82,8 +82,8 @@ class ParameterArrays {
   }
 
   // Returns the parameters from column i on.
-  Numbers At(int64_t i) const {
-    Numbers parameters{};
+  Parameters At(int64_t i) const {
+    Parameters parameters{};
     for (int k = 0; k < count_; ++k) parameters.at[k] = &data_[k * size_ + i];
     return parameters;
   }

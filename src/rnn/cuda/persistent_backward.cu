@@ -204,7 +204,7 @@ struct BackwardBlock {
       SyncBlock();
       if constexpr (!Kind::kPlain) {
         SumGateNorms(t);
-        NormaliseGates(t);
+        NormalizeGates(t);
         SyncBlock();
       }
       Multiply(
@@ -377,7 +377,7 @@ struct BackwardBlock {
   }
 
   // 3. The gradient of the block's columns of zh, through the norms of the gates.
-  PLANISH_DEVICE void NormaliseGates(int64_t t) {
+  PLANISH_DEVICE void NormalizeGates(int64_t t) {
     constexpr int kFirst = Kind::kFirstGates;
     block.ForUnits([&](int b, int unit, int64_t k) {
       if (!IsActive(a, t, b)) return;

@@ -182,7 +182,7 @@ struct ForwardBlock {
       ComputeGates(step);
       if (cell_norm) {
         SyncBlock();
-        NormaliseCells(step);
+        NormalizeCells(step);
         ComputeStates(step);
       }
       SyncGrid();
@@ -359,7 +359,7 @@ struct ForwardBlock {
   }
 
   // 3. The norm of c.
-  PLANISH_DEVICE void NormaliseCells(const Step& step) {
+  PLANISH_DEVICE void NormalizeCells(const Step& step) {
     const int64_t t = step.t;
     ExchangeParts(
         static_cast<int>(batch), cell_parts, plan.blocks, [&](int b) { return IsActive(a, t, b); },
