@@ -151,10 +151,10 @@ class Held {
         for (int i = 0; i < kPack; i += kFullPack<P>) {
           uint32_t words[4];
           LoadConstantWords(values + col + i, words);
-          Compute<P> values[kFullPack<P>];
-          FromWords<P>(words, values);
+          Compute<P> elements[kFullPack<P>];
+          FromWords<P>(words, elements);
           PLANISH_UNROLL
-          for (int j = 0; j < kFullPack<P>; ++j) to[i + j] = values[j];
+          for (int j = 0; j < kFullPack<P>; ++j) to[i + j] = elements[j];
         }
       }
     } else {

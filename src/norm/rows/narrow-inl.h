@@ -177,7 +177,7 @@ HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Ve
 
 /// Returns whether rows of `out` are written side by side. Requires rows that begin at vectors: the
 /// processor combines stores that cross cache lines only if they follow each other. Prefetched
-/// outputs of a distant L3 cache go one row at a time, too.
+/// outputs go one row at a time, too.
 template <class D, class T>
 HWY_INLINE bool SideBySide(D, const T* out, int64_t stride, bool prefetched) {
   // 16-bit elements are stored two vectors at a time.
