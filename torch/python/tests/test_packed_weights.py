@@ -722,21 +722,25 @@ def test_transforms_of_frozen_modules_use_the_parameters(make):
     module.freeze()
 
     def call(x):
-        return bits_of(module(x, *hx))[0]
+        y = module(x, *hx)
+        return y if isinstance(y, torch.Tensor) else y[0]
+
+    def first_bits(y):  # outside vmap, which cannot view bits before PyTorch 2.13
+        return bits_of(y)[0]
 
     with torch.no_grad():
-        old = call(x)
+        old = first_bits(call(x))
         by_address(module)
-        assert torch.equal(call(x), old)
-        new = bits_of(copy.deepcopy(module)(x, *hx))[0]
-        assert torch.equal(torch.func.vmap(call)(x[None])[0], new)
+        assert torch.equal(first_bits(call(x)), old)
+        new = first_bits(copy.deepcopy(module)(x, *hx))
+        assert torch.equal(first_bits(torch.func.vmap(call)(x[None])[0]), new)
         make_fx = torch.fx.experimental.proxy_tensor.make_fx
         for pre_dispatch in (False, True):
             traced = make_fx(call, pre_dispatch=pre_dispatch)(x)
-            assert torch.equal(traced(x), new)
+            assert torch.equal(first_bits(traced(x)), new)
         traced = torch.jit.trace(module, (x, *hx), check_trace=False)
-        assert torch.equal(bits_of(traced(x, *hx))[0], new)
-        assert torch.equal(call(x), old)
+        assert torch.equal(first_bits(traced(x, *hx)), new)
+        assert torch.equal(first_bits(call(x)), old)
 
 
 @pytest.mark.parametrize("make", FEW)
