@@ -43,7 +43,7 @@ def start_state(state: Tensor, x: Tensor) -> Tensor:
 
     Raises RuntimeError in a second run if the first run is unknown.
     """
-    if torch.compiler.is_exporting():
+    if _is_exporting():
         return state
     if torch.compiler.is_compiling():
         return _start_state_op(state, x.detach())  # type: ignore[no-any-return]
@@ -52,11 +52,16 @@ def start_state(state: Tensor, x: Tensor) -> Tensor:
 
 def next_state(state: Tensor, after: Tensor) -> Tensor:
     """Returns the state after a call: `after` in a first run, `state` in a second one."""
-    if torch.compiler.is_exporting():
+    if _is_exporting():
         return after
     if torch.compiler.is_compiling():
         return _next_state_op(state, after)  # type: ignore[no-any-return]
     return state if _runs_again(state) else after
+
+
+def _is_exporting() -> bool:
+    # torch.compiler.is_exporting() returns True in every graph that Dynamo of PyTorch 2.11 traces.
+    return torch.compiler._is_exporting_flag
 
 
 def _runs_again(state: Tensor) -> bool:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from torch import nn
 from torch.fx import Proxy, Tracer
@@ -26,9 +26,9 @@ def leaf(forward: Callable[P, R]) -> Callable[P, R]:
         if isinstance(proxy, Proxy):
             tracer = proxy.tracer
             if isinstance(tracer, Tracer) and tracer.root is not args[0]:
-                return tracer.create_proxy(  # type: ignore[return-value]
-                    "call_function", call_forward, args, kwargs
-                )
+                # A proxy in place of a tensor.
+                node: Any = tracer.create_proxy("call_function", call_forward, args, kwargs)
+                return cast(R, node)
         return forward(*args, **kwargs)
 
     return traceable

@@ -84,10 +84,10 @@ class LayerNorm(nn.LayerNorm):
     Shape: x [..., *normalized_shape], y the same.
 
     >>> norm = LayerNorm(4)
-    >>> norm
-    LayerNorm((4,), eps=1e-05, elementwise_affine=True, bias=True)
     >>> norm.load_state_dict(torch.nn.LayerNorm(4).state_dict())
     <All keys matched successfully>
+    >>> norm(torch.tensor([1.0, 1.0, 3.0, 3.0])).detach().round(decimals=2)
+    tensor([-1., -1.,  1.,  1.])
     """
 
     def __init__(
