@@ -175,7 +175,8 @@ def test_every_row_norm_to_every_target(make, to, expected):
     if to in ("layer", "rms"):
         assert (after.weight is not None) == affine
     if to == "layer":
-        assert (after.bias is not None) == (affine and not str(before).endswith("bias=False)"))
+        unbiased = isinstance(before, nn.LayerNorm) and before.bias is None
+        assert (after.bias is not None) == (affine and not unbiased)
     if to.startswith("detach"):
         assert (after.mean, after.std) == (to != "detach_std", to != "detach_mean")
     if to.startswith("ada"):
@@ -1059,20 +1060,20 @@ def test_families_of_hugging_face_give_the_same_after_conversion(
     transformers, make, changed, left, reason, dtype
 ):
     before = small(transformers, make).to(dtype)
-    after = copy.deepcopy(before)
+    after, exact = copy.deepcopy(before), copy.deepcopy(before).float()
     report = planish.convert(after, "planish")
     assert (len(report.changed), len(report.left)) == (changed, left)
     assert all(reason in one.reason for one in report.left)
     for training in (False, True):
-        before.train(training), after.train(training)
+        before.train(training), after.train(training), exact.train(training)
         with torch.no_grad():
-            expected, y = run(before), run(after)
-        assert y.dtype == expected.dtype
-        # A norm in the place of another adds a rounding to bfloat16, 2^-8, and in training a
-        # BatchNorm of a small batch can double it.
-        tolerance = MODEL if dtype == torch.float32 else changed * 2**-8
-        scale = float(expected.abs().max())
-        assert distance(y.float(), expected.float()) <= tolerance * scale
+            theirs, y, expected = run(before), run(after), run(exact)
+        assert y.dtype == theirs.dtype
+        # The convolutions of some PyTorch versions have large errors in bfloat16, which a norm
+        # amplifies. Beyond these, each norm that was replaced may round once to bfloat16, 2^-8.
+        own = distance(theirs.float(), expected)
+        rounding = MODEL if dtype == torch.float32 else changed * 2**-8
+        assert distance(y.float(), expected) <= own + rounding * float(theirs.abs().max())
     state = before.state_dict()
     planish.convert(after, "torch")
     assert state.keys() == after.state_dict().keys()
