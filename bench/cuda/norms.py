@@ -10,6 +10,7 @@ BYTES = 1 << 29  # of an array: much larger than the caches
 NORMS = ("layer_norm", "rms_norm")
 MODES = ("forward", "backward")
 TYPES = ("float32", "bfloat16")
+PACKAGES = {"liger": "liger_kernel", "quack": "quack"}  # contestants that may be installed
 
 
 def triton_forward():
@@ -91,12 +92,27 @@ class NormCase:
         torch.compiler.reset()  # or what comes after eight shapes is eager
         call["compile"] = torch.compile(call["eager"], dynamic=False)
         if who == "quack":
-            from quack import layernorm, rmsnorm
+            from quack import rmsnorm
 
-            if self.norm == "rms_norm":
-                return lambda x, w, b: rmsnorm(x, w.float(), eps=1e-5)
-            return lambda x, w, b: layernorm(x, w.float(), eps=1e-5)
+            return lambda x, w, b: rmsnorm(x, w, eps=1e-5)
+        if who == "liger":
+            from liger_kernel.ops.layer_norm import LigerLayerNormFunction
+            from liger_kernel.ops.rms_norm import LigerRMSNormFunction
+
+            if self.norm == "rms_norm":  # in place it would overwrite dy
+                return lambda x, w, b: LigerRMSNormFunction.apply(x, w, 1e-5, 0.0, "llama", False)
+            return lambda x, w, b: LigerLayerNormFunction.apply(x, w, b, 1e-5)
         return call[who]
+
+    def quack_layer_norm(self):
+        """Returns a call of quack's layer norm, which has no autograd and takes float parameters."""
+        from quack.rmsnorm import layernorm_bwd, layernorm_fwd
+
+        weight, bias = self.weight.float(), self.bias.float()
+        if self.mode == "forward":
+            return lambda: [layernorm_fwd(self.x, weight, bias, eps=1e-5)]
+        _, rstd, mean = layernorm_fwd(self.x, weight, bias, eps=1e-5, return_rstd=True, return_mean=True)
+        return lambda: layernorm_bwd(self.x, weight, self.dy, rstd, mean, has_bias=True)
 
     def call(self, who):
         """Returns a function without arguments that returns the results to check."""
@@ -107,6 +123,8 @@ class NormCase:
         if who == "triton":
             run, y = triton_forward(), torch.empty_like(self.x)
             return lambda: [run(self.x, self.weight, self.bias, y)]
+        if who == "quack" and self.norm == "layer_norm":
+            return self.quack_layer_norm()
         function = self.function(who)
         if self.mode == "forward":
             return lambda: [function(self.x, self.weight, self.bias)]
@@ -122,8 +140,7 @@ class NormCase:
         who = ["copy", "planish", "eager", "compile"]
         if self.mode == "forward" and self.norm == "layer_norm" and self.cols <= 65536 // self.type.itemsize * 2:
             who.append("triton")
-        if self.mode == "forward" and importlib.util.find_spec("quack"):
-            who.append("quack")
+        who += [name for name, package in PACKAGES.items() if importlib.util.find_spec(package)]
         return who
 
     def wrong(self, who, call):
@@ -136,7 +153,7 @@ class NormCase:
         x, dy = self.x[rows].double().requires_grad_(), self.dy[rows].double()
         shape, weight, bias = (self.cols,), self.weight.double(), self.bias.double()
         if self.norm == "layer_norm":
-            y = torch.nn.functional.layer_norm(x, shape, weight, bias if who != "quack" else None)
+            y = torch.nn.functional.layer_norm(x, shape, weight, bias)
         else:
             y = torch.nn.functional.rms_norm(x, shape, weight, 1e-5)
         expected = y.detach() if self.mode == "forward" else torch.autograd.grad(y, x, dy)[0]

@@ -11,7 +11,7 @@ NORMS = "<!-- cuda norms: made by bench/cuda -->", "<!-- cuda norms: end -->"
 RECURRENT = "<!-- cuda recurrent layers: made by bench/cuda -->", "<!-- cuda recurrent layers: end -->"
 # Shape of the targets.
 AT = [1024, 16, 768]
-PEERS = ("eager", "compile", "triton", "quack")
+PEERS = ("eager", "compile", "triton", "liger", "quack")
 
 
 def least(mode, cols):
