@@ -42,9 +42,6 @@ inline constexpr int64_t kPaddedRows = 4;
 template <class T>
 inline constexpr int64_t kMaxCopiedTiles = 40 / static_cast<int64_t>(sizeof(T));
 
-// Prefetch distance in w, in steps of k, for the tile that reads a panel first.
-inline constexpr int64_t kAhead = 16;
-
 // --- End of tuning constants ---
 
 template <class T>
@@ -77,17 +74,6 @@ constexpr int64_t TileSize() {
     left##r = hn::MulAdd(x, w_left, left##r);                         \
     right##r = hn::MulAdd(x, w_right, right##r);                      \
   }
-// One step along k. The loop takes two: it is so short for the widest tile that its branch costs.
-#define PLANISH_GEMM_DEPTH                                                                    \
-  {                                                                                           \
-    const auto w_left = hn::LoadU(d, w);                                                      \
-    const auto w_right = hn::LoadU(d, w + lanes);                                             \
-    if constexpr (kPrefetches) hwy::Prefetch(w + ahead);                                      \
-    if constexpr (kPrefetches && kColumns * sizeof(T) > 64) hwy::Prefetch(w + ahead + lanes); \
-    PLANISH_GEMM_ROWS(PLANISH_GEMM_STEP)                                                      \
-    w += kColumns;                                                                            \
-    a += kByRow ? 1 : kPaddedRows;                                                            \
-  }
 #define PLANISH_GEMM_PREFETCH(r)             \
   if constexpr (r < kRows) {                 \
     hwy::Prefetch(c + r * c_stride);         \
@@ -105,23 +91,21 @@ constexpr int64_t TileSize() {
   }
 
 /// Computes kRows rows of a panel of c: `depth` products of a copied tile of a with the panel of w,
-/// added to c if `accumulate`. Prefetches c, and with kPrefetches the elements of w `ahead` further
-/// on.
-template <class T, int kRows, bool kByRow, bool kPrefetches>
+/// added to c if `accumulate`. Prefetches c.
+template <class T, int kRows, bool kByRow>
 HWY_NOINLINE void Tile(const T* HWY_RESTRICT a, const T* HWY_RESTRICT w, int64_t depth,
-                       T* HWY_RESTRICT c, int64_t c_stride, bool accumulate, int64_t ahead) {
+                       T* HWY_RESTRICT c, int64_t c_stride, bool accumulate) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kColumns = PanelColumns<T>();
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   PLANISH_GEMM_ROWS(PLANISH_GEMM_DECLARE)
   PLANISH_GEMM_ROWS(PLANISH_GEMM_PREFETCH)
-  const T* const end = w + (depth & ~int64_t{1}) * kColumns;
-  while (w != end) {
-    PLANISH_GEMM_DEPTH
-    PLANISH_GEMM_DEPTH
-  }
-  if (depth & 1) {
-    PLANISH_GEMM_DEPTH
+  for (int64_t i = 0; i < depth; ++i) {
+    const auto w_left = hn::LoadU(d, w);
+    const auto w_right = hn::LoadU(d, w + lanes);
+    PLANISH_GEMM_ROWS(PLANISH_GEMM_STEP)
+    w += kColumns;
+    a += kByRow ? 1 : kPaddedRows;
   }
   if (accumulate) {
     PLANISH_GEMM_ROWS(PLANISH_GEMM_ADD)
@@ -167,7 +151,6 @@ HWY_NOINLINE void RowsOfPanels(const T* HWY_RESTRICT a, int64_t a_stride, const 
 #undef PLANISH_GEMM_ROWS
 #undef PLANISH_GEMM_DECLARE
 #undef PLANISH_GEMM_STEP
-#undef PLANISH_GEMM_DEPTH
 #undef PLANISH_GEMM_ADD
 #undef PLANISH_GEMM_PREFETCH
 #undef PLANISH_GEMM_STORE
@@ -178,17 +161,16 @@ HWY_NOINLINE void RowsOfPanels(const T* HWY_RESTRICT a, int64_t a_stride, const 
 
 template <class T>
 using TileFunction = void (*)(const T* a, const T* w, int64_t depth, T* c, int64_t c_stride,
-                              bool accumulate, int64_t ahead);
+                              bool accumulate);
 
-template <class T, bool kByRow, bool kPrefetches, int... kRows>
+template <class T, bool kByRow, int... kRows>
 constexpr std::array<TileFunction<T>, kTileRows> TilesOf(std::integer_sequence<int, kRows...>) {
-  return {&Tile<T, kRows + 1, kByRow, kPrefetches>...};
+  return {&Tile<T, kRows + 1, kByRow>...};
 }
 
 /// Tile for 1, 2, ... rows.
-template <class T, bool kByRow, bool kPrefetches>
-inline constexpr auto kTiles =
-    TilesOf<T, kByRow, kPrefetches>(std::make_integer_sequence<int, kTileRows>());
+template <class T, bool kByRow>
+inline constexpr auto kTiles = TilesOf<T, kByRow>(std::make_integer_sequence<int, kTileRows>());
 
 /// Returns the address of a row of a.
 template <class T>
@@ -266,8 +248,7 @@ HWY_INLINE void MultiplyTiles(const GemmTask<T>& task, int64_t begin, int64_t en
   constexpr int64_t kColumns = PanelColumns<T>();
   constexpr int64_t kTilesAtOnce = kMaxCopiedTiles<T>;
   HWY_ALIGN T copies[kTilesAtOnce * TileSize<T>()];
-  const auto& prefetching = task.a_transposed ? kTiles<T, false, true> : kTiles<T, true, true>;
-  const auto& plain = task.a_transposed ? kTiles<T, false, false> : kTiles<T, true, false>;
+  const auto& functions = task.a_transposed ? kTiles<T, false> : kTiles<T, true>;
   const int64_t groups = (end - begin + kTilesAtOnce - 1) / kTilesAtOnce;
   for (int64_t from = 0; from < task.k; from += kGemmDepth) {
     const int64_t depth = std::min(kGemmDepth, task.k - from);
@@ -287,16 +268,11 @@ HWY_INLINE void MultiplyTiles(const GemmTask<T>& task, int64_t begin, int64_t en
       for (int64_t p = task.panel_begin; p < task.panel_end; ++p) {
         const T* w = BlockAt(task, from) + p * depth * kColumns;
         for (int64_t t = 0; t < tiles; ++t) {
-          // The first tile reads the panel into the L1 cache for the others; the last one
-          // prefetches the next panel.
-          const bool last = t > 0 && t + 1 == tiles;
-          const auto& functions = t == 0 || last ? prefetching : plain;
           const int64_t count = rows[t + 1] - rows[t];
-          WithPanel(task, rows[t], count, p * kColumns, accumulate,
-                    [&](T* c, int64_t stride) HWY_ATTR {
-                      functions[count - 1](copies + t * TileSize<T>(), w, depth, c, stride,
-                                           accumulate, (last ? depth : kAhead) * kColumns);
-                    });
+          WithPanel(
+              task, rows[t], count, p * kColumns, accumulate, [&](T* c, int64_t stride) HWY_ATTR {
+                functions[count - 1](copies + t * TileSize<T>(), w, depth, c, stride, accumulate);
+              });
         }
       }
     }
@@ -335,8 +311,8 @@ HWY_INLINE void MultiplyRows(const GemmTask<T>& task) {
     for (; p < task.panel_end; ++p) {
       for (int64_t r = 0; r < kRows; ++r) {
         WithPanel(task, r, 1, p * kColumns, accumulate, [&](T* c, int64_t stride) HWY_ATTR {
-          Tile<T, 1, true, true>(task.a + r * a_stride + from, w + p * depth * kColumns, depth, c,
-                                 stride, accumulate, kAhead * kColumns);
+          Tile<T, 1, true>(task.a + r * a_stride + from, w + p * depth * kColumns, depth, c, stride,
+                           accumulate);
         });
       }
     }
