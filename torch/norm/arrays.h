@@ -2,16 +2,20 @@
 #define PLANISH_TORCH_NORM_ARRAYS_H_
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
 #include <c10/util/MaybeOwned.h>
 
 #include <cstdint>
+#include <initializer_list>
+#include <string_view>
 #include <type_traits>
-#include <utility>
 
 #include "planish/types.h"
+#include "src/base/check.h"
+#include "src/norm/arguments.h"
 #include "torch/base/core.h"
 
-// Conversions of tensors of all floating types to the core's arrays.
+// Conversions of tensors of all floating types to the core's arrays and calls.
 namespace planish {
 
 /// Returns the tensor's memory, or null if it is undefined. The caller checks the type. The core's
@@ -59,28 +63,23 @@ inline c10::MaybeOwned<at::Tensor> ContiguousOrBorrowed(
   return c10::MaybeOwned<at::Tensor>::owned(t.contiguous(format));
 }
 
-/// A tensor as a matrix whose rows are its last dimension.
-struct Rows {
-  c10::MaybeOwned<at::Tensor> tensor;  ///< the tensor, or a copy if its rows have no common stride
-  int64_t rows = 1, cols = 0, stride = 0;
-
-  template <class T>
-  T* array() const {
-    return Array<T>(*tensor);
-  }
-};
-
-inline Rows RowsOf(const at::Tensor& t) {
-  Rows rows{c10::MaybeOwned<at::Tensor>::borrowed(t)};
-  if (!t.defined()) return rows;
+/// Returns the elements from one row of a tensor to the next. Rows are along the last dimension and
+/// have a common stride.
+inline int64_t RowStride(const at::Tensor& t) {
   const int64_t last = t.dim() - 1;
-  rows.cols = t.size(last);
-  for (int64_t d = 0; d < last; ++d) rows.rows *= t.size(d);
-  rows.stride = rows.cols;
-  if (t.is_contiguous()) return rows;
-  // The row stride is that of the innermost dimension larger than 1. The strides of the outer
+  if (t.is_contiguous()) return t.size(last);
+  int64_t d = last - 1;
+  while (t.size(d) == 1) --d;
+  return t.stride(d);
+}
+
+/// Returns `t`, or a contiguous copy if its rows have no common stride of at least their length.
+inline c10::MaybeOwned<at::Tensor> EvenRows(const at::Tensor& t) {
+  if (!t.defined() || t.is_contiguous()) return c10::MaybeOwned<at::Tensor>::borrowed(t);
+  const int64_t last = t.dim() - 1, cols = t.size(last);
+  // The stride is that of the innermost dimension larger than 1. The strides of the outer
   // dimensions must follow from it.
-  bool even = t.stride(last) == 1 || rows.cols <= 1;
+  bool even = t.stride(last) == 1 || cols <= 1;
   int64_t stride = 0, inner = 1;
   for (int64_t d = last - 1; d >= 0; --d) {
     if (t.size(d) == 1) continue;
@@ -88,12 +87,39 @@ inline Rows RowsOf(const at::Tensor& t) {
     even = even && t.stride(d) == stride * inner;
     inner *= t.size(d);
   }
-  if (even && stride >= rows.cols) {
-    rows.stride = stride;
-  } else {
-    rows.tensor = c10::MaybeOwned<at::Tensor>::owned(t.contiguous());
-  }
-  return rows;
+  if (even && stride >= cols) return c10::MaybeOwned<at::Tensor>::borrowed(t);
+  return c10::MaybeOwned<at::Tensor>::owned(t.contiguous());
+}
+
+/// A tensor, or one row of a tensor, as an array argument of the core.
+struct NamedArray {
+  const char* name;  ///< of the core's argument
+  const at::Tensor& tensor;
+  int64_t row = 0;
+};
+
+/// Returns `args`, a call with its sizes, with its arrays. Their types, lengths and strides follow
+/// from the call's VisitArguments, whose further arguments are `facts`. `arrays` are in its order.
+/// Undefined tensors are skipped, also those that the call does not have.
+template <class Args, class... Facts>
+Args WithArrays(Args args, std::initializer_list<NamedArray> arrays, const Facts&... facts) {
+  const NamedArray* next = arrays.begin();
+  const auto skip_undefined = [&] {
+    while (next != arrays.end() && !next->tensor.defined()) ++next;
+  };
+  skip_undefined();
+  const auto set = [&]<class E>(const internal::Argument<Args, E>& argument) {
+    if (next == arrays.end() || std::string_view(next->name) != argument.name) return;
+    TORCH_INTERNAL_ASSERT(next->tensor.element_size() == sizeof(E), argument.name);
+    args.*argument.member =
+        Array<E>(next->tensor) + next->row * argument.extent.rows * argument.extent.cols;
+    if (argument.stride) args.*argument.stride = RowStride(next->tensor);
+    ++next;
+    skip_undefined();
+  };
+  internal::ForEachArgument(args, set, facts...);
+  TORCH_INTERNAL_ASSERT(next == arrays.end(), next->name, " is not an argument, or out of order");
+  return args;
 }
 
 }  // namespace planish

@@ -23,6 +23,7 @@ namespace {
 using at::Tensor;
 
 constexpr char kName[] = "batch_norm";
+constexpr NormSpec kSpec = {.over = Over::kBatch};  // for sizes and layouts
 
 Tensor CallEvaluate(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
                     const Tensor& mean, const Tensor& var, double eps) {
@@ -60,44 +61,17 @@ void CheckEvaluate(const Tensor& x, const OptionalTensor& weight, const Optional
   CheckEstimates(x, mean, var);
 }
 
-Tensor EmptyLike(const Tensor& x) {
-  return EmptyOn(x, x.sym_sizes(), x.scalar_type(), x.suggest_memory_format());
-}
-
-TensorTriple EmptyBackward(const Tensor& x, const OptionalTensor& weight, const Mask& mask) {
-  const auto vector = [&](bool wanted) {
-    if (!wanted) return Tensor();
-    return EmptyOn(x, {x.sym_size(1)}, OrElse(weight, x).scalar_type());
-  };
-  return {mask[0] ? EmptyLike(x) : Tensor(), vector(mask[1]), vector(mask[2])};
-}
-
 Tensor EvaluateMeta(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
                     const Tensor& mean, const Tensor& var, double eps) {
   CheckEvaluate(x, weight, bias, mean, var, eps);
-  return EmptyLike(x);
+  return EmptyOutput(kSpec, x);
 }
 
 TensorTriple EvaluateBackwardMeta(const Tensor& dy, const Tensor& x, const OptionalTensor& weight,
                                   const Tensor& mean, const Tensor& var, double eps, Mask mask) {
   CheckEvaluate(x, weight, std::nullopt, mean, var, eps);
   CheckLike(kName, "dy", dy, x);
-  return EmptyBackward(x, weight, mask);
-}
-
-/// The sizes [batch, channels, spatial] in memory; spatial is 1 in channels-last format.
-struct Sizes {
-  int64_t batch = 1, channels = 0, spatial = 1;
-};
-
-Sizes SizesOf(const Tensor& x) {
-  Sizes sizes = {.batch = x.size(0), .channels = x.size(1)};
-  for (int64_t d = 2; d < x.dim(); ++d) sizes.spatial *= x.size(d);
-  if (x.suggest_memory_format() != at::MemoryFormat::Contiguous) {
-    sizes.batch *= sizes.spatial;
-    sizes.spatial = 1;
-  }
-  return sizes;
+  return EmptyGradients(kSpec, x, weight, mask);
 }
 
 Tensor Estimate(const Tensor& t, const Tensor& x) {
@@ -110,17 +84,15 @@ Tensor EvaluateKernel(const Tensor& x_, const OptionalTensor& weight_, const Opt
   const Tensor x = x_.contiguous(x_.suggest_memory_format());
   const Tensor weight = Contiguous(OrUndefined(weight_)), bias = Contiguous(OrUndefined(bias_));
   const Tensor mean = Estimate(mean_, x), var = Estimate(var_, x);
-  const auto [batch, channels, spatial] = SizesOf(x_);
+  const auto [batch, channels, spatial] = LayoutOf(kSpec, x_);
   ByTypes(x, weight.defined() ? weight : bias, [&]<class T, class P>() {
-    const BatchNormEvaluateArgs<T, P> args = {.batch = batch,
-                                              .channels = channels,
-                                              .spatial = spatial,
-                                              .x = Array<const T>(x),
-                                              .gain = Array<const P>(weight),
-                                              .bias = Array<const P>(bias),
-                                              .running_mean = Array<const Compute<T>>(mean),
-                                              .running_var = Array<const Compute<T>>(var),
-                                              .y = Array<T>(y)};
+    const auto args = WithArrays<BatchNormEvaluateArgs<T, P>>(
+        {.batch = batch, .channels = channels, .spatial = spatial}, {{"x", x},
+                                                                     {"gain", weight},
+                                                                     {"bias", bias},
+                                                                     {"running_mean", mean},
+                                                                     {"running_var", var},
+                                                                     {"y", y}});
     if (x.is_cpu()) {
       return BatchNormEvaluate<T, P>(args, {.eps = eps, .parallel_for = TorchParallelFor});
     }
@@ -138,19 +110,17 @@ TensorTriple EvaluateBackwardKernel(const Tensor& dy_, const Tensor& x_,
   const Tensor x = x_.contiguous(format), dy = dy_.contiguous(format);
   const Tensor weight = Contiguous(OrUndefined(weight_));
   const Tensor mean = Estimate(mean_, x), var = Estimate(var_, x);
-  const auto [batch, channels, spatial] = SizesOf(x_);
+  const auto [batch, channels, spatial] = LayoutOf(kSpec, x_);
   ByTypes(x, dweight.defined() ? dweight : weight, [&]<class T, class P>() {
-    const BatchNormEvaluateBackwardArgs<T, P> args = {.batch = batch,
-                                                      .channels = channels,
-                                                      .spatial = spatial,
-                                                      .dy = Array<const T>(dy),
-                                                      .x = Array<const T>(x),
-                                                      .gain = Array<const P>(weight),
-                                                      .running_mean = Array<const Compute<T>>(mean),
-                                                      .running_var = Array<const Compute<T>>(var),
-                                                      .dx = Array<T>(dx),
-                                                      .dgain = Array<P>(dweight),
-                                                      .dbias = Array<P>(dbias)};
+    const auto args = WithArrays<BatchNormEvaluateBackwardArgs<T, P>>(
+        {.batch = batch, .channels = channels, .spatial = spatial}, {{"dy", dy},
+                                                                     {"x", x},
+                                                                     {"gain", weight},
+                                                                     {"running_mean", mean},
+                                                                     {"running_var", var},
+                                                                     {"dx", dx},
+                                                                     {"dgain", dweight},
+                                                                     {"dbias", dbias}});
     if (x.is_cpu()) {
       return BatchNormEvaluateBackward<T, P>(args, {.eps = eps, .parallel_for = TorchParallelFor});
     }

@@ -77,26 +77,23 @@ TensorTriple Forward(const Tensor& x_, const Tensor& state, const OptionalTensor
   next.copy_(state);
   static_assert(sizeof(OnlineState) == 2 * sizeof(double));  // [2], mean and deviation
   ByTypes(x, weight.defined() ? weight : bias, [&]<class T, class P>() {
-    auto* saved = Array<Compute<T>>(moments);
-    auto* numbers = reinterpret_cast<OnlineState*>(next.mutable_data_ptr<double>());
-    const int64_t rows = moments.size(1);
-    const OnlineNormForwardArgs<T, P> args = {.rows = rows,
-                                              .cols = x.size(-1),
-                                              .x = Array<const T>(x),
-                                              .gain = Array<const P>(weight),
-                                              .bias = Array<const P>(bias),
-                                              .y = Array<T>(y),
-                                              .mean = saved,
-                                              .mean_lo = saved + rows,
-                                              .rstd = saved + 2 * rows,
-                                              .offset = saved + 3 * rows,
-                                              .deviation = saved + 4 * rows};
+    auto* state_after = reinterpret_cast<OnlineState*>(next.mutable_data_ptr<double>());
+    const auto args = WithArrays<OnlineNormForwardArgs<T, P>>(
+        {.rows = moments.size(1), .cols = x.size(-1)}, {{"x", x},
+                                                        {"gain", weight},
+                                                        {"bias", bias},
+                                                        {"y", y},
+                                                        {"mean", moments, 0},
+                                                        {"mean_lo", moments, 1},
+                                                        {"rstd", moments, 2},
+                                                        {"offset", moments, 3},
+                                                        {"deviation", moments, 4}});
     if (x.is_cpu()) {
-      return OnlineNormForward<T, P>(args, *numbers,
+      return OnlineNormForward<T, P>(args, *state_after,
                                      {.alpha = alpha, .parallel_for = TorchParallelFor});
     }
-    const GpuCall call(x, cuda::OnlineNormWorkspaceBytes<T>(rows, args.cols));
-    cuda::OnlineNormForward<T, P>(args, numbers,
+    const GpuCall call(x, cuda::OnlineNormWorkspaceBytes<T>(args.rows, args.cols));
+    cuda::OnlineNormForward<T, P>(args, state_after,
                                   call.With(cuda::OnlineNormOptions{.alpha = alpha}));
   });
   return {y, next, moments};
@@ -111,11 +108,7 @@ TensorTriple BackwardMeta(const Tensor& dy, const Tensor& x, const Tensor& momen
           moments.scalar_type() == ComputeType(x.scalar_type()),
       "[online_layer_norm] moments must have [5, ", Cases(x), "] ", ComputeType(x.scalar_type()),
       ", got ", moments.sym_sizes(), " ", moments.scalar_type());
-  const auto vector = [&](bool wanted) {
-    return wanted ? EmptyOn(x, {x.sym_size(-1)}, OrElse(weight, x).scalar_type()) : Tensor();
-  };
-  return {mask[0] ? EmptyOn(x, x.sym_sizes(), x.scalar_type()) : Tensor(), vector(mask[1]),
-          vector(mask[2])};
+  return EmptyGradients({}, x, weight, mask);
 }
 
 TensorTriple Backward(const Tensor& dy_, const Tensor& x_, const Tensor& moments_,
@@ -124,25 +117,22 @@ TensorTriple Backward(const Tensor& dy_, const Tensor& x_, const Tensor& moments
   const Tensor dy = dy_.contiguous(), x = x_.contiguous(), moments = moments_.contiguous();
   const Tensor weight = Contiguous(OrUndefined(weight_));
   ByTypes(x, dweight.defined() ? dweight : weight, [&]<class T, class P>() {
-    const auto* saved = Array<const Compute<T>>(moments);
-    const int64_t rows = moments.size(1);
-    const OnlineNormBackwardArgs<T, P> args = {.rows = rows,
-                                               .cols = x.size(-1),
-                                               .dy = Array<const T>(dy),
-                                               .x = Array<const T>(x),
-                                               .gain = Array<const P>(weight),
-                                               .mean = saved,
-                                               .mean_lo = saved + rows,
-                                               .rstd = saved + 2 * rows,
-                                               .offset = saved + 3 * rows,
-                                               .deviation = saved + 4 * rows,
-                                               .dx = Array<T>(dx),
-                                               .dgain = Array<P>(dweight),
-                                               .dbias = Array<P>(dbias)};
+    const auto args = WithArrays<OnlineNormBackwardArgs<T, P>>(
+        {.rows = moments.size(1), .cols = x.size(-1)}, {{"dy", dy},
+                                                        {"x", x},
+                                                        {"gain", weight},
+                                                        {"mean", moments, 0},
+                                                        {"mean_lo", moments, 1},
+                                                        {"rstd", moments, 2},
+                                                        {"dx", dx},
+                                                        {"dgain", dweight},
+                                                        {"dbias", dbias},
+                                                        {"offset", moments, 3},
+                                                        {"deviation", moments, 4}});
     if (x.is_cpu()) {
       return OnlineNormBackward<T, P>(args, {.alpha = alpha, .parallel_for = TorchParallelFor});
     }
-    const GpuCall call(x, cuda::OnlineNormWorkspaceBytes<T>(rows, args.cols));
+    const GpuCall call(x, cuda::OnlineNormWorkspaceBytes<T>(args.rows, args.cols));
     cuda::OnlineNormBackward<T, P>(args, call.With(cuda::OnlineNormOptions{.alpha = alpha}));
   });
   return {dx, dweight, dbias};

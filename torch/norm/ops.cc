@@ -129,13 +129,20 @@ TensorTriple CallNormBackward(const OptionalTensor& dy, const OptionalTensor& ds
                  spec.eps, spec.scale, spec.slope, spec.unbiased, mask);
 }
 
-namespace {
-
-// ---- Outputs
-
-Tensor EmptyLike(const NormSpec& spec, const Tensor& x) {
+Tensor EmptyOutput(const NormSpec& spec, const Tensor& x) {
   return EmptyOn(x, x.sym_sizes(), x.scalar_type(), FormatOf(spec, x));
 }
+
+TensorTriple EmptyGradients(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
+                            const Mask& mask) {
+  const auto vector = [&](bool wanted) {
+    if (!wanted) return Tensor();
+    return EmptyOn(x, {x.sym_size(FeatureDim(spec, x))}, OrElse(weight, x).scalar_type());
+  };
+  return {mask[0] ? EmptyOutput(spec, x) : Tensor(), vector(mask[1]), vector(mask[2])};
+}
+
+namespace {
 
 /// Returns an undefined tensor (None in Python) unless `save`.
 Tensor EmptyMoments(const NormSpec& spec, const Tensor& x, bool save) {
@@ -144,16 +151,7 @@ Tensor EmptyMoments(const NormSpec& spec, const Tensor& x, bool save) {
 }
 
 TensorPair EmptyForward(const NormSpec& spec, const Tensor& x, bool save) {
-  return {EmptyLike(spec, x), EmptyMoments(spec, x, save)};
-}
-
-TensorTriple EmptyBackward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
-                           const Mask& mask) {
-  const auto vector = [&](bool wanted) {
-    if (!wanted) return Tensor();
-    return EmptyOn(x, {x.sym_size(FeatureDim(spec, x))}, OrElse(weight, x).scalar_type());
-  };
-  return {mask[0] ? EmptyLike(spec, x) : Tensor(), vector(mask[1]), vector(mask[2])};
+  return {EmptyOutput(spec, x), EmptyMoments(spec, x, save)};
 }
 
 // ---- Kernels
@@ -199,7 +197,7 @@ TensorTriple AddForwardMeta(const Tensor& x, const Tensor& residual, const Optio
   const NormSpec spec = AddSpecOf(norm, over, eps);
   CheckNormForward(spec, x, weight, bias);
   CheckLike("add_norm_forward", "residual", residual, x);
-  return {EmptyLike(spec, x), EmptyLike(spec, x), EmptyMoments(spec, x, save)};
+  return {EmptyOutput(spec, x), EmptyOutput(spec, x), EmptyMoments(spec, x, save)};
 }
 
 TensorTriple AddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
@@ -222,7 +220,7 @@ TensorTriple BackwardMeta(const OptionalTensor& dy, const OptionalTensor& dsum, 
                           double slope, bool unbiased, Mask mask) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   CheckBackward(spec, dy, dsum, x, moments, weight, mask);
-  return EmptyBackward(spec, x, weight, mask);
+  return EmptyGradients(spec, x, weight, mask);
 }
 
 /// Writes the defined tensors in `gradients`.
@@ -246,7 +244,7 @@ TensorTriple Backward(const OptionalTensor& dy, const OptionalTensor& dsum, cons
                       Mask mask) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   CheckBackward(spec, dy, dsum, x, moments, weight, mask);
-  TensorTriple gradients = EmptyBackward(spec, x, weight, mask);
+  TensorTriple gradients = EmptyGradients(spec, x, weight, mask);
   BackwardInto(gradients, spec, dy, dsum, x, moments, weight);
   return gradients;
 }
@@ -282,7 +280,7 @@ Tensors NormBackward(const NormSpec& spec, Tensor& dy, const Tensor& dsum, const
     RECORD_FUNCTION("planish::norm_backward", c10::ArrayRef<c10::IValue>());
     const at::AutoDispatchBelowADInplaceOrView below;
     CheckBackward(spec, dy, OrNone(dsum), x, moments, OrNone(weight), mask);
-    TensorTriple gradients = EmptyBackward(spec, x, OrNone(weight), {false, mask[1], mask[2]});
+    TensorTriple gradients = EmptyGradients(spec, x, OrNone(weight), {false, mask[1], mask[2]});
     std::get<0>(gradients) = dy;
     BackwardInto(gradients, spec, dy, OrNone(dsum), x, moments, OrNone(weight));
     return {std::move(dy), std::get<1>(gradients), std::get<2>(gradients)};

@@ -55,6 +55,13 @@ NormSpec SpecOf(std::string_view norm, int64_t over, double eps, double scale, d
 void CheckNormForward(const NormSpec& spec, const at::Tensor& x, const OptionalTensor& weight,
                       const OptionalTensor& bias);
 
+/// Returns a tensor for y or dx.
+at::Tensor EmptyOutput(const NormSpec& spec, const at::Tensor& x);
+
+/// Returns tensors for dx, dweight and dbias, undefined unless in `mask`.
+TensorTriple EmptyGradients(const NormSpec& spec, const at::Tensor& x, const OptionalTensor& weight,
+                            const Mask& mask);
+
 inline void CheckX(const char* function, const at::Tensor& x, int64_t dims) {
   TORCH_CHECK_VALUE(x.dim() >= dims, "[", function, "] x must have at least ", dims,
                     dims == 1 ? " dimension, got " : " dimensions, got ", x.dim());

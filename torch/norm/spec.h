@@ -83,6 +83,25 @@ inline at::MemoryFormat FormatOf(const NormSpec& spec, const at::Tensor& x) {
   return spec.over == Over::kRow ? at::MemoryFormat::Contiguous : x.suggest_memory_format();
 }
 
+/// x in FormatOf(x) as an array [outer, features, inner]. inner is 1 for rows and in channels-last
+/// format.
+struct Layout {
+  int64_t outer = 1, features = 1, inner = 1;
+};
+
+inline Layout LayoutOf(const NormSpec& spec, const at::Tensor& x) {
+  Layout layout;
+  const int64_t feature = FeatureDim(spec, x);
+  layout.features = x.size(feature);
+  for (int64_t d = 0; d < feature; ++d) layout.outer *= x.size(d);
+  for (int64_t d = feature + 1; d < x.dim(); ++d) layout.inner *= x.size(d);
+  if (FormatOf(spec, x) != at::MemoryFormat::Contiguous) {
+    layout.outer *= layout.inner;
+    layout.inner = 1;
+  }
+  return layout;
+}
+
 }  // namespace planish
 
 #endif  // PLANISH_TORCH_NORM_SPEC_H_

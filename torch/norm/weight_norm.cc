@@ -52,12 +52,8 @@ TensorPair Forward(const Tensor& v_, const Tensor& g_) {
   auto [w, norm] = ForwardMeta(v_, g_);
   const Tensor v = v_.contiguous(), g = g_.contiguous();
   ByTypes(v, g, [&]<class T, class P>() {
-    const WeightNormForwardArgs<T, P> args = {.rows = v.size(0),
-                                              .cols = v.size(1),
-                                              .v = Array<const T>(v),
-                                              .g = Array<const P>(g),
-                                              .w = Array<T>(w),
-                                              .norm = Array<Compute<T>>(norm)};
+    const auto args = WithArrays<WeightNormForwardArgs<T, P>>(
+        {.rows = v.size(0), .cols = v.size(1)}, {{"v", v}, {"g", g}, {"w", w}, {"norm", norm}});
     if (v.is_cpu()) return WeightNormForward<T, P>(args, TorchParallelFor);
     const GpuCall call(v, cuda::WeightNormWorkspaceBytes<T>(args.rows, args.cols));
     cuda::WeightNormForward<T, P>(args, call.With(cuda::WeightNormOptions()));
@@ -83,14 +79,9 @@ TensorPair Backward(const Tensor& dw_, const Tensor& v_, const Tensor& g_, const
   const Tensor dw = dw_.contiguous(), v = v_.contiguous();
   const Tensor g = g_.contiguous(), norm = norm_.contiguous();
   ByTypes(v, g, [&]<class T, class P>() {
-    const WeightNormBackwardArgs<T, P> args = {.rows = v.size(0),
-                                               .cols = v.size(1),
-                                               .dw = Array<const T>(dw),
-                                               .v = Array<const T>(v),
-                                               .g = Array<const P>(g),
-                                               .norm = Array<const Compute<T>>(norm),
-                                               .dv = Array<T>(dv),
-                                               .dg = Array<P>(dg)};
+    const auto args = WithArrays<WeightNormBackwardArgs<T, P>>(
+        {.rows = v.size(0), .cols = v.size(1)},
+        {{"dw", dw}, {"v", v}, {"g", g}, {"norm", norm}, {"dv", dv}, {"dg", dg}});
     if (v.is_cpu()) return WeightNormBackward<T, P>(args, TorchParallelFor);
     const GpuCall call(v, cuda::WeightNormWorkspaceBytes<T>(args.rows, args.cols));
     cuda::WeightNormBackward<T, P>(args, call.With(cuda::WeightNormOptions()));
