@@ -4,7 +4,6 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/record_function.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
 #include <array>
@@ -15,6 +14,7 @@
 
 #include "planish/torch_norm.h"
 #include "torch/base/autograd.h"
+#include "torch/base/route.h"
 #include "torch/norm/derivatives.h"
 #include "torch/norm/kernels.h"
 
@@ -37,18 +37,6 @@ constexpr char kBackward[] =
     "norm_backward(Tensor? dy, Tensor? dsum, Tensor x, Tensor moments, Tensor? weight, str norm, "
     "int over, float eps, float scale, float slope, bool unbiased, bool[3] mask) -> (Tensor dx, "
     "Tensor dweight, Tensor dbias)";
-
-// ---- The primitives through the dispatcher
-
-TensorTriple CallAddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
-                            const OptionalTensor& bias, const NormSpec& spec, bool save) {
-  static const auto op =
-      FindOperator<TensorTriple(const Tensor&, const Tensor&, const OptionalTensor&,
-                                const OptionalTensor&, std::string_view, int64_t, double, bool)>(
-          "planish::add_norm_forward");
-  return op.call(x, residual, weight, bias, NameOf(spec.norm), static_cast<int64_t>(spec.over),
-                 spec.eps, save);
-}
 
 // ---- Checks
 
@@ -118,17 +106,6 @@ void CheckNormForward(const NormSpec& spec, const Tensor& x, const OptionalTenso
   CheckParameters(function, weight, bias, x, x.sym_size(FeatureDim(spec, x)));
 }
 
-TensorTriple CallNormBackward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
-                              const Tensor& moments, const OptionalTensor& weight,
-                              const NormSpec& spec, Mask mask) {
-  static const auto op =
-      FindOperator<TensorTriple(const OptionalTensor&, const OptionalTensor&, const Tensor&,
-                                const Tensor&, const OptionalTensor&, std::string_view, int64_t,
-                                double, double, double, bool, Mask)>("planish::norm_backward");
-  return op.call(dy, dsum, x, moments, weight, NameOf(spec.norm), static_cast<int64_t>(spec.over),
-                 spec.eps, spec.scale, spec.slope, spec.unbiased, mask);
-}
-
 Tensor EmptyOutput(const NormSpec& spec, const Tensor& x) {
   return EmptyOn(x, x.sym_sizes(), x.scalar_type(), FormatOf(spec, x));
 }
@@ -191,27 +168,36 @@ NormSpec AddSpecOf(std::string_view norm, int64_t over, double eps) {
   return {.norm = NormOf(norm), .eps = eps};
 }
 
-TensorTriple AddForwardMeta(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
-                            const OptionalTensor& bias, std::string_view norm, int64_t over,
-                            double eps, bool save) {
-  const NormSpec spec = AddSpecOf(norm, over, eps);
+TensorTriple EmptyAddForward(const NormSpec& spec, const Tensor& x, const Tensor& residual,
+                             const OptionalTensor& weight, const OptionalTensor& bias, bool save) {
   CheckNormForward(spec, x, weight, bias);
   CheckLike("add_norm_forward", "residual", residual, x);
   return {EmptyOutput(spec, x), EmptyOutput(spec, x), EmptyMoments(spec, x, save)};
 }
 
+TensorTriple AddForwardMeta(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
+                            const OptionalTensor& bias, std::string_view norm, int64_t over,
+                            double eps, bool save) {
+  return EmptyAddForward(AddSpecOf(norm, over, eps), x, residual, weight, bias, save);
+}
+
+TensorTriple RunAddForward(const NormSpec& spec, const Tensor& x, const Tensor& residual,
+                           const OptionalTensor& weight, const OptionalTensor& bias, bool save) {
+  auto [y, sum, moments] = EmptyAddForward(spec, x, residual, weight, bias, save);
+  RunNormForward(spec, {.x = x,
+                        .residual = residual,
+                        .weight = OrUndefined(weight),
+                        .bias = OrUndefined(bias),
+                        .y = y,
+                        .sum = sum,
+                        .moments = moments});
+  return {y, sum, moments};
+}
+
 TensorTriple AddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
                         const OptionalTensor& bias, std::string_view norm, int64_t over, double eps,
                         bool save) {
-  auto [y, sum, moments] = AddForwardMeta(x, residual, weight, bias, norm, over, eps, save);
-  RunNormForward(AddSpecOf(norm, over, eps), {.x = x,
-                                              .residual = residual,
-                                              .weight = OrUndefined(weight),
-                                              .bias = OrUndefined(bias),
-                                              .y = y,
-                                              .sum = sum,
-                                              .moments = moments});
-  return {y, sum, moments};
+  return RunAddForward(AddSpecOf(norm, over, eps), x, residual, weight, bias, save);
 }
 
 TensorTriple BackwardMeta(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
@@ -238,38 +224,27 @@ void BackwardInto(const TensorTriple& gradients, const NormSpec& spec, const Opt
                          .dbias = dbias});
 }
 
-TensorTriple Backward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
-                      const Tensor& moments, const OptionalTensor& weight, std::string_view norm,
-                      int64_t over, double eps, double scale, double slope, bool unbiased,
-                      Mask mask) {
-  const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
+TensorTriple RunBackward(const NormSpec& spec, const OptionalTensor& dy, const OptionalTensor& dsum,
+                         const Tensor& x, const Tensor& moments, const OptionalTensor& weight,
+                         Mask mask) {
   CheckBackward(spec, dy, dsum, x, moments, weight, mask);
   TensorTriple gradients = EmptyGradients(spec, x, weight, mask);
   BackwardInto(gradients, spec, dy, dsum, x, moments, weight);
   return gradients;
 }
 
-// ---- Shortcut past the dispatcher
-
-/// Returns whether the dispatcher would go straight to the CPU kernel: no gradient or tangent is
-/// needed, and no transform, mode, tracer, profiler or autocast observes the call. Skipping the
-/// dispatcher makes small calls faster.
-bool OnlyCpuKernel(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  static constexpr c10::DispatchKeySet passive(
-      {c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU, c10::DispatchKey::ADInplaceOrView,
-       c10::DispatchKey::BackendSelect});
-  c10::DispatchKeySet keys = x.key_set();
-  if (weight.defined()) keys = keys | weight.key_set();
-  if (bias.defined()) keys = keys | bias.key_set();
-  const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
-  keys = (keys | local.included_) - local.excluded_;
-  if (!passive.isSupersetOf(keys)) return false;
-  if (at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION)) return false;
-  return !keys.has(c10::DispatchKey::AutogradCPU) ||
-         (!torch::autograd::compute_requires_grad(x, weight, bias) && !AnyTangent(x, weight, bias));
+TensorTriple Backward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
+                      const Tensor& moments, const OptionalTensor& weight, std::string_view norm,
+                      int64_t over, double eps, double scale, double slope, bool unbiased,
+                      Mask mask) {
+  return RunBackward(SpecOf(norm, over, eps, scale, slope, unbiased), dy, dsum, x, moments, weight,
+                     mask);
 }
 
 // ---- Autograd
+
+TensorTriple CallAddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
+                            const OptionalTensor& bias, const NormSpec& spec, bool save);
 
 /// Computes the gradients. Writes dx over dy if nothing else refers to it, which saves the memory
 /// of one gradient, and the time for new pages.
@@ -290,10 +265,8 @@ Tensors NormBackward(const NormSpec& spec, Tensor& dy, const Tensor& dsum, const
   return {std::move(dx), std::move(dweight), std::move(dbias)};
 }
 
-TensorPair ForwardAutograd(const Tensor& x, const OptionalTensor& weight_,
-                           const OptionalTensor& bias_, std::string_view norm, int64_t over,
-                           double eps, double scale, double slope, bool unbiased, bool save) {
-  const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
+TensorPair RunForwardAutograd(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight_,
+                              const OptionalTensor& bias_, bool save) {
   const Tensor &weight = OrUndefined(weight_), &bias = OrUndefined(bias_);
   const bool tangents = AnyTangent(x, weight, bias);
   const bool needed = !tangents && torch::autograd::compute_requires_grad(x, weight, bias);
@@ -317,10 +290,15 @@ TensorPair ForwardAutograd(const Tensor& x, const OptionalTensor& weight_,
   return outputs;
 }
 
-TensorTriple AddForwardAutograd(const Tensor& x, const Tensor& residual,
-                                const OptionalTensor& weight_, const OptionalTensor& bias_,
-                                std::string_view norm, int64_t over, double eps, bool save) {
-  const NormSpec spec = AddSpecOf(norm, over, eps);
+TensorPair ForwardAutograd(const Tensor& x, const OptionalTensor& weight,
+                           const OptionalTensor& bias, std::string_view norm, int64_t over,
+                           double eps, double scale, double slope, bool unbiased, bool save) {
+  return RunForwardAutograd(SpecOf(norm, over, eps, scale, slope, unbiased), x, weight, bias, save);
+}
+
+TensorTriple RunAddForwardAutograd(const NormSpec& spec, const Tensor& x, const Tensor& residual,
+                                   const OptionalTensor& weight_, const OptionalTensor& bias_,
+                                   bool save) {
   const Tensor &weight = OrUndefined(weight_), &bias = OrUndefined(bias_);
   if (AnyTangent(x, residual, weight, bias)) {
     const Tensor sum = x + residual;
@@ -347,12 +325,16 @@ TensorTriple AddForwardAutograd(const Tensor& x, const Tensor& residual,
       });
 }
 
-// The moments are functions of x and have no gradient of their own.
-TensorTriple BackwardAutograd(const OptionalTensor& dy_, const OptionalTensor& dsum_,
-                              const Tensor& x, const Tensor& moments, const OptionalTensor& weight_,
-                              std::string_view norm, int64_t over, double eps, double scale,
-                              double slope, bool unbiased, Mask mask) {
-  const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
+TensorTriple AddForwardAutograd(const Tensor& x, const Tensor& residual,
+                                const OptionalTensor& weight, const OptionalTensor& bias,
+                                std::string_view norm, int64_t over, double eps, bool save) {
+  return RunAddForwardAutograd(AddSpecOf(norm, over, eps), x, residual, weight, bias, save);
+}
+
+/// The moments are functions of x and have no gradient of their own.
+TensorTriple RunBackwardAutograd(const NormSpec& spec, const OptionalTensor& dy_,
+                                 const OptionalTensor& dsum_, const Tensor& x,
+                                 const Tensor& moments, const OptionalTensor& weight_, Mask mask) {
   const Tensor &dy = OrUndefined(dy_), &dsum = OrUndefined(dsum_), &weight = OrUndefined(weight_);
   if (AnyTangent(dy, dsum, x, weight)) {
     auto [dx, dweight, dbias] =
@@ -376,6 +358,90 @@ TensorTriple BackwardAutograd(const OptionalTensor& dy_, const OptionalTensor& d
                        wanted(2) ? dx : Tensor(), wanted(3) ? dweight : Tensor()};
       });
 }
+
+TensorTriple BackwardAutograd(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
+                              const Tensor& moments, const OptionalTensor& weight,
+                              std::string_view norm, int64_t over, double eps, double scale,
+                              double slope, bool unbiased, Mask mask) {
+  return RunBackwardAutograd(SpecOf(norm, over, eps, scale, slope, unbiased), dy, dsum, x, moments,
+                             weight, mask);
+}
+
+// ---- Calls of the primitives
+
+template <class... T>
+bool NeedDerivatives(const T&... tensors) {
+  return torch::autograd::compute_requires_grad(tensors...) || AnyTangent(tensors...);
+}
+
+TensorTriple CallAddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
+                            const OptionalTensor& bias, const NormSpec& spec, bool save) {
+  const Tensor &w = OrUndefined(weight), &b = OrUndefined(bias);
+  switch (RouteOf(KeysOf(x) | KeysOf(residual) | KeysOf(w) | KeysOf(b))) {
+    case Route::kAutograd:
+      if (NeedDerivatives(x, residual, w, b)) {
+        return RunAddForwardAutograd(spec, x, residual, weight, bias, save);
+      }
+      [[fallthrough]];
+    case Route::kCpu:
+      return RunAddForward(spec, x, residual, weight, bias, save);
+    case Route::kDispatcher:
+      break;
+  }
+  static const auto op =
+      FindOperator<TensorTriple(const Tensor&, const Tensor&, const OptionalTensor&,
+                                const OptionalTensor&, std::string_view, int64_t, double, bool)>(
+          "planish::add_norm_forward");
+  return op.call(x, residual, weight, bias, NameOf(spec.norm), static_cast<int64_t>(spec.over),
+                 spec.eps, save);
+}
+
+}  // namespace
+
+TensorPair CallNormForward(const Tensor& x, const OptionalTensor& weight,
+                           const OptionalTensor& bias, const NormSpec& spec, bool save) {
+  const Tensor &w = OrUndefined(weight), &b = OrUndefined(bias);
+  switch (RouteOf(KeysOf(x) | KeysOf(w) | KeysOf(b))) {
+    case Route::kAutograd:
+      if (NeedDerivatives(x, w, b)) return RunForwardAutograd(spec, x, weight, bias, save);
+      [[fallthrough]];
+    case Route::kCpu:
+      return RunForward(spec, x, weight, bias, save);
+    case Route::kDispatcher:
+      break;
+  }
+  static const auto op =
+      FindOperator<TensorPair(const Tensor&, const OptionalTensor&, const OptionalTensor&,
+                              std::string_view, int64_t, double, double, double, bool, bool)>(
+          "planish::norm_forward");
+  return op.call(x, weight, bias, NameOf(spec.norm), static_cast<int64_t>(spec.over), spec.eps,
+                 spec.scale, spec.slope, spec.unbiased, save);
+}
+
+TensorTriple CallNormBackward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
+                              const Tensor& moments, const OptionalTensor& weight,
+                              const NormSpec& spec, Mask mask) {
+  const Tensor &g = OrUndefined(dy), &gsum = OrUndefined(dsum), &w = OrUndefined(weight);
+  switch (RouteOf(KeysOf(g) | KeysOf(gsum) | KeysOf(x) | KeysOf(moments) | KeysOf(w))) {
+    case Route::kAutograd:
+      if (NeedDerivatives(g, gsum, x, w)) {
+        return RunBackwardAutograd(spec, dy, dsum, x, moments, weight, mask);
+      }
+      [[fallthrough]];
+    case Route::kCpu:
+      return RunBackward(spec, dy, dsum, x, moments, weight, mask);
+    case Route::kDispatcher:
+      break;
+  }
+  static const auto op =
+      FindOperator<TensorTriple(const OptionalTensor&, const OptionalTensor&, const Tensor&,
+                                const Tensor&, const OptionalTensor&, std::string_view, int64_t,
+                                double, double, double, bool, Mask)>("planish::norm_backward");
+  return op.call(dy, dsum, x, moments, weight, NameOf(spec.norm), static_cast<int64_t>(spec.over),
+                 spec.eps, spec.scale, spec.slope, spec.unbiased, mask);
+}
+
+namespace {
 
 // ---- Functions that users call
 
@@ -515,19 +581,6 @@ Tensor ChannelLayerNorm(const Tensor& x, const OptionalTensor& weight, const Opt
 }
 
 }  // namespace
-
-TensorPair CallNormForward(const Tensor& x, const OptionalTensor& weight,
-                           const OptionalTensor& bias, const NormSpec& spec, bool save) {
-  if (OnlyCpuKernel(x, OrUndefined(weight), OrUndefined(bias))) {
-    return RunForward(spec, x, weight, bias, save);
-  }
-  static const auto op =
-      FindOperator<TensorPair(const Tensor&, const OptionalTensor&, const OptionalTensor&,
-                              std::string_view, int64_t, double, double, double, bool, bool)>(
-          "planish::norm_forward");
-  return op.call(x, weight, bias, NameOf(spec.norm), static_cast<int64_t>(spec.over), spec.eps,
-                 spec.scale, spec.slope, spec.unbiased, save);
-}
 
 inline namespace PLANISH_API {
 
