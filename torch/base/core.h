@@ -11,6 +11,8 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "planish/error.h"
 #include "planish/parallel.h"
@@ -60,6 +62,19 @@ inline at::Tensor Wide(const at::Tensor& t) {
 inline void CheckEps(const char* function, double eps) {
   TORCH_CHECK_VALUE(eps >= 0 && std::isfinite(eps), "[", function,
                     "] eps must be finite and at least 0, got ", eps);
+}
+
+/// Returns the entry of a table with a name. Throws if there is none.
+template <class Table>
+const auto& FindNamed(const char* function, const char* argument, const Table& table,
+                      std::string_view name) {
+  for (const auto& entry : table) {
+    if (name == entry.name) return entry;
+  }
+  std::string names;
+  for (const auto& entry : table) names += (names.empty() ? "" : ", ") + std::string(entry.name);
+  TORCH_CHECK_VALUE(false, "[", function, "] ", argument, " must be one of ", names, ", got ",
+                    name);
 }
 
 /// Calls f. Rethrows an ArgumentError of the core as c10::ValueError, other Errors as c10::Error.

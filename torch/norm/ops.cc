@@ -41,14 +41,7 @@ constexpr char kBackward[] =
 // ---- Checks
 
 Norm NormOf(std::string_view name) {
-  for (const NormName& entry : kNormNames) {
-    if (entry.name == name) return entry.norm;
-  }
-  std::string names;
-  for (const NormName& entry : kNormNames) {
-    names += (names.empty() ? "" : ", ") + std::string(entry.name);
-  }
-  TORCH_CHECK_VALUE(false, "[norm_forward] norm must be one of ", names, ", got ", name);
+  return FindNamed("norm_forward", "norm", internal::kNormNames, name).norm;
 }
 
 void CheckSpec(const NormSpec& spec, const Tensor& x) {

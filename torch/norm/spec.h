@@ -27,9 +27,7 @@ struct NormSpec {
   bool unbiased = false;  ///< normalize by batch norm's unbiased variance
 };
 
-using internal::kNormNames;
 using internal::NameOf;
-using internal::NormName;
 
 inline bool IsAda(Norm norm) {
   return internal::RecipeOf(norm).output == internal::Output::kAdaptive;

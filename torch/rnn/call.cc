@@ -2,8 +2,6 @@
 
 #include <ATen/ops/unsqueeze.h>
 
-#include <string>
-
 namespace planish {
 
 using at::Tensor;
@@ -41,12 +39,7 @@ const char* cell_name(Cell cell) { return internal::NameOf(cell); }
 }  // namespace PLANISH_API
 
 Cell CellOf(const char* function, std::string_view name) {
-  std::string names;
-  for (const internal::NamedCell& known : internal::kNamedCells) {
-    if (name == known.name) return known.cell;
-    names += (names.empty() ? "" : ", ") + std::string(known.name);
-  }
-  TORCH_CHECK_VALUE(false, "[", function, "] cell must be one of ", names, ", got ", name);
+  return FindNamed(function, "cell", internal::kNamedCells, name).cell;
 }
 
 bool Takes(size_t field, const CellRecipe& recipe) {

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -29,6 +30,7 @@
 #include "torch/base/compat.h"
 #include "torch/base/core.h"
 #include "torch/base/device.h"
+#include "torch/base/route.h"
 #include "torch/rnn/call.h"
 #include "torch/rnn/composed.h"
 #include "torch/rnn/fields.h"
@@ -231,8 +233,8 @@ torch::CppFunction Kernel() {
   return torch::CppFunction::makeFromBoxedFunction<&Boxed<CallType, kKernel>>();
 }
 
-// Calls an operator through the dispatcher. The call reaches the layers below the caller's own
-// (autograd, functional transforms, backends).
+/// Calls an operator through the dispatcher. The call reaches the layers below the caller's own
+/// (autograd, functional transforms, backends).
 template <class CallType>
 Stack Dispatch(const CallType& call) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(
@@ -243,24 +245,11 @@ Stack Dispatch(const CallType& call) {
   return stack;
 }
 
-ForwardResults CallForward(const ForwardCall& call) {
-  const Stack results = Dispatch(call);
-  return {results[0].toTensor(), results[1].toTensor(), results[2].toTensor(),
-          results[3].toTensor()};
-}
-
-variable_list CallBackward(const BackwardCall& call) {
-  variable_list gradients;
-  for (const c10::IValue& gradient : Dispatch(call)) gradients.push_back(TensorOf(gradient));
-  return gradients;
-}
-
-StepResults CallStep(const StepCall& call) {
-  const Stack results = Dispatch(call);
-  return {results[0].toTensor(), results[1].toTensor()};
-}
-
-RnnPacked CallPack(const PackCall& call) { return PackedOf(Dispatch(call)[0]); }
+// Call an operator, through the dispatcher unless it would only call one of the kernels.
+ForwardResults CallForward(const ForwardCall& call);
+variable_list CallBackward(const BackwardCall& call);
+StepResults CallStep(const StepCall& call);
+RnnPacked CallPack(const PackCall& call);
 
 // ---- Checks
 
@@ -773,6 +762,57 @@ RnnPacked PackAutocast(const PackCall& call) {
   return CallPack(InFloat(call));
 }
 
+void RegisterAutocast(torch::Library& m) {
+  m.impl("rnn_forward", Kernel<ForwardCall, ForwardAutocast>());
+  m.impl("rnn_step", Kernel<StepCall, StepAutocast>());
+  m.impl("rnn_pack", Kernel<PackCall, PackAutocast>());
+}
+
+// ---- Calls of the operators
+
+/// Calls the kernel to which the dispatcher would take the call of an operator, whose tensors
+/// include `others`. Returns none if the dispatcher must be asked.
+template <auto kKernel, auto kAutograd, class CallType>
+auto CallKernel(const CallType& call, at::TensorList others = {})
+    -> std::optional<decltype(kKernel(call))> {
+  c10::DispatchKeySet keys;
+  for (size_t i = 0; i < kTensors; ++i) keys = keys | KeysOf(call.tensor(i));
+  for (const Tensor& t : others) keys = keys | KeysOf(t);
+  const Route route = RouteOf(keys);
+  if (route == Route::kDispatcher) return std::nullopt;
+  return WithCoreErrors([&] { return route == Route::kCpu ? kKernel(call) : kAutograd(call); });
+}
+
+ForwardResults CallForward(const ForwardCall& call) {
+  if (auto results = CallKernel<ForwardKernel, ForwardAutograd>(call)) return *std::move(results);
+  const Stack results = Dispatch(call);
+  return {results[0].toTensor(), results[1].toTensor(), results[2].toTensor(),
+          results[3].toTensor()};
+}
+
+variable_list CallBackward(const BackwardCall& call) {
+  const Tensor others[] = {call.dy, call.dh_n, call.dc_n, call.y, call.saved};
+  if (auto results = CallKernel<BackwardKernel, BackwardAutograd>(call, others)) {
+    return {std::make_move_iterator(results->begin()), std::make_move_iterator(results->end())};
+  }
+  variable_list gradients;
+  for (const c10::IValue& gradient : Dispatch(call)) gradients.push_back(TensorOf(gradient));
+  return gradients;
+}
+
+StepResults CallStep(const StepCall& call) {
+  if (auto results = CallKernel<StepKernel, StepAutograd>(call)) return *std::move(results);
+  const Stack results = Dispatch(call);
+  return {results[0].toTensor(), results[1].toTensor()};
+}
+
+RnnPacked CallPack(const PackCall& call) {
+  if (auto packed = CallKernel<PackKernel, PackKernel>(call)) return *std::move(packed);
+  return PackedOf(Dispatch(call)[0]);
+}
+
+// ---- Functions that users call
+
 /// Checks the call and computes it with PyTorch's operators.
 RnnOutputs Composed(const ForwardCall& call) {
   const Sizes sizes = CheckCall(call.kName, call);
@@ -788,12 +828,6 @@ RnnOutputs Composed(const ForwardCall& call) {
                       "] must be at least 1 and at most time, ", sizes.time, ", got ", length);
   }
   return ComposedForward(call.cell, call.tensors, call.settings);
-}
-
-void RegisterAutocast(torch::Library& m) {
-  m.impl("rnn_forward", Kernel<ForwardCall, ForwardAutocast>());
-  m.impl("rnn_step", Kernel<StepCall, StepAutocast>());
-  m.impl("rnn_pack", Kernel<PackCall, PackAutocast>());
 }
 
 }  // namespace
