@@ -1,9 +1,18 @@
 #include "src/base/check.h"
 
+#include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 
 namespace planish::internal {
+
+std::string Text(double value) {
+  if (std::isnan(value)) return "nan";  // %g also prints its sign
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
 
 void CheckStride(const char* function, const char* array, int64_t stride, Extent extent,
                  int64_t element_bytes) {

@@ -19,13 +19,16 @@ namespace planish::internal {
                       ", got " + found);
 }
 
+/// Returns a value as messages show it: 6 digits at most, in the form of printf's %g.
+std::string Text(double value);
+
 inline void CheckFinite(const char* function, const char* name, double value) {
-  if (!std::isfinite(value)) Fail(function, name, "be finite", std::to_string(value));
+  if (!std::isfinite(value)) Fail(function, name, "be finite", Text(value));
 }
 
 inline void CheckEps(const char* function, double eps) {
   if (!std::isfinite(eps) || eps < 0) {
-    Fail(function, "eps", "be finite and at least 0", std::to_string(eps));
+    Fail(function, "eps", "be finite and at least 0", Text(eps));
   }
 }
 

@@ -92,7 +92,7 @@ double CheckedMomentum(const char* function, const Options& options) {
   }
   if (!options.momentum) return 1 / (static_cast<double>(options.batches) + 1);
   if (!(*options.momentum >= 0 && *options.momentum <= 1)) {
-    Fail(function, "momentum", "be in [0, 1]", std::to_string(*options.momentum));
+    Fail(function, "momentum", "be in [0, 1]", Text(*options.momentum));
   }
   return *options.momentum;
 }
@@ -140,7 +140,7 @@ void CheckWeightNorm(const char* function, const Args<T, P>& args) {
 }
 
 inline void CheckAlpha(const char* function, const std::string& name, double alpha) {
-  if (!(alpha >= 0 && alpha <= 1)) Fail(function, name, "be in [0, 1]", std::to_string(alpha));
+  if (!(alpha >= 0 && alpha <= 1)) Fail(function, name, "be in [0, 1]", Text(alpha));
 }
 
 /// Checks the number of elements of a case of online normalization.

@@ -92,7 +92,7 @@ TEST_F(ForwardErrorTest, Strides) {
 
 TEST_F(ForwardErrorTest, Options) {
   EXPECT_EQ(Error([](auto&, auto& o) { o.eps = -1e-5; }),
-            "[NormForward] eps must be finite and at least 0, got -0.000010");
+            "[NormForward] eps must be finite and at least 0, got -1e-05");
   EXPECT_EQ(Error([](auto&, auto& o) { o.eps = NAN; }),
             "[NormForward] eps must be finite and at least 0, got nan");
   EXPECT_EQ(Error([](auto&, auto& o) { o.eps = INFINITY; }),

@@ -139,7 +139,7 @@ TEST(RnnErrorsTest, Sizes) {
 
 TEST(RnnErrorsTest, Eps) {
   EXPECT_EQ(ForwardError([](auto&, auto& o) { o.eps = -1; }),
-            "[RnnForward] eps must be finite and at least 0, got -1.000000");
+            "[RnnForward] eps must be finite and at least 0, got -1");
   EXPECT_EQ(BackwardError([](auto&, auto& o) { o.eps = NAN; }),
             "[RnnBackward] eps must be finite and at least 0, got nan");
   EXPECT_EQ(StepError([](auto&, auto& o) { o.eps = INFINITY; }),

@@ -8,7 +8,6 @@
 #include <c10/core/SymIntArrayRef.h>
 #include <c10/util/Exception.h>
 
-#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,6 +15,7 @@
 
 #include "planish/error.h"
 #include "planish/parallel.h"
+#include "src/base/check.h"
 #include "src/base/pages.h"
 
 // Conversions of tensors to the core's arrays. An absent tensor is undefined; its array is null.
@@ -59,11 +59,6 @@ inline at::Tensor Wide(const at::Tensor& t) {
   return t.scalar_type() == type ? t : t.to(type);
 }
 
-inline void CheckEps(const char* function, double eps) {
-  TORCH_CHECK_VALUE(eps >= 0 && std::isfinite(eps), "[", function,
-                    "] eps must be finite and at least 0, got ", eps);
-}
-
 /// Returns the entry of a table with a name. Throws if there is none.
 template <class Table>
 const auto& FindNamed(const char* function, const char* argument, const Table& table,
@@ -87,6 +82,14 @@ auto WithCoreErrors(F&& f) {
   } catch (const Error& error) {
     C10_THROW_ERROR(Error, error.what());
   }
+}
+
+inline void CheckEps(const char* function, double eps) {
+  WithCoreErrors([&] { internal::CheckEps(function, eps); });
+}
+
+inline void CheckFinite(const char* function, const char* name, double value) {
+  WithCoreErrors([&] { internal::CheckFinite(function, name, value); });
 }
 
 /// Calls f.operator()<float> or <double>, according to ComputeType(type).

@@ -46,10 +46,6 @@ void CheckCount(const char* module, const char* name, int64_t count, int64_t min
                     ", got ", count);
 }
 
-void CheckEps(const char* module, std::optional<double> eps) {
-  if (eps) planish::CheckEps(module, *eps);
-}
-
 void CheckMomentum(const char* module, double momentum) {
   TORCH_CHECK_VALUE(momentum >= 0 && momentum <= 1, "[", module,
                     "] momentum must be from 0 to 1, got ", momentum);
@@ -92,7 +88,10 @@ void CheckOptions(const char* module, const Options& o) {
     TORCH_CHECK_VALUE(o.alpha() > 0 && o.alpha() <= 1, "[", module,
                       "] alpha must be above 0 and at most 1, got ", o.alpha());
   }
-  if constexpr (requires { o.eps(); }) CheckEps(module, o.eps());
+  if constexpr (requires { o.eps(); }) {
+    const std::optional<double> eps = o.eps();
+    if (eps) CheckEps(module, *eps);
+  }
   if constexpr (requires { o.momentum(); }) CheckMomentum(module, o.momentum());
   if constexpr (requires { o.initial_weight(); }) {
     CheckFinite(module, "initial_weight", o.initial_weight());

@@ -6,7 +6,6 @@
 #include <c10/util/Exception.h>
 
 #include <array>
-#include <cmath>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -125,11 +124,6 @@ inline void CheckLayout(const char* function, const at::Tensor& x) {
   TORCH_CHECK_VALUE(!x.is_nested() || x.layout() != at::kStrided, "[", function,
                     "] x must be a dense tensor or a nested tensor with layout=torch.jagged, got a "
                     "nested tensor with layout=torch.strided");
-}
-
-inline void CheckFinite(const char* function, const char* name, double value) {
-  TORCH_CHECK_VALUE(std::isfinite(value), "[", function, "] ", name, " must be finite, got ",
-                    value);
 }
 
 /// Checks that `t` has the sizes, type and device of `x`.

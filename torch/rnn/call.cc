@@ -121,6 +121,7 @@ Sizes CheckCall(const char* function, const Call& call) {
                       "] ", kFields[field].name, " must be left out without resets, got ",
                       call.tensor(field).sym_sizes());
   }
+  CheckEps(function, call.settings.eps);
   return sizes;
 }
 

@@ -72,7 +72,7 @@ void CheckGiven(const char* function, const RnnTensors& tensors, size_t first);
 /// Checks the parameters. Returns their sizes, with T = B = 0.
 Sizes CheckParams(const char* function, const Call& call);
 
-/// Checks types and shapes for x [T, B, I].
+/// Checks types and shapes for x [T, B, I], and eps.
 Sizes CheckCall(const char* function, const Call& call);
 
 /// Checks that the cell can compute single steps.

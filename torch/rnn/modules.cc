@@ -22,6 +22,7 @@
 #include "planish/rnn.h"
 #include "planish/torch_rnn.h"
 #include "src/rnn/cell.h"
+#include "torch/base/core.h"
 #include "torch/rnn/layer.h"
 
 namespace planish::nn {
@@ -59,6 +60,7 @@ void CheckOptions(const std::string& module, const Options& options) {
   TORCH_CHECK_VALUE(internal::RecipeOf(options.variant()).gates() == gates, "[", module,
                     "] variant must be a cell with ", gates, gates == 1 ? " gate" : " gates",
                     ", got ", cell_name(options.variant()));
+  planish::CheckEps(module.c_str(), options.eps());
 }
 
 void CheckSizes(const std::string& module, const char* name, const Tensor& t,

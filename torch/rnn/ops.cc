@@ -819,7 +819,6 @@ RnnOutputs Composed(const ForwardCall& call) {
   TORCH_CHECK_VALUE(!call.packed,
                     "[rnn_forward] packed must be left out with composed, got "
                     "packed weights");
-  CheckEps("rnn_forward", call.settings.eps);
   const Tensor lengths =
       call.tensors.lengths.defined() ? call.tensors.lengths.cpu().contiguous() : Tensor();
   for (int64_t b = 0; lengths.defined() && b < lengths.numel(); ++b) {

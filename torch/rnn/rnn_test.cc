@@ -698,7 +698,8 @@ TEST(RnnForward, SaysWhatIsWrong) {
               HasSubstr("bias must be left out for ln_lstm_fastrnns, got [24]"));
   EXPECT_THAT(error([](RnnTensors& t) { t.ln_hh_bias = Tensor(); }, Cell::kLnLstmHaste),
               HasSubstr("ln_ih_bias must be left out for ln_lstm_haste, got [24]"));
-  EXPECT_THAT(error([](RnnTensors&) {}, Cell::kLnLstm, {.eps = -1}), HasSubstr("eps must"));
+  EXPECT_THAT(error([](RnnTensors&) {}, Cell::kLnLstm, {.eps = -1}),
+              HasSubstr("[rnn_forward] eps must be finite and at least 0, got -1"));
   EXPECT_THAT(error([](RnnTensors&) {}, static_cast<Cell>(99)), HasSubstr("cell must"));
 
   RnnTensors gru = RandomLayer(Cell::kLnGru, {4, 3, 5, 6});
@@ -1387,6 +1388,8 @@ TEST(RecurrentModules, SayWhatIsWrong) {
   EXPECT_THAT(made(Options(3, -1)), HasSubstr("hidden_size must be at least 1, got -1"));
   EXPECT_THAT(made(Options(3, 4).num_layers(0)), HasSubstr("num_layers must be at least 1"));
   EXPECT_THAT(made(Options(3, 4).dropout(1.5)), HasSubstr("dropout must be from 0 to 1, got 1.5"));
+  EXPECT_THAT(made(Options(3, 4).eps(-1)),
+              HasSubstr("[LayerNormLSTM] eps must be finite and at least 0, got -1"));
   EXPECT_THAT(made(Options(3, 4).variant(Cell::kLnGru)),
               HasSubstr("variant must be a cell with 4 gates, got ln_gru"));
   EXPECT_THAT(ErrorOf([] {

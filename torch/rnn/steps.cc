@@ -302,6 +302,7 @@ RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPac
   CheckGiven(kName, call.tensors, kFirstParam);
   CheckIsOfSteps(kName, call);
   const Sizes sizes = CheckParams(kName, call);
+  CheckEps(kName, eps);
   const auto begin = [&](Watched state) {
     const auto layer = std::make_shared<Layer>(std::move(state));
     layer->frozen = frozen;

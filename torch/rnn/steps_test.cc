@@ -486,8 +486,8 @@ TEST(RnnSteps, SayWhatIsWrong) {
   const RnnTensors batch = Leaves(RandomLayer(Cell::kBnGru, {1, 2, 3, 5}));
   EXPECT_THAT(ErrorOf([&] { RnnSteps(Cell::kBnGru, OnlyParams(batch)); }),
               HasSubstr("[RnnSteps] cell must be a cell without batch norm, got bn_gru"));
-  EXPECT_THAT(ErrorOf([&] { RnnSteps(Cell::kLnLstm, OnlyParams(p.leaves), -1).step(x); }),
-              HasSubstr("eps must be"));
+  EXPECT_THAT(ErrorOf([&] { RnnSteps(Cell::kLnLstm, OnlyParams(p.leaves), -1); }),
+              HasSubstr("[RnnSteps] eps must be finite and at least 0, got -1"));
   // Second derivatives.
   const Tensor loss = p.Loss();
   EXPECT_THAT(ErrorOf([&] { torch::autograd::grad({loss}, p.inputs, {}, {}, true); }),

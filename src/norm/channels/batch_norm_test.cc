@@ -641,9 +641,9 @@ TEST(BatchNormErrorTest, Forward) {
       "[BatchNormForward] batch * channels * spatial must be at most 2305843009213693951, got "
       "9223372036854775807 * 2 * 1");
   EXPECT_EQ(error([](auto&, auto& o) { o.eps = -1; }),
-            "[BatchNormForward] eps must be finite and at least 0, got -1.000000");
+            "[BatchNormForward] eps must be finite and at least 0, got -1");
   EXPECT_EQ(error([](auto&, auto& o) { o.momentum = 1.5; }),
-            "[BatchNormForward] momentum must be in [0, 1], got 1.500000");
+            "[BatchNormForward] momentum must be in [0, 1], got 1.5");
   EXPECT_EQ(error([](auto&, auto& o) { o.momentum = NAN; }),
             "[BatchNormForward] momentum must be in [0, 1], got nan");
   EXPECT_EQ(error([](auto&, auto& o) { o.batches = -3; }),

@@ -411,7 +411,7 @@ TEST(ChannelNormErrorTest, Texts) {
   EXPECT_EQ(forward([](auto& a, auto&) { a.batch = -1; }),
             "[ChannelNormForward] batch must be at least 0, got -1");
   EXPECT_EQ(forward([](auto&, auto& o) { o.eps = -1; }),
-            "[ChannelNormForward] eps must be finite and at least 0, got -1.000000");
+            "[ChannelNormForward] eps must be finite and at least 0, got -1");
   EXPECT_EQ(forward([](auto& a, auto&) { a.x = nullptr; }),
             "[ChannelNormForward] x must point to 96 bytes, got null");
   EXPECT_EQ(forward([](auto& a, auto&) { a.y = const_cast<float*>(a.x) + 1; }),

@@ -348,7 +348,7 @@ TEST(CudaBatchNormErrorTest, Texts) {
   EXPECT_EQ(error([](auto& a, auto&) { a.batch = -1; }),
             "[BatchNormForward] batch must be at least 0, got -1");
   EXPECT_EQ(error([](auto&, auto& o) { o.momentum = 1.5; }),
-            "[BatchNormForward] momentum must be in [0, 1], got 1.500000");
+            "[BatchNormForward] momentum must be in [0, 1], got 1.5");
   EXPECT_EQ(error([](auto& a, auto&) { a.batch = 1; }),
             "[BatchNormForward] batch * spatial must be at least 2 for an unbiased variance, got "
             "1");

@@ -198,7 +198,7 @@ TEST_F(CudaOnlineNormDeviceTest, Errors) {
   EXPECT_EQ(error({.rows = 2, .cols = 1, .y = y.data()}, state.data(), 0.1),
             "[OnlineNormForward] cols must be at least 2 for the unbiased deviation, got 1");
   EXPECT_EQ(error({.rows = 2, .cols = 3, .y = y.data()}, state.data(), 1.5),
-            "[OnlineNormForward] alpha must be in [0, 1], got 1.500000");
+            "[OnlineNormForward] alpha must be in [0, 1], got 1.5");
   EXPECT_EQ(error({.rows = 2, .cols = 3}, state.data(), 0.1),
             "[OnlineNormForward] y must point to 24 bytes, got null");
   EXPECT_EQ(error({.rows = 2, .cols = 3, .y = y.data()}, nullptr, 0.1),

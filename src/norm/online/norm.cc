@@ -32,7 +32,7 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
   internal::CheckFinite(kFunction, "state.mean", state.mean);
   if (!std::isfinite(state.deviation) || state.deviation < 0) {
     internal::Fail(kFunction, "state.deviation", "be finite and at least 0",
-                   std::to_string(state.deviation));
+                   internal::Text(state.deviation));
   }
   internal::CheckArrays(kFunction, args);
   if (rows == 0) return;

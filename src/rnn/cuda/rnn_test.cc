@@ -567,7 +567,7 @@ TEST_F(RnnCudaErrors, Arguments) {
   EXPECT_THAT(ForwardError([](auto& a, auto&) { a.inputs.shape.time = int64_t{1} << 60; }),
               HasSubstr("time * batch * max(inputs, hidden) must be at most"));
   EXPECT_EQ(ForwardError([](auto&, auto& o) { o.eps = -1; }),
-            "[RnnForward] eps must be finite and at least 0, got -1.000000");
+            "[RnnForward] eps must be finite and at least 0, got -1");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.y = nullptr; }),
             "[RnnForward] y must point to 120 bytes, got null");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.params.weight_hh = nullptr; }),

@@ -527,7 +527,7 @@ def test_nnet(layernorm):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: pnn.LayerNorm(4, eps=-1.0), "[LayerNorm] eps must be finite and at least 0, got -1.0"),
+        (lambda: pnn.LayerNorm(4, eps=-1.0), "[LayerNorm] eps must be finite and at least 0, got -1"),
         (lambda: pnn.LayerNorm(()), "[LayerNorm] normalized_shape must be one or more sizes, each at least 0, got ()"),
         (lambda: pnn.LayerNorm([3, -1]), "[LayerNorm] normalized_shape must be one or more sizes, each at least 0, got [3, -1]"),
         (lambda: pnn.RMSNorm(4, eps=float("nan")), "[RMSNorm] eps must be finite and at least 0, got nan"),
@@ -564,6 +564,28 @@ def test_errors(make, message):
     with pytest.raises(ValueError) as error:
         make()
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize("eps", [-1, -0.5, -1e-9, -1234567.0, float("nan"), float("inf")])
+def test_modules_and_functions_refuse_eps_with_one_text(eps):
+    x = torch.ones(2, 3)
+    net, rnn = nn.Sequential(nn.LayerNorm(3)), torch.ones(1, 1)
+    calls = [
+        lambda: pnn.LayerNorm(3, eps=eps),
+        lambda: PF.layer_norm(x, [3], eps=eps),
+        lambda: PF.layer_norm(x.to("meta"), [3], eps=eps),
+        lambda: PF.batch_norm(x, None, None, torch.zeros(3), torch.ones(3), False, eps=eps),
+        lambda: planish.convert(net, "ada", eps=eps),
+        lambda: pnn.LayerNormRNN(1, 1, variant="plain", eps=eps),
+        lambda: torch.ops.planish.rnn_forward("rnn", rnn[None], rnn, rnn, eps=eps),
+        lambda: torch.ops.planish.rnn_step("rnn", rnn, rnn, rnn, eps=eps),
+    ]
+    texts = set()
+    for call in calls:
+        with pytest.raises(ValueError) as error:
+            call()
+        texts.add(str(error.value).split("] ")[1])
+    assert texts == {f"eps must be finite and at least 0, got {eps:g}"}
 
 
 @pytest.mark.parametrize(

@@ -764,8 +764,8 @@ def error_of(function, *arguments, **settings):
         ({"lengths": torch.tensor([4, 1])}, "lengths[0] must be at least 1 and at most time, 3, got 4"),
         ({"lengths": torch.ones(2)}, "lengths must be Long on cpu, got Float on cpu"),
         ({"h_reset": torch.ones(3).double()}, "h_reset must be left out without resets, got"),
-        ({"eps": -1.0}, "eps must be"),
-        ({"eps": float("nan")}, "eps must be"),
+        ({"eps": -1.0}, "[rnn_forward] eps must be finite and at least 0, got -1"),
+        ({"eps": float("nan")}, "[rnn_forward] eps must be finite and at least 0, got nan"),
     ],
 )
 def test_forward_says_what_is_wrong(change, text):

@@ -1,7 +1,6 @@
 """planish.convert: replaces the norms and recurrent layers of a model."""
 
 import fnmatch
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
@@ -10,6 +9,7 @@ import torch
 from torch import nn
 
 from planish import nn as own
+from planish._checks import check_eps, check_finite
 from planish._convert import recurrent
 from planish._convert.checks import (
     DTYPES,
@@ -191,11 +191,11 @@ def _check_options(
     for name, (value, targets) in takers.items():
         if value is not None and to not in targets:
             raise ValueError(f'[convert] {name} must be left out for "{to}", got {value}')
-    if eps is not None and not (math.isfinite(eps) and eps >= 0):
-        raise ValueError(f"[convert] eps must be finite and at least 0, got {eps}")
+    if eps is not None:
+        check_eps("convert", eps)
     for name, number in (("C", C), ("k", k)):
-        if number is not None and not math.isfinite(number):
-            raise ValueError(f"[convert] {name} must be finite, got {number}")
+        if number is not None:
+            check_finite("convert", name, number)
     if variant is not None and not recurrent.has_variant(variant):
         raise ValueError(
             f"[convert] variant must be one that a recurrent layer has, got {variant!r}"

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.compiler import is_dynamo_compiling
 from torch.nn.utils import parametrize
 
+from planish._checks import check_eps, check_finite
 from planish._operators import (
     _ada_norm,
     _affine_layer_norm,
@@ -56,22 +57,10 @@ def _check_shape(name: str, normalized_shape: Any) -> tuple[int, ...]:
     return sizes
 
 
-def _check_eps(name: str, eps: float) -> float:
-    if not (math.isfinite(eps) and eps >= 0):
-        raise ValueError(f"[{name}] eps must be finite and at least 0, got {eps}")
-    return eps
-
-
 def _check_count(name: str, argument: str, count: int, minimum: int) -> int:
     if not isinstance(count, numbers.Integral) or count < minimum:
         raise ValueError(f"[{name}] {argument} must be at least {minimum}, got {count}")
     return count
-
-
-def _check_finite(name: str, argument: str, value: float) -> float:
-    if not math.isfinite(value):
-        raise ValueError(f"[{name}] {argument} must be finite, got {value}")
-    return value
 
 
 class LayerNorm(nn.LayerNorm):
@@ -102,7 +91,7 @@ class LayerNorm(nn.LayerNorm):
         name = type(self).__name__
         super().__init__(
             list(_check_shape(name, normalized_shape)),
-            _check_eps(name, eps),
+            check_eps(name, eps),
             elementwise_affine,
             bias,
             device,
@@ -144,7 +133,7 @@ class RMSNorm(nn.RMSNorm):
         name = type(self).__name__
         super().__init__(
             list(_check_shape(name, normalized_shape)),
-            None if eps is None else _check_eps(name, eps),
+            None if eps is None else check_eps(name, eps),
             elementwise_affine,
             device,
             dtype,
@@ -174,7 +163,7 @@ class LayerNormSimple(nn.Module):
         super().__init__()
         name = type(self).__name__
         self.normalized_shape = _check_shape(name, normalized_shape)
-        self.eps = _check_eps(name, eps)
+        self.eps = check_eps(name, eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return _layer_norm_simple(x, self.normalized_shape, self.eps)  # type: ignore[no-any-return]
@@ -213,7 +202,7 @@ class DetachNorm(nn.Module):
         self.normalized_shape = _check_shape(name, normalized_shape)
         self.mean = bool(mean)
         self.std = bool(std)
-        self.eps = _check_eps(name, eps)
+        self.eps = check_eps(name, eps)
 
     def forward(self, x: Tensor) -> Tensor:
         return _detach_norm(  # type: ignore[no-any-return]
@@ -254,10 +243,10 @@ class AdaNorm(nn.Module):
         super().__init__()
         name = type(self).__name__
         self.normalized_shape = _check_shape(name, normalized_shape)
-        self.C = _check_finite(name, "C", C)
-        self.k = _check_finite(name, "k", k)
+        self.C = check_finite(name, "C", C)
+        self.k = check_finite(name, "k", k)
         self.as_coded = bool(as_coded)
-        self.eps = _check_eps(name, eps)
+        self.eps = check_eps(name, eps)
         if self.as_coded and math.prod(self.normalized_shape) < 2:
             raise ValueError(
                 f"[{name}] normalized_shape must have at least 2 elements with as_coded, "
@@ -428,7 +417,7 @@ class _ChannelLayerNorm(nn.Module):
         super().__init__()
         name = type(self).__name__
         self.num_channels = _check_count(name, "num_channels", num_channels, 0)
-        self.eps = _check_eps(name, eps)
+        self.eps = check_eps(name, eps)
         self.affine = affine
         self.weight: nn.Parameter | None
         self.bias: nn.Parameter | None
@@ -516,7 +505,7 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
             raise ValueError(f"[{name}] momentum must be from 0 to 1, or None, got {momentum}")
         super().__init__(
             _check_count(name, "num_features", num_features, 0),
-            _check_eps(name, eps),
+            check_eps(name, eps),
             momentum,
             affine,
             track_running_stats,
@@ -636,12 +625,12 @@ class RecurrentBatchNorm(nn.Module):
         name = type(self).__name__
         self.num_features = _check_count(name, "num_features", num_features, 1)
         self.max_length = _check_count(name, "max_length", max_length, 1)
-        self.eps = _check_eps(name, eps)
+        self.eps = check_eps(name, eps)
         if momentum is None or not 0 <= momentum <= 1:  # None is for BatchNorm only
             raise ValueError(f"[{name}] momentum must be from 0 to 1, got {momentum}")
         self.momentum = momentum
         self.affine = affine
-        self.initial_weight = _check_finite(name, "initial_weight", initial_weight)
+        self.initial_weight = check_finite(name, "initial_weight", initial_weight)
         self.unbiased = bool(unbiased)
         factory = {"device": device, "dtype": dtype}
         self.weight: nn.Parameter | None

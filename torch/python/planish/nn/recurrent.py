@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from planish._checks import check_eps
 from planish.nn._sequences import mask_lengths, reset_flags
 from planish.nn._tracing import leaf
 
@@ -137,15 +138,11 @@ class _Recurrent(nn.Module):
         self._check_bool("bias", bias)
         if variant not in variants:
             raise self._error(f"variant must be one of {', '.join(variants)}", variant)
-        if eps is None:
-            eps = variants[variant].eps
-        if not (math.isfinite(eps) and eps >= 0):
-            raise self._error("eps must be finite and at least 0", f"{eps:g}")
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.bias = bias
         self.variant = variant
-        self.eps = eps
+        self.eps = check_eps(self._name(), variants[variant].eps if eps is None else eps)
         self._cell = variants[variant].cell
         #: The operators' RnnLayer of each layer and direction, by the suffix of its parameters.
         self._layers: dict[str, Any] = {}
