@@ -451,20 +451,16 @@ class Layer {
   Layer(const CellInfo& info, const RnnVariant& v, int64_t hidden)
       : info_(info), v_(v), shape_{v.time, v.batch, v.inputs, hidden}, states_(v.batch * hidden) {
     Random random(static_cast<uint64_t>(hidden * 31 + v.time));
-    const RnnShape& shape = shape_;
-    const int64_t gates = info.gates;
     in_.shape = shape_;
     T* x = values_.Uniform(random, v.time * v.batch * v.inputs, 2);
     if (v.broken) x[v.batch * v.inputs + v.inputs] = From<T>(NAN);  // time 1, sequence 1
     in_.x = x;
-#define PLANISH_BITS_SET(member, needs, rows, columns, mean)                                      \
-  if (info.Takes(needs) && (v.affine || (columns) > 0)) {                                         \
-    in_.params.member =                                                                           \
-        values_.Uniform(random, (rows) * hidden * std::max<int64_t>(1, columns),                  \
-                        (columns) > 0 ? 2 / std::sqrt(static_cast<double>(columns)) : 0.5, mean); \
-  }
-    PLANISH_BITS_PARAMS(PLANISH_BITS_SET)
-#undef PLANISH_BITS_SET
+    const auto table = internal::ParamsOf<const T>(info.recipe, shape_);
+    for (const auto& [index, size, columns, mean] : ParamsOf(info, shape_)) {
+      if (!v.affine && columns == 0) continue;
+      const double scale = columns > 0 ? 2 / std::sqrt(static_cast<double>(columns)) : 0.5;
+      in_.params.*table[index].member = values_.Uniform(random, size, scale, mean);
+    }
     const bool c = info.lstm();
     dy_ = values_.Uniform(random, v.time * states_);
     if (v.states) {
@@ -582,14 +578,9 @@ class Layer {
   /// Returns arrays for the gradients of all parameters that the cell takes.
   RnnParams<T> Gradients(Arrays<T>& out) const {
     RnnParams<T> gradients;
-    const RnnShape& shape = shape_;
-    const int64_t gates = info_.gates;
-#define PLANISH_BITS_SET(member, needs, rows, columns, mean)                             \
-  if (info_.Takes(needs)) {                                                              \
-    gradients.member = out.Unset((rows) * shape.hidden * std::max<int64_t>(1, columns)); \
-  }
-    PLANISH_BITS_PARAMS(PLANISH_BITS_SET)
-#undef PLANISH_BITS_SET
+    for (const auto& param : internal::ParamsOf<T>(info_.recipe, shape_)) {
+      if (param.taken) gradients.*param.member = out.Unset(param.size);
+    }
     return gradients;
   }
 
@@ -611,10 +602,11 @@ void Layers(Report& report, const std::string& type) {
     const std::string where =
         std::string(info.name) + " " + type + " " + std::to_string(hidden) + " " + v.name;
     report.Case("rnn " + where, [&](Hash& hash) { layer.Sequences(hash); });
-    if (info.Takes(kBatchNorm) || v.ragged || v.checkpoint || v.name == kLargeRnn.name) return;
+    if (info.over_batch() || v.ragged || v.checkpoint || v.name == kLargeRnn.name) return;
     report.Case("steps " + where, [&](Hash& hash) { layer.Steps(hash); });
   };
-  for (const CellInfo& info : kCells) {
+  for (const internal::NamedCell& named : internal::kNamedCells) {
+    const CellInfo info(named);
     for (const int64_t hidden : {1, 3, 16, 17, 64, 200}) {
       for (const RnnVariant& v : kRnnVariants) {
         if (v.min_hidden <= hidden && hidden <= v.max_hidden) sequences(info, v, hidden);

@@ -19,9 +19,10 @@
 
 #include "planish/rnn.h"
 #include "planish/types.h"
+#include "src/rnn/cell.h"
 
 // Common parts of planish_bits and planish_torch_bits: inputs, hashes, and the comparison with a
-// file. Includes only public headers of Planish.
+// file.
 namespace planish::bits {
 
 /// Random values by splitmix64, the same on every machine.
@@ -138,61 +139,41 @@ class Arrays {
   std::deque<Array<T>> arrays_;
 };
 
-/// Optional parameters of cells, and what else distinguishes the cells.
-enum Has : unsigned {
-  kBias = 1,
-  kBiasHn = 2,
-  kIhHh = 4,
-  kIhHhBias = 8,
-  kSum = 16,
-  kC = 32,
-  kBatchNorm = 64
-};
-
+/// A cell of the core's table.
 struct CellInfo {
+  explicit CellInfo(const internal::NamedCell& named)
+      : name(named.name), cell(named.cell), recipe(internal::RecipeOf(cell)) {}
+
+  bool lstm() const { return recipe.is_lstm(); }
+  bool over_batch() const { return recipe.over == internal::Over::kBatch; }
+
   const char* name;
   Cell cell;
-  int64_t gates;  ///< 4 for an LSTM
-  unsigned has;
-
-  bool lstm() const { return gates == 4; }
-  bool Takes(unsigned needs) const { return (has & needs) == needs; }
+  internal::CellRecipe recipe;
 };
 
-inline constexpr CellInfo kCells[] = {
-    {"rnn", Cell::kRnn, 1, kBias},
-    {"rnn_relu", Cell::kRnnRelu, 1, kBias},
-    {"lstm", Cell::kLstm, 4, kBias},
-    {"gru", Cell::kGru, 3, kBias | kBiasHn},
-    {"ln_rnn", Cell::kLnRnn, 1, kSum},
-    {"ln_rnn_relu", Cell::kLnRnnRelu, 1, kSum},
-    {"ln_lstm", Cell::kLnLstm, 4, kBias | kIhHh | kIhHhBias | kC},
-    {"ln_lstm_haste", Cell::kLnLstmHaste, 4, kBias | kIhHh | kC},
-    {"ln_lstm_fastrnns", Cell::kLnLstmFastRnns, 4, kIhHh | kIhHhBias | kC},
-    {"ln_lstm_tfa", Cell::kLnLstmTfa, 4, kBias | kIhHh | kIhHhBias | kC},
-    {"ln_lstm_contrib", Cell::kLnLstmContrib, 4, kSum | kC},
-    {"draw_lstm", Cell::kDrawLstm, 4, kBias | kC},
-    {"ln_gru", Cell::kLnGru, 3, kIhHh | kIhHhBias},
-    {"bn_rnn", Cell::kBnRnn, 1, kSum | kBatchNorm},
-    {"bn_lstm", Cell::kBnLstm, 4, kBias | kIhHh | kC | kBatchNorm},
-    {"bn_gru", Cell::kBnGru, 3, kIhHh | kIhHhBias | kBatchNorm},
+/// A parameter of a layer, and how its random values are drawn.
+struct Param {
+  size_t index;     ///< in internal::ParamsOf
+  int64_t size;     ///< in elements
+  int64_t columns;  ///< of a weight matrix; 0 for a vector
+  double mean;      ///< 1 for the gain of a norm
 };
 
-/// Calls X(member, needs, rows, columns, mean) for the parameters of a layer. `gates` rows are
-/// gates * hidden, and `columns` is the number that a weight multiplies, or 0 for a vector.
-#define PLANISH_BITS_PARAMS(X)            \
-  X(weight_ih, 0, gates, shape.inputs, 0) \
-  X(weight_hh, 0, gates, shape.hidden, 0) \
-  X(bias, kBias, gates, 0, 0)             \
-  X(bias_hn, kBiasHn, 1, 0, 0)            \
-  X(ln_ih_weight, kIhHh, gates, 0, 1)     \
-  X(ln_ih_bias, kIhHhBias, gates, 0, 0)   \
-  X(ln_hh_weight, kIhHh, gates, 0, 1)     \
-  X(ln_hh_bias, kIhHhBias, gates, 0, 0)   \
-  X(ln_weight, kSum, gates, 0, 1)         \
-  X(ln_bias, kSum, gates, 0, 0)           \
-  X(ln_c_weight, kC, 1, 0, 1)             \
-  X(ln_c_bias, kC, 1, 0, 0)
+/// Returns the parameters of a cell, in the order of the core's table.
+inline std::vector<Param> ParamsOf(const CellInfo& info, const RnnShape& shape) {
+  std::vector<Param> params;
+  const auto table = internal::ParamsOf<const float>(info.recipe, shape);
+  for (size_t i = 0; i < table.size(); ++i) {
+    const std::string name = table[i].name;
+    const int64_t columns = name == "weight_ih"   ? shape.inputs
+                            : name == "weight_hh" ? shape.hidden
+                                                  : 0;
+    const bool is_gain = columns == 0 && name.ends_with("_weight");
+    if (table[i].taken) params.push_back({i, table[i].size, columns, is_gain ? 1.0 : 0.0});
+  }
+  return params;
+}
 
 /// The cases of a program: hashes each for all targets and numbers of threads, and prints or
 /// compares the hashes.

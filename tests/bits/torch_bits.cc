@@ -15,6 +15,7 @@
 
 #include "planish/torch.h"
 #include "tests/bits/bits.h"
+#include "torch/rnn/fields.h"
 
 namespace planish::bits {
 namespace {
@@ -280,19 +281,16 @@ struct RnnLeaves {
   RnnLeaves(const CellInfo& info, const RnnCase& v, at::ScalarType type) {
     Random random(static_cast<uint64_t>(v.hidden));
     const RnnShape shape = {v.time, v.batch, 6, v.hidden};
-    const int64_t gates = info.gates;
     const auto add = [&](Tensor RnnTensors::* member, at::IntArrayRef sizes, double mean = 0) {
       members.push_back(member);
       inputs.push_back(Values(random, sizes, type, mean, 0.5));
     };
     add(&RnnTensors::x, {v.time, v.batch, shape.inputs});
-#define PLANISH_BITS_ADD(member, needs, rows, columns, mean)                       \
-  if (info.Takes(needs)) {                                                         \
-    const int64_t sizes[] = {(rows) * v.hidden, columns};                          \
-    add(&RnnTensors::member, at::IntArrayRef(sizes, (columns) > 0 ? 2 : 1), mean); \
-  }
-    PLANISH_BITS_PARAMS(PLANISH_BITS_ADD)
-#undef PLANISH_BITS_ADD
+    for (const auto& [index, size, columns, mean] : ParamsOf(info, shape)) {
+      std::vector<int64_t> sizes = {size};
+      if (columns > 0) sizes = {size / columns, columns};
+      add(kFields[kFirstParam + index].member, sizes, mean);
+    }
     params = members.size();
     add(&RnnTensors::h0, {v.batch, v.hidden});
     if (info.lstm()) add(&RnnTensors::c0, {v.batch, v.hidden});
@@ -318,7 +316,8 @@ struct RnnLeaves {
 };
 
 void Layers(Report& report, const Types& types) {
-  for (const CellInfo& info : kCells) {
+  for (const internal::NamedCell& named : internal::kNamedCells) {
+    const CellInfo info(named);
     for (const RnnCase& v : kRnnCases) {
       const RnnLeaves layer(info, v, types.x);
       const std::string where =
@@ -358,7 +357,7 @@ void Layers(Report& report, const Types& types) {
         report.Case(
             "rnn_forward" + where + kOrders[order], [&](Hash& hash) { forward(hash, order); },
             on_threads);
-        if (info.Takes(kBatchNorm) || v.ragged || v.composed) continue;
+        if (info.over_batch() || v.ragged || v.composed) continue;
         report.Case(
             "rnn_step" + where + kOrders[order], [&](Hash& hash) { steps(hash, order); },
             on_threads);
@@ -372,8 +371,9 @@ template <class M, class C, class Options, class CellOptions>
 void RnnModules(Report& report, const Types& types, int64_t gates) {
   Random random(7);
   const Tensor x = Values(random, {5, 4, 6}, at::kDouble);
-  for (const CellInfo& info : kCells) {
-    if (info.gates != gates) continue;
+  for (const internal::NamedCell& named : internal::kNamedCells) {
+    const CellInfo info(named);
+    if (info.recipe.gates() != gates) continue;
     const std::string name = cell_name(info.cell);
     const Options options = Options(6, 9).variant(info.cell).eps(kEps);
     nn::RnnSequences sequences;
@@ -392,7 +392,7 @@ void RnnModules(Report& report, const Types& types, int64_t gates) {
     Options more = Options(options).num_layers(2).bidirectional(true).batch_first(true);
     more.dropout(0.25).bias(false).checkpoint(true);
     Module(report, name + " layers", types, x, [&] { return M(more); }, forward);
-    if (info.Takes(kBatchNorm)) continue;
+    if (info.over_batch()) continue;
     const CellOptions cell = CellOptions(6, 9).variant(info.cell).eps(kEps);
     Module(
         report, name + " cell", types, x[0], [&] { return C(cell); },
