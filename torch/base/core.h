@@ -105,12 +105,12 @@ void ByType(at::ScalarType type, F&& f) {
 /// Returns a new tensor on the device of x. The caller must write all of it.
 inline at::Tensor EmptyOn(const at::Tensor& x, c10::SymIntArrayRef sizes, at::ScalarType type,
                           at::MemoryFormat format = at::MemoryFormat::Contiguous) {
-  const auto numbers = c10::asIntArrayRefSlowOpt(sizes);
-  if (!numbers || !x.is_cpu()) {
+  const auto ints = c10::asIntArrayRefSlowOpt(sizes);
+  if (!ints || !x.is_cpu()) {
     return at::empty_symint(sizes, x.options().dtype(type), format);
   }
   // Bypasses the dispatcher, whose cost is noticeable in a small call.
-  at::Tensor t = at::detail::empty_cpu(*numbers, type, /*pin_memory=*/false, format);
+  at::Tensor t = at::detail::empty_cpu(*ints, type, /*pin_memory=*/false, format);
   if (t.nbytes() >= internal::kLargeBytes) {
     internal::AdviseHugePages(t.mutable_data_ptr(), t.nbytes());
   }

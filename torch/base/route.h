@@ -8,14 +8,14 @@
 
 #include <cstdint>
 
-// Calls of operators that skip PyTorch's dispatcher.
+// Tells which calls of operators can skip PyTorch's dispatcher.
 namespace planish {
 
-/// The kernel to which the dispatcher would take a call.
+/// The kernel that the dispatcher would call.
 enum class Route : uint8_t {
-  kDispatcher,  ///< undecided: the dispatcher must be asked
-  kAutograd,    ///< the kernel for autograd on the CPU
-  kCpu,         ///< the kernel for the CPU
+  kDispatcher,  ///< unknown: only the dispatcher knows
+  kAutograd,    ///< the operator's kernel for autograd
+  kCpu,         ///< the operator's kernel for the CPU
 };
 
 inline c10::DispatchKeySet KeysOf(const at::Tensor& t) {
@@ -23,8 +23,9 @@ inline c10::DispatchKeySet KeysOf(const at::Tensor& t) {
 }
 
 /// Returns the route of a call on tensors with these keys. It is kDispatcher if a transform, mode,
-/// tracer, profiler, autocast or tensor subclass observes the call. A caller that calls the kernel
-/// of another route itself makes small calls faster, and passes enums where schemas have names.
+/// tracer, profiler, autocast or tensor subclass observes the call. Otherwise the caller can call
+/// the kernel itself, which is faster: arguments are not converted to the types of the schema, in
+/// which norms and cells are names.
 inline Route RouteOf(c10::DispatchKeySet keys) {
   static constexpr c10::DispatchKeySet passive(
       {c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU, c10::DispatchKey::ADInplaceOrView,

@@ -142,7 +142,7 @@ double ToleranceOf(at::ScalarType type) {
   }
 }
 
-TEST(NormsOnGpu, AgreeWithTheCpu) {
+TEST(NormsOnGpu, MatchTheCpu) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
     for (const Case& c : Cases()) {
       at::manual_seed(1);
@@ -163,7 +163,7 @@ TEST(NormsOnGpu, AgreeWithTheCpu) {
   }
 }
 
-TEST(NormsOnGpu, WriteDxOverDyThatNobodyElseHas) {
+TEST(NormsOnGpu, WriteDxOverUnsharedDy) {
   at::manual_seed(1);
   const Tensor x = ToGpu(at::randn({5, 40})).requires_grad_(true), w = ToGpu(at::randn({5, 40}));
   const Tensor expected = torch::autograd::grad({layer_norm_simple(x, {40})}, {x}, {w})[0];
@@ -175,7 +175,7 @@ TEST(NormsOnGpu, WriteDxOverDyThatNobodyElseHas) {
   EXPECT_TRUE(ToCpu(dx).equal(ToCpu(expected)));
 }
 
-TEST(NormsOnGpu, NameTensorsOnAnotherDevice) {
+TEST(NormsOnGpu, NameTensorsOnAnotherDeviceInErrors) {
   const Tensor x = ToGpu(at::randn({5, 8}));
   try {
     planish::layer_norm(x, {8}, at::ones({8}));

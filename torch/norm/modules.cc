@@ -56,15 +56,15 @@ void CheckMomentum(const char* module, std::optional<double> momentum) {
                     "] momentum must be from 0 to 1, or None, got ", *momentum);
 }
 
-int64_t LeastFeatures(const OnlineLayerNormOptions& /*options*/) { return 2; }
-int64_t LeastFeatures(const BatchNormOptions& /*options*/) { return 0; }
-int64_t LeastFeatures(const RecurrentBatchNormOptions& /*options*/) { return 1; }
+int64_t MinFeatures(const OnlineLayerNormOptions& /*options*/) { return 2; }
+int64_t MinFeatures(const BatchNormOptions& /*options*/) { return 0; }
+int64_t MinFeatures(const RecurrentBatchNormOptions& /*options*/) { return 1; }
 
 template <class Options>
 void CheckOptions(const char* module, const Options& o) {
   if constexpr (requires { o.normalized_shape(); }) CheckShape(module, o.normalized_shape());
   if constexpr (requires { o.num_features(); }) {
-    CheckCount(module, "num_features", o.num_features(), LeastFeatures(o));
+    CheckCount(module, "num_features", o.num_features(), MinFeatures(o));
   }
   if constexpr (requires { o.num_channels(); }) {
     CheckCount(module, "num_channels", o.num_channels(), 0);
@@ -78,9 +78,9 @@ void CheckOptions(const char* module, const Options& o) {
   if constexpr (requires { o.k(); }) CheckFinite(module, "k", o.k());
   if constexpr (requires { o.as_coded(); }) {
     const auto& shape = o.normalized_shape();
-    const int64_t numbers =
+    const int64_t elements =
         std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-    TORCH_CHECK_VALUE(!o.as_coded() || numbers >= 2, "[", module,
+    TORCH_CHECK_VALUE(!o.as_coded() || elements >= 2, "[", module,
                       "] normalized_shape must have at least 2 elements with as_coded, got ",
                       at::IntArrayRef(shape));
   }
@@ -271,9 +271,9 @@ AffineNormImpl<Derived, Options>::AffineNormImpl(Options options_)
 
 template <class Derived, class Options>
 void AffineNormImpl<Derived, Options>::reset() {
-  const auto add = [&](const char* name, bool there) {
-    const Tensor parameter = there ? at::empty(ParameterShape(this->options)) : Tensor();
-    return this->register_parameter(name, parameter, /*requires_grad=*/there);
+  const auto add = [&](const char* name, bool exists) {
+    const Tensor parameter = exists ? at::empty(ParameterShape(this->options)) : Tensor();
+    return this->register_parameter(name, parameter, /*requires_grad=*/exists);
   };
   weight = add("weight", HasWeight(this->options));
   bias = add("bias", HasBias(this->options));
@@ -301,14 +301,14 @@ void RunningNormImpl<Derived, Options>::reset() {
 
 template <class Derived, class Options>
 void RunningNormImpl<Derived, Options>::RegisterEstimates() {
-  const bool there = HasEstimates(this->options);
+  const bool tracked = HasEstimates(this->options);
   const std::vector<int64_t> counts = CountShape(this->options);
   std::vector<int64_t> sizes = counts;
   sizes.push_back(this->options.num_features());
-  running_mean = this->register_buffer("running_mean", there ? at::empty(sizes) : Tensor());
-  running_var = this->register_buffer("running_var", there ? at::empty(sizes) : Tensor());
-  num_batches_tracked =
-      this->register_buffer("num_batches_tracked", there ? at::empty(counts, at::kLong) : Tensor());
+  running_mean = this->register_buffer("running_mean", tracked ? at::empty(sizes) : Tensor());
+  running_var = this->register_buffer("running_var", tracked ? at::empty(sizes) : Tensor());
+  num_batches_tracked = this->register_buffer("num_batches_tracked",
+                                              tracked ? at::empty(counts, at::kLong) : Tensor());
   reset_running_stats();
 }
 
@@ -426,9 +426,8 @@ Tensor OnlineLayerNormImpl::forward(const Tensor& x, std::optional<bool> advance
   }
   // All rows start from the same state; computed in its type, double.
   const double alpha = options.alpha();
-  const Tensor numbers = x.to(at::kDouble);
-  const Tensor centred =
-      numbers - (alpha * numbers.mean(-1, /*keepdim=*/true) + (1 - alpha) * state[0]);
+  const Tensor wide = x.to(at::kDouble);
+  const Tensor centred = wide - (alpha * wide.mean(-1, /*keepdim=*/true) + (1 - alpha) * state[0]);
   const Tensor s =
       (centred.square().sum(-1, /*keepdim=*/true) / (options.num_features() - 1)).sqrt();
   Tensor y = centred / (alpha * s + (1 - alpha) * state[1]);
@@ -491,7 +490,7 @@ Tensor RecurrentBatchNormImpl::Steps(const Tensor& x, int64_t first) {
     const Tensor longest = num_batches_tracked.gt(0).sum();
     const Tensor steps =
         at::minimum(at::arange(first, first + time, longest.options()), (longest - 1).clamp_min(0));
-    return Normalise(x, running_mean.index_select(0, steps), running_var.index_select(0, steps));
+    return Normalize(x, running_mean.index_select(0, steps), running_var.index_select(0, steps));
   }
   TORCH_CHECK_VALUE(x.size(1) >= 2,
                     "[RecurrentBatchNorm] x must have at least 2 sequences in training, got ",
@@ -500,15 +499,15 @@ Tensor RecurrentBatchNormImpl::Steps(const Tensor& x, int64_t first) {
   std::vector<Tensor> parts;
   if (tracked > 0) {
     num_batches_tracked.slice(0, first, first + tracked).add_(1);
-    parts.push_back(Normalise(x.slice(0, 0, tracked), running_mean.slice(0, first, first + tracked),
+    parts.push_back(Normalize(x.slice(0, 0, tracked), running_mean.slice(0, first, first + tracked),
                               running_var.slice(0, first, first + tracked)));
   }
-  if (tracked < time) parts.push_back(Normalise(x.slice(0, tracked), {}, {}));
+  if (tracked < time) parts.push_back(Normalize(x.slice(0, tracked), {}, {}));
   return parts.size() == 1 ? parts[0] : at::cat(parts);
 }
 
 // Makes each (step, channel) one channel of batch_norm: one call for all steps.
-Tensor RecurrentBatchNormImpl::Normalise(const Tensor& x, const Tensor& mean, const Tensor& var) {
+Tensor RecurrentBatchNormImpl::Normalize(const Tensor& x, const Tensor& mean, const Tensor& var) {
   const int64_t time = x.size(0), batch = x.size(1), channels = x.size(2);
   const auto each_step = [&](const Tensor& vector) {
     return OrNone(vector.defined() ? vector.repeat({time}) : vector);
@@ -534,7 +533,7 @@ WeightNormImpl::WeightNormImpl(const Tensor& w, int64_t dim_) : dim(dim_), v(w) 
   WeightNormImpl::reset();
 }
 
-// Copies the present values, because the parameters have no other source.
+// Copies the present values, because there is no other source to initialize them from.
 void WeightNormImpl::reset() {
   g = register_parameter("original0", g.detach().clone());
   v = register_parameter("original1", v.detach().clone());

@@ -98,7 +98,7 @@ Tensor XHat(const Tensor& x, double eps) { return (x - MeanOf(x)) / (VarOf(x) + 
 
 // ---- Norms over rows
 
-TEST(LayerNormModule, IsItsEquation) {
+TEST(LayerNormModule, MatchesItsEquation) {
   at::manual_seed(1);
   auto norm = Drawn(LayerNorm(LayerNormOptions({3, 4}).eps(1e-3)));
   ExpectIs(norm, Random({5, 3, 4}), [&](const Tensor& x) {
@@ -113,7 +113,7 @@ TEST(LayerNormModule, IsItsEquation) {
   ExpectIs(plain, Random({5, 7}), [&](const Tensor& x) { return at::layer_norm(x, {7}); });
 }
 
-TEST(LayerNormModule, LoadsWhatTorchsModuleSavesAndBack) {
+TEST(LayerNormModule, SharesCheckpointsWithTorch) {
   at::manual_seed(2);
   torch::nn::LayerNorm theirs(torch::nn::LayerNormOptions({6})), back(theirs->options);
   LayerNorm ours(LayerNormOptions({6}));
@@ -129,7 +129,7 @@ TEST(LayerNormModule, LoadsWhatTorchsModuleSavesAndBack) {
   EXPECT_TRUE(back->forward(x).equal(theirs->forward(x)));
 }
 
-TEST(RMSNormModule, IsItsEquation) {
+TEST(RMSNormModule, MatchesItsEquation) {
   at::manual_seed(3);
   auto norm = Drawn(RMSNorm(RMSNormOptions({3, 4}).eps(1e-3)));
   ExpectIs(norm, Random({5, 3, 4}), [&](const Tensor& x) {
@@ -143,13 +143,13 @@ TEST(RMSNormModule, IsItsEquation) {
   EXPECT_GT(MaxDifference(plain->forward(x), at::rms_norm(x, {4}, {}, 0.0)), 0.1);
 }
 
-TEST(LayerNormSimpleModule, IsItsEquation) {
+TEST(LayerNormSimpleModule, MatchesItsEquation) {
   at::manual_seed(4);
   LayerNormSimple norm(LayerNormSimpleOptions({7}).eps(1e-3));
   ExpectIs(norm, Random({5, 7}), [&](const Tensor& x) { return XHat(x, 1e-3); });
 }
 
-TEST(DetachNormModule, TakesTheMomentsAskedForAsConstants) {
+TEST(DetachNormModule, TreatsSelectedStatisticsAsConstants) {
   at::manual_seed(5);
   for (const bool mean : {false, true}) {
     for (const bool std : {false, true}) {
@@ -162,7 +162,7 @@ TEST(DetachNormModule, TakesTheMomentsAskedForAsConstants) {
   }
 }
 
-TEST(AdaNormModule, IsItsEquation) {
+TEST(AdaNormModule, MatchesItsEquation) {
   at::manual_seed(6);
   AdaNorm norm(AdaNormOptions({7}).C(2).k(0.2).eps(1e-3));
   ExpectIs(norm, Random({5, 7}), [&](const Tensor& x) {
@@ -188,7 +188,7 @@ Tensor OnlineCase(const Tensor& x, double alpha, double& mu, double& sigma) {
   return (x - mean) / deviation;
 }
 
-TEST(OnlineLayerNormModule, AdvancesInTrainingAlone) {
+TEST(OnlineLayerNormModule, UpdatesItsStateOnlyInTraining) {
   at::manual_seed(7);
   const double alpha = 0.3;
   OnlineLayerNorm norm(OnlineLayerNormOptions(5).alpha(alpha));
@@ -240,7 +240,7 @@ TEST(OnlineLayerNormModule, AdvancesInTrainingAlone) {
   EXPECT_TRUE(norm->weight.equal(at::ones({5}, at::kDouble)));
 }
 
-TEST(OnlineLayerNormModule, KeepsItsStateThroughCasts) {
+TEST(OnlineLayerNormModule, KeepsTheTypeOfItsStateInCasts) {
   at::manual_seed(8);
   OnlineLayerNorm norm(5);
   norm->forward(at::randn({4, 5}));
@@ -256,7 +256,7 @@ TEST(OnlineLayerNormModule, KeepsItsStateThroughCasts) {
 
 // ---- Norms over channels
 
-TEST(ChannelLayerNormModules, AreLayerNormOfPermutedInput) {
+TEST(ChannelLayerNormModules, MatchLayerNormOfPermutedInput) {
   at::manual_seed(9);
   const auto permuted = [](const auto& norm, double eps) {
     return [&norm, eps](const Tensor& x) {
@@ -308,7 +308,7 @@ void ExpectTrainAlike(Ours ours, Theirs theirs, at::IntArrayRef shape) {
   }
 }
 
-TEST(BatchNormModules, TrainAsTorchsDo) {
+TEST(BatchNormModules, TrainLikeTorch) {
   at::manual_seed(10);
   const auto options = [](const auto& o) {
     return std::pair(BatchNormOptions(o).eps(1e-3), torch::nn::BatchNormOptions(o).eps(1e-3));
@@ -325,7 +325,7 @@ TEST(BatchNormModules, TrainAsTorchsDo) {
                    torch::nn::BatchNorm1d(theirs.track_running_stats(false)), {6, 3});
 }
 
-TEST(BatchNormModules, DivideByTheUnbiasedVarianceInTrainingIfAsked) {
+TEST(BatchNormModules, UseTheUnbiasedVarianceInTrainingOnRequest) {
   at::manual_seed(11);
   auto norm = Drawn(BatchNorm1d(BatchNorm1dOptions(3).unbiased(true).bias(false)));
   EXPECT_FALSE(norm->bias.defined());
@@ -338,7 +338,7 @@ TEST(BatchNormModules, DivideByTheUnbiasedVarianceInTrainingIfAsked) {
   });
 }
 
-TEST(BatchNormModules, CountInWholeNumbersWhateverTheyAreCastTo) {
+TEST(BatchNormModules, CountBatchesInInt64AfterCasts) {
   BatchNorm1d norm(3);
   norm->to(at::kBFloat16);
   EXPECT_EQ(norm->running_mean.scalar_type(), at::kBFloat16);
@@ -353,7 +353,7 @@ Tensor BatchNormOfStep(const Tensor& x, const RecurrentBatchNorm& norm, const Te
   return (x - mean) / (var + norm->options.eps()).sqrt() * norm->weight + norm->bias;
 }
 
-TEST(RecurrentBatchNormModule, HasMomentsForEachStep) {
+TEST(RecurrentBatchNormModule, HasStatisticsForEachStep) {
   at::manual_seed(12);
   auto norm = Drawn(
       RecurrentBatchNorm(RecurrentBatchNormOptions(3, /*max_length=*/4).momentum(0.2).eps(1e-3)));
@@ -394,7 +394,7 @@ TEST(RecurrentBatchNormModule, HasMomentsForEachStep) {
   }
 }
 
-TEST(RecurrentBatchNormModule, StartsAtItsWeight) {
+TEST(RecurrentBatchNormModule, StartsWithItsInitialWeight) {
   RecurrentBatchNorm norm(3, 4);
   EXPECT_TRUE(norm->weight.equal(at::full({3}, 0.1)));
   EXPECT_TRUE(norm->bias.equal(at::zeros({3})));
@@ -405,7 +405,7 @@ TEST(RecurrentBatchNormModule, StartsAtItsWeight) {
 
 // ---- Weight norm
 
-TEST(WeightNormModule, IsPolar) {
+TEST(WeightNormModule, SeparatesLengthAndDirection) {
   at::manual_seed(13);
   const Tensor w = Random({3, 4});
   for (const int64_t dim : {-1, 0, 1}) {
@@ -427,7 +427,7 @@ TEST(WeightNormModule, IsPolar) {
   }
 }
 
-TEST(WeightNormLinearModule, StartsAsTorchsLinear) {
+TEST(WeightNormLinearModule, StartsLikeTorchLinear) {
   at::manual_seed(14);
   torch::nn::Linear theirs(4, 3);
   at::manual_seed(14);
@@ -510,14 +510,14 @@ std::vector<Entry> Table() {
   };
 }
 
-TEST(NormModules, PrintTheirOptionsAndHaveTheirKeys) {
+TEST(NormModules, PrintTheirOptionsAndHaveDocumentedKeys) {
   for (const Entry& entry : Table()) {
     EXPECT_EQ(Text(*entry.module), entry.text);
     EXPECT_EQ(Keys(*entry.module), entry.keys) << entry.text;
   }
 }
 
-TEST(NormModules, CloneWithTheirNumbers) {
+TEST(NormModules, CloneWithParametersAndBuffers) {
   at::manual_seed(15);
   for (const Entry& entry : Table()) {
     SCOPED_TRACE(entry.text);
@@ -606,7 +606,7 @@ std::string ErrorOf(const std::function<void()>& f) {
   return "no error";
 }
 
-TEST(NormModules, SayWhatIsWrongWithTheirOptions) {
+TEST(NormModules, RejectInvalidOptions) {
   const double nan = std::nan("");
   const std::vector<std::pair<std::function<void()>, std::string>> cases = {
       {[] { LayerNorm(LayerNormOptions({})); },
@@ -650,7 +650,7 @@ TEST(NormModules, SayWhatIsWrongWithTheirOptions) {
   for (const auto& [make, text] : cases) EXPECT_THAT(ErrorOf(make), HasSubstr(text));
 }
 
-TEST(NormModules, SayWhatIsWrongWithX) {
+TEST(NormModules, RejectInvalidInputs) {
   const auto call = [](auto module, const Tensor& x) {
     return ErrorOf([&] { module->forward(x); });
   };

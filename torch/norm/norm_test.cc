@@ -36,7 +36,7 @@ struct Case {
 class AgainstAten : public ::testing::TestWithParam<Case> {};
 
 // ATen's layer norm in double is an independent implementation of the same function.
-TEST_P(AgainstAten, ForwardAndGradients) {
+TEST_P(AgainstAten, ForwardAndGradientsMatch) {
   at::manual_seed(1);
   const Case& c = GetParam();
   const Tensor x = Random(c.shape), dy = Random(c.shape);
@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{{2, 3, 4}, {2, 3, 4}, true, true}, Case{{9}, {9}, true, true},
                       Case{{300, 33}, {33}, true, true}, Case{{1, 1000}, {1000}, true, true}));
 
-TEST(LayerNorm, TakesNonContiguousInputsAndGradients) {
+TEST(LayerNorm, AcceptsNonContiguousInputsAndGradients) {
   at::manual_seed(2);
   const Tensor x = Random({7, 5}).t(), w = Random({14}).slice(0, 0, 14, 2);
   const Tensor dy = Random({7, 5}).t();
@@ -78,7 +78,7 @@ TEST(LayerNorm, TakesNonContiguousInputsAndGradients) {
       torch::autograd::grad({yb}, {b}, {dy.contiguous()})[0]));
 }
 
-TEST(LayerNorm, TakesNoRows) {
+TEST(LayerNorm, AcceptsNoRows) {
   const Tensor x = at::empty({0, 4}).requires_grad_(true), w = at::ones({4}).requires_grad_(true);
   const Tensor y = planish::layer_norm(x, {4}, w);
   EXPECT_EQ(y.sizes(), x.sizes());
@@ -87,7 +87,7 @@ TEST(LayerNorm, TakesNoRows) {
   EXPECT_TRUE(grads[1].equal(at::zeros({4})));  // a sum over no rows
 }
 
-TEST(LayerNorm, GivesTheSameBitsOnOneAndTwoThreads) {
+TEST(LayerNorm, HasTheSameBitsOnOneAndTwoThreads) {
   at::manual_seed(3);
   const Tensor x = at::randn({4096, 100}), w = at::randn({100}), dy = at::randn({4096, 100});
   const int threads = at::get_num_threads();
@@ -129,14 +129,14 @@ TEST(LayerNorm, HasASecondDerivative) {
             kDouble);
 }
 
-TEST(LayerNorm, KeepsNoGraphWithoutGradients) {
+TEST(LayerNorm, SavesNothingWithoutGradients) {
   const Tensor x = Random({2, 3}).requires_grad_(true);
   EXPECT_TRUE(planish::layer_norm(x, {3}).requires_grad());
   at::NoGradGuard guard;
   EXPECT_FALSE(planish::layer_norm(x, {3}).requires_grad());
 }
 
-TEST(LayerNorm, WorksOutShapesOnTheMetaDevice) {
+TEST(LayerNorm, InfersShapesOnTheMetaDevice) {
   const Tensor x = at::empty({2, 3, 4}, at::device(at::kMeta));
   EXPECT_EQ(planish::layer_norm(x, {3, 4}).sizes(), x.sizes());
 }
@@ -150,7 +150,7 @@ std::string ErrorOf(const std::function<void()>& f) {
   return "no error";
 }
 
-TEST(LayerNorm, SaysWhatIsWrong) {
+TEST(LayerNorm, RejectsInvalidArguments) {
   const Tensor x = at::randn({2, 3});
   EXPECT_THAT(ErrorOf([&] { planish::layer_norm(x, {4}); }),
               HasSubstr("[layer_norm] normalized_shape must be the last dimensions of x, which has "

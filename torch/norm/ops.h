@@ -38,11 +38,11 @@ c10::TypedOperatorHandle<Function> FindOperator(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
 }
 
-/// Calls norm_forward, through the dispatcher unless it would only call one of the kernels.
+/// Calls norm_forward; see RouteOf.
 TensorPair CallNormForward(const at::Tensor& x, const OptionalTensor& weight,
                            const OptionalTensor& bias, const NormSpec& spec, bool save);
 
-/// Calls norm_backward likewise.
+/// Calls norm_backward; see RouteOf.
 TensorTriple CallNormBackward(const OptionalTensor& dy, const OptionalTensor& dsum,
                               const at::Tensor& x, const at::Tensor& moments,
                               const OptionalTensor& weight, const NormSpec& spec, Mask mask);

@@ -125,14 +125,14 @@ Sizes CheckCall(const char* function, const Call& call) {
   return sizes;
 }
 
-void CheckIsOfSteps(const char* function, const Call& call) {
+void CheckHasSteps(const char* function, const Call& call) {
   TORCH_CHECK_VALUE(call.recipe().over == internal::Over::kRow, "[", function,
                     "] cell must be a cell without batch norm, got ", cell_name(call.cell));
 }
 
 Call CheckStep(const char* function, const Call& call) {
   const Tensor& x = call.tensors.x;
-  CheckIsOfSteps(function, call);
+  CheckHasSteps(function, call);
   TORCH_CHECK_VALUE(x.dim() == 2, "[", function, "] x must have 2 dimensions, [B, I], got ",
                     x.sym_sizes());
   Call layer{call.cell, call.tensors, call.settings};

@@ -48,8 +48,8 @@ struct Sizes {
   c10::SymInt time, batch, inputs, hidden;
 
   RnnShape ints() const {
-    const auto number = [](const c10::SymInt& size) { return size.guard_int(__FILE__, __LINE__); };
-    return {number(time), number(batch), number(inputs), number(hidden)};
+    const auto to_int = [](const c10::SymInt& size) { return size.guard_int(__FILE__, __LINE__); };
+    return {to_int(time), to_int(batch), to_int(inputs), to_int(hidden)};
   }
 };
 
@@ -76,7 +76,7 @@ Sizes CheckParams(const char* function, const Call& call);
 Sizes CheckCall(const char* function, const Call& call);
 
 /// Checks that the cell can compute single steps.
-void CheckIsOfSteps(const char* function, const Call& call);
+void CheckHasSteps(const char* function, const Call& call);
 
 /// Checks a step with x [B, I]. Returns it as a layer with T = 1.
 Call CheckStep(const char* function, const Call& call);

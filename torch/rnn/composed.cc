@@ -70,16 +70,16 @@ class ComposedLayer {
       resets = p_.resets.unsqueeze(-1);
       if (active.defined()) resets = resets.logical_and(active);
     }
-    const std::vector<Tensor> ax = OfInputs(active).unbind(0);
+    const std::vector<Tensor> ax = InputSums(active).unbind(0);
     const std::vector<Tensor> all_active = UnbindOrNone(active), all_resets = UnbindOrNone(resets);
 
     std::vector<Tensor> y(ax.size());
     for (size_t step = 0; step < ax.size(); ++step) {
       const size_t t = settings_.reverse ? ax.size() - 1 - step : step;
       if (resets.defined()) {
-        const Tensor kept = all_resets[t].logical_not();
-        h = Where(kept, h, p_.h_reset);
-        if (recipe_.is_lstm()) c = Where(kept, c, p_.c_reset);
+        const Tensor keep = all_resets[t].logical_not();
+        h = Where(keep, h, p_.h_reset);
+        if (recipe_.is_lstm()) c = Where(keep, c, p_.c_reset);
       }
       if (!active.defined()) {
         std::tie(h, c) = Step(ax[t], h, c, {});
@@ -132,7 +132,7 @@ class ComposedLayer {
   }
 
   /// Returns the part of the sums that comes from x, for all steps [T, B, G].
-  Tensor OfInputs(const Tensor& active) const {
+  Tensor InputSums(const Tensor& active) const {
     // Inputs past the length of a sequence are masked: NaN would reach the weight's gradient.
     const Tensor x = active.defined() ? Where(active, p_.x) : p_.x;
     Tensor zx = x.matmul(p_.weight_ih.t());
@@ -199,25 +199,25 @@ struct GradientGraph {
     }
     const RnnOutputs outputs = ComposedForward(cell, tensors, settings);
     const Tensor all_outputs[] = {outputs.y, outputs.h_n, outputs.c_n};
-    variable_list roots, of_roots, inputs;
+    variable_list roots, root_gradients, inputs;
     for (size_t i = 0; i < kOutputs; ++i) {
       if (!all_outputs[i].requires_grad() || !output_gradients[i].defined()) continue;
       roots.push_back(all_outputs[i]);
-      of_roots.push_back(output_gradients[i]);
+      root_gradients.push_back(output_gradients[i]);
     }
     for (size_t i = 0; i < kDifferentiables; ++i) {
       if (mask[i]) inputs.push_back(tensors.*kFields[i].member);
     }
     if (roots.empty() || inputs.empty()) return;
     const variable_list results =
-        torch::autograd::grad(roots, inputs, of_roots, create_graph, create_graph, true);
+        torch::autograd::grad(roots, inputs, root_gradients, create_graph, create_graph, true);
     auto result = results.begin();
     for (size_t i = 0; i < kDifferentiables; ++i) {
       if (mask[i]) gradients[i] = *result++;
     }
   }
 
-  /// Returns input number i of rnn_backward.
+  /// Returns the i-th input of rnn_backward.
   const Tensor& input(size_t i) const {
     return i < kDifferentiables ? tensors.*kFields[i].member
                                 : output_gradients[i - kDifferentiables];
@@ -265,11 +265,11 @@ SecondGradients ComposedDoubleBackward(Cell cell, const RnnTensors& tensors,
   for (size_t i = 0; i < kDifferentiables; ++i) mask[i] = seconds[i].defined();
   const GradientGraph graph(cell, tensors, settings, gradients, mask, needed,
                             /*create_graph=*/true);
-  variable_list roots, of_roots, inputs;
+  variable_list roots, root_gradients, inputs;
   for (size_t i = 0; i < kDifferentiables; ++i) {
     if (!graph.gradients[i].defined() || !graph.gradients[i].requires_grad()) continue;
     roots.push_back(graph.gradients[i]);
-    of_roots.push_back(seconds[i]);
+    root_gradients.push_back(seconds[i]);
   }
   for (size_t i = 0; i < kBackwardInputs; ++i) {
     if (needed[i] && graph.input(i).defined()) inputs.push_back(graph.input(i));
@@ -277,7 +277,7 @@ SecondGradients ComposedDoubleBackward(Cell cell, const RnnTensors& tensors,
   SecondGradients results;
   if (roots.empty() || inputs.empty()) return results;
   const variable_list list =
-      torch::autograd::grad(roots, inputs, of_roots, create_graph, create_graph, true);
+      torch::autograd::grad(roots, inputs, root_gradients, create_graph, create_graph, true);
   auto result = list.begin();
   for (size_t i = 0; i < kBackwardInputs; ++i) {
     if (needed[i] && graph.input(i).defined()) results[i] = *result++;

@@ -69,7 +69,7 @@ void ExpectAgree(const std::vector<Tensor>& found, const std::vector<Tensor>& ex
 }
 
 // One step, with the caller's matrix products, and several, with the persistent kernel if they fit.
-TEST(RnnOnGpu, AgreesWithTheCpu) {
+TEST(RnnOnGpu, MatchesTheCpu) {
   for (const Cell cell : CellsOfGpu()) {
     for (const int64_t time : {1, 4}) {
       for (const bool more : {false, true}) {
@@ -86,7 +86,7 @@ TEST(RnnOnGpu, AgreesWithTheCpu) {
 
 // 16-bit tensors are computed in float and rounded. Sums of norms of few elements in another order
 // differ in float's last bits, which can change the rounding: one ulp of bfloat16.
-TEST(RnnOnGpu, AgreesWithTheCpuInSixteenBits) {
+TEST(RnnOnGpu, MatchesTheCpuInSixteenBits) {
   for (const Cell cell : {Cell::kLnLstm, Cell::kLnGru, Cell::kLnRnn, Cell::kLstm}) {
     const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 7}, {.resets = true}, at::kBFloat16);
     const auto found = Results(cell, OnGpu(layer), {}), expected = Results(cell, layer, {});
@@ -101,14 +101,14 @@ TEST(RnnOnGpu, AgreesWithTheCpuInSixteenBits) {
 }
 
 // More sequences than the persistent kernel takes.
-TEST(RnnOnGpu, AgreesWithTheCpuForManySequences) {
+TEST(RnnOnGpu, MatchesTheCpuForManySequences) {
   for (const Cell cell : {Cell::kLnLstm, Cell::kLnGru, Cell::kRnn}) {
     const RnnTensors layer = RandomLayer(cell, {3, 70, 2, 3});
     ExpectAgree(Results(cell, OnGpu(layer), {}), Results(cell, layer, {}), cell_name(cell));
   }
 }
 
-TEST(RnnOnGpu, AStepAgreesWithTheCpu) {
+TEST(RnnOnGpu, StepMatchesTheCpu) {
   for (const Cell cell : CellsOfGpu()) {
     RnnTensors layer = RandomLayer(cell, {1, 3, 5, 7});
     layer.x = layer.x.squeeze(0);
@@ -119,7 +119,7 @@ TEST(RnnOnGpu, AStepAgreesWithTheCpu) {
   }
 }
 
-TEST(RnnOnGpu, LayersAndCellsAgreeWithTheCpu) {
+TEST(RnnOnGpu, LayersAndCellsMatchTheCpu) {
   at::manual_seed(1);
   torch::NoGradGuard no_grad;
   nn::LayerNormLSTM layer(nn::LayerNormLSTMOptions(5, 6).num_layers(2).bidirectional(true));
@@ -155,7 +155,7 @@ TEST(RnnOnGpu, LayersAndCellsAgreeWithTheCpu) {
   }
 }
 
-TEST(RnnOnGpu, NamesWhatOnlyTheCpuHas) {
+TEST(RnnOnGpu, RejectsOptionsOfTheCpu) {
   const RnnTensors layer = RandomLayer(Cell::kLnLstm, {3, 2, 4, 5}), there = OnGpu(layer);
   EXPECT_THAT(
       ErrorOf([&] { rnn_forward(Cell::kLnLstm, there, {.checkpoint = true}); }),

@@ -215,8 +215,8 @@ using Self = c10::intrusive_ptr<RnnLayer>;
 using OptionalTensor = std::optional<Tensor>;
 
 /// RnnSteps as a class of Python.
-struct StepsOfPython final : torch::CustomClassHolder {
-  explicit StepsOfPython(RnnSteps steps_) : steps(std::move(steps_)) {}
+struct PythonSteps final : torch::CustomClassHolder {
+  explicit PythonSteps(RnnSteps steps_) : steps(std::move(steps_)) {}
 
   std::tuple<Tensor, Tensor> Step(const Tensor& x, const OptionalTensor& h,
                                   const OptionalTensor& c) const {
@@ -264,12 +264,12 @@ std::tuple<Tensor, Tensor> Step(const Self& self, const std::vector<Tensor>& par
   return self->Step(params, {training, computed}, inputs, {.eps = eps});
 }
 
-c10::intrusive_ptr<StepsOfPython> Steps(const Self& self, const std::vector<Tensor>& params,
-                                        bool training, bool computed, double eps,
-                                        const c10::Dict<std::string, Tensor>& sources) {
+c10::intrusive_ptr<PythonSteps> Steps(const Self& self, const std::vector<Tensor>& params,
+                                      bool training, bool computed, double eps,
+                                      const c10::Dict<std::string, Tensor>& sources) {
   NamedTensors named;
   for (const auto& entry : sources) named.emplace_back(entry.key(), entry.value());
-  return c10::make_intrusive<StepsOfPython>(self->Steps(params, {training, computed}, eps, named));
+  return c10::make_intrusive<PythonSteps>(self->Steps(params, {training, computed}, eps, named));
 }
 
 /// The arguments of RnnLayer's constructor, as which Python copies and pickles it.
@@ -282,8 +282,8 @@ Self MakeLayer(const std::string& cell, bool bias, const std::string& suffix,
 
 /// Folds biases for compilers and tracers, which record operators and no calls of objects. Returns
 /// bias, and for a GRU bias_hn.
-std::vector<Tensor> FoldBiasesOfPython(std::string_view cell, const Tensor& bias_ih,
-                                       const Tensor& bias_hh) {
+std::vector<Tensor> FoldBiasesForPython(std::string_view cell, const Tensor& bias_ih,
+                                        const Tensor& bias_hh) {
   RnnTensors tensors;
   tensors.bias = bias_ih;
   FoldBiases(CellOf("rnn_fold_biases", cell), bias_hh, tensors);
@@ -294,10 +294,10 @@ std::vector<Tensor> FoldBiasesOfPython(std::string_view cell, const Tensor& bias
 }  // namespace
 
 void RegisterLayer(torch::Library& library) {
-  library.class_<StepsOfPython>("RnnSteps")
+  library.class_<PythonSteps>("RnnSteps")
       .def("step",
-           [](const c10::intrusive_ptr<StepsOfPython>& self, const Tensor& x,
-              const OptionalTensor& h, const OptionalTensor& c) { return self->Step(x, h, c); });
+           [](const c10::intrusive_ptr<PythonSteps>& self, const Tensor& x, const OptionalTensor& h,
+              const OptionalTensor& c) { return self->Step(x, h, c); });
   library.class_<RnnLayer>("RnnLayer")
       .def(torch::init(MakeLayer))
       .def("sizes", ParameterSizes)
@@ -315,7 +315,7 @@ void RegisterLayer(torch::Library& library) {
           },
           [](const Config& config) { return std::apply(MakeLayer, config); });
   library.def("rnn_fold_biases(str cell, Tensor bias_ih, Tensor bias_hh) -> Tensor[]",
-              FoldBiasesOfPython);
+              FoldBiasesForPython);
 }
 
 }  // namespace planish

@@ -255,25 +255,29 @@ RnnOutputs RecurrentImpl<Derived, Options>::Run(const Tensor& x, const Tensor& h
   TORCH_CHECK_VALUE(x.dim() == 2 || x.dim() == 3, "[", module,
                     "] x must have 2 or 3 dimensions, got ", x.sizes());
   CheckInput(module, x, options.input_size());
-  const bool one = x.dim() == 2;
+  const bool unbatched = x.dim() == 2;
   const auto layers = static_cast<int64_t>(layers_.size());
   const int64_t hidden = options.hidden_size();
   std::vector<int64_t> states = {layers, hidden};
-  if (!one) states.insert(states.begin() + 1, x.size(options.batch_first() ? 0 : 1));
+  if (!unbatched) states.insert(states.begin() + 1, x.size(options.batch_first() ? 0 : 1));
   CheckSizes(module, "h_0", h0, states);
   CheckSizes(module, "c_0", c0, states);
   const Tensor resets =
       ResetsAsBool(module, sequences.resets, x.sizes().slice(0, x.sizes().size() - 1));
   CheckSizes(module, "h_reset", sequences.h_reset, {layers, hidden});
   CheckSizes(module, "c_reset", sequences.c_reset, {layers, hidden});
-  TORCH_CHECK_VALUE(!one || !sequences.lengths.defined(), "[", module,
+  TORCH_CHECK_VALUE(!unbatched || !sequences.lengths.defined(), "[", module,
                     "] lengths must be left out for x [T, I], got ", sequences.lengths.sizes());
 
-  const auto add_batch = [&](const Tensor& t) { return t.defined() && one ? t.unsqueeze(1) : t; };
-  const auto swap = [&](const Tensor& t) {
-    return t.defined() && !one && options.batch_first() ? t.transpose(0, 1) : t;
+  const auto add_batch = [&](const Tensor& t) {
+    return t.defined() && unbatched ? t.unsqueeze(1) : t;
   };
-  const auto drop_batch = [&](const Tensor& t) { return t.defined() && one ? t.squeeze(1) : t; };
+  const auto swap = [&](const Tensor& t) {
+    return t.defined() && !unbatched && options.batch_first() ? t.transpose(0, 1) : t;
+  };
+  const auto drop_batch = [&](const Tensor& t) {
+    return t.defined() && unbatched ? t.squeeze(1) : t;
+  };
   RnnSequences time_first = sequences;
   time_first.resets = swap(add_batch(resets));
   time_first.lengths = LengthsAsInt64(module, sequences.lengths, x);

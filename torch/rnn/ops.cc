@@ -245,7 +245,7 @@ Stack Dispatch(const CallType& call) {
   return stack;
 }
 
-// Call an operator, through the dispatcher unless it would only call one of the kernels.
+// Call an operator, by its kernel if RouteOf knows it, otherwise through the dispatcher.
 ForwardResults CallForward(const ForwardCall& call);
 variable_list CallBackward(const BackwardCall& call);
 StepResults CallStep(const StepCall& call);
@@ -430,9 +430,10 @@ cuda::RnnOptions<T> GpuOptions(const Call& call, const RnnTensors& computed) {
   options.eps = call.settings.eps;
   options.matmul = [&call, &computed](const cuda::MatmulArgs<T>& args) {
     const RnnTensors& given = call.tensors;
-    const bool of_inputs =
+    const bool is_input_product =
         args.a == Data<T>(computed.x) && args.b == Data<T>(computed.weight_ih) && args.b_transposed;
-    MatmulBy(given, of_inputs && given.x.element_size() == 2 && given.weight_ih.element_size() == 2,
+    MatmulBy(given,
+             is_input_product && given.x.element_size() == 2 && given.weight_ih.element_size() == 2,
              args);
   };
   options.persistent = kPersistent;
@@ -668,7 +669,7 @@ ForwardResults ForwardAutograd(const ForwardCall& call) {
 }
 
 /// Checks that the mask names only given tensors; the composed layer has no others.
-void CheckMaskIsOfTensors(const BackwardCall& call) {
+void CheckMaskHasTensors(const BackwardCall& call) {
   for (size_t i = 0; i < kDifferentiables; ++i) {
     TORCH_CHECK_VALUE(!call.mask[i] || call.tensor(i).defined(), "[rnn_backward] mask[", i,
                       "] must be false without ", kFields[i].name,
@@ -680,7 +681,7 @@ Gradients BackwardAutograd(const BackwardCall& call) {
   auto inputs = call.differentiables();
   inputs.append({call.dy, call.dh_n, call.dc_n});
   const Wanted wanted{at::TensorList(inputs)};
-  if (wanted.any()) CheckMaskIsOfTensors(call);
+  if (wanted.any()) CheckMaskHasTensors(call);
   if (wanted.tangents) {
     CheckBackward(call);
     return ComposedBackward(call.cell, call.tensors, call.settings, {call.dy, call.dh_n, call.dc_n},
@@ -770,8 +771,8 @@ void RegisterAutocast(torch::Library& m) {
 
 // ---- Calls of the operators
 
-/// Calls the kernel to which the dispatcher would take the call of an operator, whose tensors
-/// include `others`. Returns none if the dispatcher must be asked.
+/// Calls the kernel of an operator that the dispatcher would call. `others` are the tensors beside
+/// those of the layer. Returns none for Route::kDispatcher.
 template <auto kKernel, auto kAutograd, class CallType>
 auto CallKernel(const CallType& call, at::TensorList others = {})
     -> std::optional<decltype(kKernel(call))> {

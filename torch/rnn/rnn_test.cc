@@ -209,7 +209,7 @@ class EveryCell : public ::testing::TestWithParam<Cell> {
 INSTANTIATE_TEST_SUITE_P(Cells, EveryCell, ::testing::ValuesIn(internal::kCells),
                          [](const auto& cell) { return cell_name(cell.param); });
 
-TEST_P(EveryCell, IsLikeTheSameComposedOfOperators) {
+TEST_P(EveryCell, MatchesItsEquations) {
   const Cell cell = GetParam();
   // The composed cells take statistics over all sequences, even those that have ended.
   const bool lengths = RecipeOf(cell).over == internal::Over::kRow;
@@ -283,7 +283,7 @@ Tensor SavedOf(Cell cell, const RnnTensors& layer, bool save = false) {
   return stack[3].toTensor();
 }
 
-TEST_P(EveryCell, KeepsNothingWithoutGradients) {
+TEST_P(EveryCell, SavesNothingWithoutGradients) {
   const Cell cell = GetParam();
   const RnnTensors layer = RandomLayer(cell, {4, 2, 3, 5});
   EXPECT_EQ(SavedOf(cell, layer).numel(), 0);
@@ -296,7 +296,7 @@ TEST_P(EveryCell, KeepsNothingWithoutGradients) {
 }
 
 // `saved` has the same size on every device.
-TEST_P(EveryCell, KeepsRoomForWhatAGpuSaves) {
+TEST_P(EveryCell, SavedFitsWhatAGpuSaves) {
   const Cell cell = GetParam();
   if (internal::RecipeOf(cell).over == internal::Over::kBatch) return;  // not on a GPU
   for (const int64_t time : {1, 2, 7}) {
@@ -316,7 +316,7 @@ TEST_P(EveryCell, KeepsRoomForWhatAGpuSaves) {
 }
 
 // The meta kernel returns the size of `saved` with T and B as symbols.
-TEST_P(EveryCell, KeepsNumbersInProportionToSteps) {
+TEST_P(EveryCell, SavedSizeIsLinearInSteps) {
   const auto size = [](int64_t time, int64_t batch) {
     return RnnSavedSize<float>(GetParam(), {time, batch, 5, 6});
   };
@@ -328,7 +328,7 @@ TEST_P(EveryCell, KeepsNumbersInProportionToSteps) {
   }
 }
 
-TEST_P(EveryCell, TakesNoStepsAndNoSequences) {
+TEST_P(EveryCell, AcceptsNoStepsAndNoSequences) {
   const Cell cell = GetParam();
   for (const RnnShape& shape : {RnnShape{0, 2, 3, 4}, RnnShape{3, 0, 3, 4}, RnnShape{0, 0, 3, 4}}) {
     const RnnTensors layer = RandomLayer(cell, shape, {.resets = true});
@@ -348,7 +348,7 @@ TEST_P(EveryCell, TakesNoStepsAndNoSequences) {
   }
 }
 
-TEST_P(EveryCell, TakesTensorsThatAreNotContiguous) {
+TEST_P(EveryCell, AcceptsNonContiguousTensors) {
   const Cell cell = GetParam();
   const Given given = {.lengths = true, .resets = true};
   const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 6}, given);
@@ -369,9 +369,9 @@ TEST_P(EveryCell, TakesTensorsThatAreNotContiguous) {
   }
 }
 
-TEST_P(EveryCell, StepsAreTheSequence) {
+TEST_P(EveryCell, StepsMatchTheSequence) {
   const Cell cell = GetParam();
-  if (RecipeOf(cell).over == internal::Over::kBatch) return;  // has no rnn_step: SaysWhatIsWrong
+  if (RecipeOf(cell).over == internal::Over::kBatch) return;  // rnn_step rejects it
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 6}, {}, type);
     const RnnOutputs sequence = rnn_forward(cell, layer);
@@ -411,7 +411,7 @@ TEST_P(EveryCell, StepsHaveGradients) {
   }
 }
 
-TEST_P(EveryCell, TakesPackedParameters) {
+TEST_P(EveryCell, AcceptsPackedWeights) {
   const Cell cell = GetParam();
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     const Given given = {.lengths = true, .resets = true};
@@ -437,7 +437,7 @@ TEST_P(EveryCell, TakesPackedParameters) {
   }
 }
 
-TEST_P(EveryCell, WorksOutShapesOnTheMetaDevice) {
+TEST_P(EveryCell, InfersShapesOnTheMetaDevice) {
   const Cell cell = GetParam();
   const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 6}, {.resets = true});
   RnnTensors meta = Leaves(layer);
@@ -475,7 +475,7 @@ TEST_P(EveryCell, WorksOutShapesOnTheMetaDevice) {
 
 // ---- Tests of all cells
 
-TEST(RnnForward, ComputesTheGradientsThatAreNeeded) {
+TEST(RnnForward, ComputesOnlyNeededGradients) {
   const RnnTensors layer = RandomLayer(Cell::kLnLstm, {4, 3, 5, 6}, {.resets = true});
   const Named all = Ours(Cell::kLnLstm, layer);
   for (size_t wanted = 0; wanted < kDifferentiables; ++wanted) {
@@ -492,7 +492,7 @@ TEST(RnnForward, ComputesTheGradientsThatAreNeeded) {
   }
 }
 
-TEST(RnnForward, TakesGradientsOfAnyOutput) {
+TEST(RnnForward, AcceptsGradientsOfAnyOutput) {
   const RnnTensors layer = RandomLayer(Cell::kLnLstm, {4, 3, 5, 6});
   for (int output = 0; output < 3; ++output) {
     const auto gradient = [&](auto forward) {
@@ -507,7 +507,7 @@ TEST(RnnForward, TakesGradientsOfAnyOutput) {
   }
 }
 
-TEST(RnnForward, GivesTheSameBitsOnOneAndTwoThreads) {
+TEST(RnnForward, HasTheSameBitsOnOneAndTwoThreads) {
   const int threads = at::get_num_threads();
   for (const Cell cell : {Cell::kLnLstm, Cell::kLnGru, Cell::kLnRnn}) {
     for (const RnnShape& shape : {RnnShape{20, 8, 40, 64}, RnnShape{20, 1, 40, 200}}) {
@@ -524,7 +524,7 @@ TEST(RnnForward, GivesTheSameBitsOnOneAndTwoThreads) {
   }
 }
 
-TEST(RnnForward, KeepsLessWithCheckpoint) {
+TEST(RnnForward, SavesLessWithCheckpoint) {
   const RnnShape shape = {600, 4, 3, 5};
   const RnnTensors layer = RandomLayer(Cell::kLnLstm, shape, {.resets = true}, at::kFloat);
   const Named whole = Ours(Cell::kLnLstm, layer);
@@ -556,7 +556,7 @@ TEST(RnnForward, HasThirdDerivatives) {
 }
 
 // Second derivatives treat each argument as independent, even if one was computed from another.
-TEST(RnnForward, HasSecondDerivativesOfArgumentsMadeOfEachOther) {
+TEST(RnnForward, HasSecondDerivativesOfDependentArguments) {
   const RnnTensors layer = RandomLayer(Cell::kLnGru, {3, 2, 4, 4});
   const auto second = [&](auto forward) {
     const RnnTensors leaves = Leaves(layer);
@@ -602,7 +602,7 @@ TEST(RnnForward, IsComposedOnRequest) {
   EXPECT_THAT(error(wrong, 0, {}), HasSubstr("[rnn_forward] lengths must have [2], got [1]"));
 }
 
-TEST(RnnForward, NoticesWhenWhatBackwardNeedsWasChanged) {
+TEST(RnnForward, BackwardDetectsChangedOutputs) {
   const RnnTensors leaves = Leaves(RandomLayer(Cell::kLnGru, {3, 2, 3, 4}));
   const Tensor y = rnn_forward(Cell::kLnGru, leaves).y;
   const Tensor loss = y.sum();
@@ -612,7 +612,7 @@ TEST(RnnForward, NoticesWhenWhatBackwardNeedsWasChanged) {
 }
 
 // Schemas are an interface: Python callers and saved files depend on them.
-TEST(RnnOperators, HaveTheSchemasThatOthersRestOn) {
+TEST(RnnOperators, HaveStableSchemas) {
   const auto schema = [](const char* name) {
     std::ostringstream text;
     text << c10::Dispatcher::singleton().findSchemaOrThrow(name, "").schema();
@@ -648,7 +648,7 @@ TEST(RnnOperators, HaveTheSchemasThatOthersRestOn) {
             "planish::rnn_pack(str cell, " + params + ") -> " + packed + " packed");
 }
 
-TEST(RnnForward, SaysWhatIsWrong) {
+TEST(RnnForward, RejectsInvalidArguments) {
   const RnnTensors good =
       RandomLayer(Cell::kLnLstm, {4, 3, 5, 6}, {.lengths = true, .resets = true});
   const auto error = [&](const std::function<void(RnnTensors&)>& change, Cell cell = Cell::kLnLstm,
@@ -722,7 +722,7 @@ TEST(RnnForward, SaysWhatIsWrong) {
   }
 }
 
-TEST(RnnPack, SaysWhatIsWrong) {
+TEST(RnnPack, RejectsInvalidArguments) {
   const RnnTensors layer = RandomLayer(Cell::kLnGru, {4, 3, 5, 6});
   const RnnPacked packed = rnn_pack(Cell::kLnGru, layer);
   RnnTensors wrong = layer;
@@ -753,7 +753,7 @@ TEST(RnnPack, SaysWhatIsWrong) {
               HasSubstr("[rnn_step] " + gradients));
 }
 
-TEST(RnnBackward, SaysWhatIsWrong) {
+TEST(RnnBackward, RejectsInvalidArguments) {
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("planish::rnn_backward", "");
   const RnnTensors layer = RandomLayer(Cell::kLnGru, {4, 3, 5, 6});
@@ -911,7 +911,7 @@ std::vector<Tensor> WithStates(const Tensor& x, at::IntArrayRef sizes, int state
   return inputs;
 }
 
-TEST(RecurrentModules, ArePyTorchsWithThePlainVariants) {
+TEST(RecurrentModules, PlainVariantsMatchPyTorch) {
   for (const Layout& layout : kLayouts) {
     const int64_t time = 5, batch = 2, states = layout.layers * (layout.bidirectional ? 2 : 1);
     at::manual_seed(1);
@@ -927,7 +927,7 @@ TEST(RecurrentModules, ArePyTorchsWithThePlainVariants) {
 }
 
 // torch::nn's C++ modules accept only batches, so theirs gets a batch of one.
-TEST(RecurrentModules, TakeOneSequence) {
+TEST(RecurrentModules, AcceptASingleSequence) {
   for (const Layout& layout : kLayouts) {
     const int64_t states = layout.layers * (layout.bidirectional ? 2 : 1);
     at::manual_seed(2);
@@ -952,7 +952,7 @@ TEST(RecurrentModules, TakeOneSequence) {
   }
 }
 
-TEST(RecurrentModules, TakePackedSequences) {
+TEST(RecurrentModules, AcceptPackedSequences) {
   for (const Layout& layout : kLayouts) {
     const int64_t time = 5, batch = 4, states = layout.layers * (layout.bidirectional ? 2 : 1);
     at::manual_seed(3);
@@ -968,7 +968,7 @@ TEST(RecurrentModules, TakePackedSequences) {
   }
 }
 
-TEST(RecurrentModules, TakeLengthsInPlaceOfPacking) {
+TEST(RecurrentModules, LengthsMatchPackedSequences) {
   at::manual_seed(4);
   const Tensor x = Random({5, 3, kInputs}), lengths = at::tensor({2, 5, 1}, at::kLong);
   nn::LayerNormLSTM module(nn::LayerNormLSTMOptions(kInputs, kHidden)
@@ -1067,7 +1067,7 @@ TEST(RecurrentModules, HaveTheKeysOfTheirVariant) {
                           "ln_hh_weight", "ln_hh_bias", "ln_c_weight", "ln_c_bias"));
 }
 
-TEST(RecurrentModules, ComputeTheirVariantFromTheirParameters) {
+TEST(RecurrentModules, PassTheirParametersToTheOperator) {
   at::manual_seed(15);
   const Tensor x = Random({4, 3, kInputs});
   const auto expect = [&](auto module, Cell cell) {
@@ -1104,7 +1104,7 @@ TEST(RecurrentModules, ComputeTheirVariantFromTheirParameters) {
   }
 }
 
-TEST(RecurrentModules, StartAsPyTorchsDo) {
+TEST(RecurrentModules, InitializeLikePyTorch) {
   const Layout layout = {.layers = 2, .bidirectional = true};
   at::manual_seed(9);
   torch::nn::GRU theirs(WithLayout<torch::nn::GRUOptions>(layout));
@@ -1125,7 +1125,7 @@ TEST(RecurrentModules, StartAsPyTorchsDo) {
   }
 }
 
-TEST(RecurrentModules, DropOutBetweenLayersInTraining) {
+TEST(RecurrentModules, ApplyDropoutBetweenLayersInTraining) {
   at::manual_seed(10);
   nn::LayerNormGRU module(nn::LayerNormGRUOptions(kInputs, kHidden).num_layers(2).dropout(1));
   const Tensor x = at::randn({4, 2, kInputs});
@@ -1191,7 +1191,7 @@ void ExpectSameInInference(Module module, const Call& call) {
   expect_same("after conversions");
 }
 
-TEST(RecurrentModules, KeepPackedParametersInInference) {
+TEST(RecurrentModules, PackWeightsInInference) {
   at::manual_seed(13);
   const Tensor x = at::randn({3, 2, kInputs});
   for (const Cell cell : {Cell::kLstm, Cell::kLnLstm, Cell::kLnLstmContrib}) {
@@ -1251,7 +1251,7 @@ void ExpectFreezes(Module module, const Call& call) {
   EXPECT_FALSE(Impl(*module).is_frozen());
 }
 
-TEST(RecurrentModules, FreezeUntilAChangeOrUnfreeze) {
+TEST(RecurrentModules, StayFrozenUntilAChangeOrUnfreeze) {
   at::manual_seed(16);
   const Tensor x = at::randn({3, 2, kInputs});
   ExpectFreezes(nn::LayerNormLSTM(nn::LayerNormLSTMOptions(kInputs, kHidden).num_layers(2)),
@@ -1331,7 +1331,7 @@ TEST(RecurrentModules, UseNoPackedWeightsWithTangents) {
   torch::autograd::ForwardADLevel::release_idx(level);
 }
 
-TEST(RecurrentModules, ComputeOnManyThreadsAtOnce) {
+TEST(RecurrentModules, AllowConcurrentCalls) {
   at::manual_seed(14);
   nn::LayerNormGRUCell module(nn::LayerNormGRUCellOptions(kInputs, kHidden));
   module->eval();
@@ -1370,7 +1370,7 @@ TEST(RecurrentModules, CloneAndPrint) {
             "variant=ln_gru, eps=1e-05, composed=true)");
 }
 
-TEST(RecurrentModules, GoIntoAnAnyModule) {
+TEST(RecurrentModules, FitIntoAnAnyModule) {
   nn::LayerNormLSTM module(3, 4);
   torch::nn::AnyModule any(module);
   const Tensor x = at::randn({4, 2, 3});
@@ -1378,7 +1378,7 @@ TEST(RecurrentModules, GoIntoAnAnyModule) {
   ExpectSame(std::get<0>(results), std::get<0>(module->forward(x)), "y");
 }
 
-TEST(RecurrentModules, SayWhatIsWrong) {
+TEST(RecurrentModules, RejectInvalidArguments) {
   using Options = nn::LayerNormLSTMOptions;
   const auto made = [](const Options& options) {
     return ErrorOf([&] { nn::LayerNormLSTM module(options); });
@@ -1443,7 +1443,7 @@ TEST(RecurrentModules, SayWhatIsWrong) {
 // ---- Cells
 
 // torch::nn's C++ modules accept only batches, so theirs gets a batch of one.
-TEST(RecurrentCells, ArePyTorchsWithThePlainVariants) {
+TEST(RecurrentCells, PlainVariantsMatchPyTorch) {
   at::manual_seed(11);
   const auto call = [](auto& module, std::vector<Tensor> inputs) {
     const bool add_batch = requires { module->options_base; } && inputs[0].dim() == 1;
@@ -1490,7 +1490,7 @@ TEST(RecurrentCells, ArePyTorchsWithThePlainVariants) {
   }
 }
 
-TEST(RecurrentCells, AreStepsOfTheirLayers) {
+TEST(RecurrentCells, MatchStepsOfTheirLayers) {
   at::manual_seed(12);
   nn::LayerNormLSTM layer(kInputs, kHidden);
   nn::LayerNormLSTMCell cell(kInputs, kHidden);
@@ -1514,7 +1514,7 @@ TEST(RecurrentCells, AreStepsOfTheirLayers) {
   }
 }
 
-TEST(RecurrentCells, SayWhatIsWrong) {
+TEST(RecurrentCells, RejectInvalidArguments) {
   nn::LayerNormGRUCell cell(3, 4);
   const auto error = [&](const Tensor& x, const Tensor& h) {
     return ErrorOf([&] { cell->forward(x, h); });

@@ -56,7 +56,7 @@ class SumsOfPasses {
   const RnnPackedParams<T>& packed() const { return packed_; }
 
   /// Returns the sums of the calling thread's pass.
-  RnnGradientSums<T>& OfThisPass() {
+  RnnGradientSums<T>& ForThisPass() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return sums_.try_emplace(torch::autograd::get_current_graph_task_id(), packed_).first->second;
   }
@@ -103,7 +103,7 @@ struct ParamsNode final : torch::autograd::Node {
 };
 
 /// Returns a gradient for the core, which bypasses the dispatcher and so needs a plain tensor.
-Tensor Numbers(const Tensor& gradient) {
+Tensor PlainGradient(const Tensor& gradient) {
   if (!gradient.defined()) return gradient;
   TORCH_CHECK_NOT_IMPLEMENTED(!at::isTensorSubclassLike(gradient), "[", kName,
                               "] gradients must be plain tensors, got a wrapper of vmap or another "
@@ -138,8 +138,8 @@ struct StepNode final : torch::autograd::Node {
     TORCH_CHECK_NOT_IMPLEMENTED(
         !at::GradMode::is_enabled(), "[", kName,
         "] create_graph must be false, got true: use rnn_step for second derivatives");
-    const Tensor dh_next = Numbers(gradients[0]);
-    const Tensor dc_next = any_c ? Numbers(gradients[1]) : Tensor();
+    const Tensor dh_next = PlainGradient(gradients[0]);
+    const Tensor dc_next = any_c ? PlainGradient(gradients[1]) : Tensor();
     const Tensor x_then = x.unpack(), h_then = h.unpack(), h_next_then = h_next.unpack(getptr()),
                  saved_then = saved.unpack();
     const auto wanted = [&](size_t input, int64_t columns) {
@@ -157,7 +157,7 @@ struct StepNode final : torch::autograd::Node {
     args.dx = MutableData<T>(wanted(kX, shape.inputs));
     args.dh0 = MutableData<T>(wanted(kH, shape.hidden));
     args.dc0 = MutableData<T>(wanted(kC, shape.hidden));
-    if (task_should_compute_output(kParams)) args.sums = &sums->OfThisPass();
+    if (task_should_compute_output(kParams)) args.sums = &sums->ForThisPass();
     RnnOptions<T> options = CoreOptions<T>({.eps = eps});
     options.packed = sums->packed();
     RnnBackward<T>(cell, args, options);
@@ -300,7 +300,7 @@ RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPac
     call.tensors = FoldedParams(cell, sources);
   }
   CheckGiven(kName, call.tensors, kFirstParam);
-  CheckIsOfSteps(kName, call);
+  CheckHasSteps(kName, call);
   const Sizes sizes = CheckParams(kName, call);
   CheckEps(kName, eps);
   const auto begin = [&](Watched state) {

@@ -142,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(Cells, EveryStepCell, ::testing::ValuesIn(CellsOfSteps(
                          [](const auto& cell) { return cell_name(cell.param); });
 
 // Matrix products have 256 rows: tests fewer, as many, and more.
-TEST_P(EveryStepCell, HasTheGradientsOfStepsOneByOne) {
+TEST_P(EveryStepCell, MatchesGradientsOfSingleSteps) {
   for (const RnnShape& shape :
        {RnnShape{1, 2, 3, 5}, {6, 5, 3, 7}, {16, 16, 2, 3}, {3, 150, 3, 2}}) {
     for (const Given& given : {Given{}, Given{.states = false, .affine = false}}) {
@@ -151,7 +151,7 @@ TEST_P(EveryStepCell, HasTheGradientsOfStepsOneByOne) {
   }
 }
 
-TEST_P(EveryStepCell, IsASequenceToTheBit) {
+TEST_P(EveryStepCell, HasTheBitsOfASequence) {
   const Cell cell = GetParam();
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     const RnnTensors layer = RandomLayer(cell, {7, 5, 3, 6}, {}, type);
@@ -172,7 +172,7 @@ TEST_P(EveryStepCell, IsASequenceToTheBit) {
   }
 }
 
-TEST_P(EveryStepCell, MayBeUnusedDetachedAndBranched) {
+TEST_P(EveryStepCell, AllowsUnusedDetachedAndBranchedSteps) {
   const Cell cell = GetParam();
   const RnnTensors layer = RandomLayer(cell, {8, 3, 3, 5});
   // The loss sees the first half only through c and h of the second half, and not the last step.
@@ -208,7 +208,7 @@ TEST_P(EveryStepCell, MayBeUnusedDetachedAndBranched) {
 }
 
 // Inputs computed from the previous output, as in a decoder.
-TEST_P(EveryStepCell, FeedsOutputsBack) {
+TEST_P(EveryStepCell, AllowsInputsComputedFromOutputs) {
   const Cell cell = GetParam();
   ExpectSameGradients(cell, RandomLayer(cell, {6, 3, 5, 5}),
                       [](const RnnTensors& leaves, const Step& step) {
@@ -219,7 +219,7 @@ TEST_P(EveryStepCell, FeedsOutputsBack) {
                       });
 }
 
-TEST_P(EveryStepCell, IsTheSameOnAnyNumberOfThreads) {
+TEST_P(EveryStepCell, HasTheSameBitsOnAnyNumberOfThreads) {
   const Cell cell = GetParam();
   Tensors expected;
   for (const int threads : {1, 3}) {
@@ -257,7 +257,7 @@ TEST(RnnSteps, GiveTheSameInEveryPass) {
 }
 
 // The gradients of a loss in two parts, with one pass each, add up; shared steps are passed twice.
-TEST(RnnSteps, AddUpOverPasses) {
+TEST(RnnSteps, AccumulateGradientsOverPasses) {
   const Problem p;
   State state = {p.leaves.h0, p.leaves.c0};
   Tensors states;
@@ -283,7 +283,7 @@ TEST(RnnSteps, AddUpOverPasses) {
   EXPECT_FALSE(q.leaves.weight_hh.grad().equal(once));
 }
 
-TEST(RnnSteps, TakePassesWithinOneAnother) {
+TEST(RnnSteps, AllowNestedPasses) {
   const Problem p;
   State state = {p.leaves.h0, p.leaves.c0};
   Tensor middle;
@@ -308,7 +308,7 @@ TEST(RnnSteps, TakePassesWithinOneAnother) {
   for (size_t i = 0; i < inner.size(); ++i) ExpectSame(inner[i], inner_expected[i], "inner");
 }
 
-TEST(RnnSteps, TakePassesOnSeveralThreads) {
+TEST(RnnSteps, AllowConcurrentPasses) {
   const Problem p;
   const Tensor loss = p.Loss();
   const Tensors expected = torch::autograd::grad({loss}, p.inputs, {}, true);
@@ -326,7 +326,7 @@ TEST(RnnSteps, TakePassesOnSeveralThreads) {
 }
 
 // Partial sums of a pass that failed are not part of the next pass.
-TEST(RnnSteps, SurviveAPassThatFails) {
+TEST(RnnSteps, IgnoreAPassThatThrew) {
   const Problem p;
   State state = {p.leaves.h0, p.leaves.c0};
   bool fail = false;
@@ -348,7 +348,7 @@ TEST(RnnSteps, SurviveAPassThatFails) {
   for (size_t i = 0; i < again.size(); ++i) ExpectSame(again[i], expected[i], "again");
 }
 
-TEST(RnnSteps, TakeTheGradientsThatAreAskedForAlone) {
+TEST(RnnSteps, ComputeOnlyRequestedGradients) {
   const Problem p;
   const Tensor loss = p.Loss();
   const Tensors all = torch::autograd::grad({loss}, p.inputs, {}, true);
@@ -370,7 +370,7 @@ TEST(RnnSteps, TakeTheGradientsThatAreAskedForAlone) {
   }
 }
 
-TEST(RnnSteps, TakeGradientsOfEveryForm) {
+TEST(RnnSteps, AcceptGradientsOfEveryForm) {
   const Problem p;
   const auto [h, c] = p.step(p.leaves.x[0], {p.leaves.h0, p.leaves.c0});
   const auto of = [&](const Tensor& dh, const Tensor& dc) {
@@ -433,7 +433,7 @@ TEST(RnnSteps, AreConstantWithoutGradients) {
   }
 }
 
-TEST(RnnSteps, AreThoseOfRnnStepUnderAutocast) {
+TEST(RnnSteps, MatchRnnStepUnderAutocast) {
   const RnnTensors leaves = Leaves(RandomLayer(Cell::kLnGru, {1, 3, 3, 5}, {}, at::kFloat));
   const RnnSteps steps(Cell::kLnGru, OnlyParams(leaves), kEps);
   at::autocast::set_autocast_enabled(at::kCPU, true);
@@ -446,7 +446,7 @@ TEST(RnnSteps, AreThoseOfRnnStepUnderAutocast) {
   EXPECT_TRUE(torch::autograd::grad({h.sum()}, {leaves.weight_hh})[0].defined());
 }
 
-TEST(RnnSteps, HaveTheTangentsOfRnnStep) {
+TEST(RnnSteps, MatchTangentsOfRnnStep) {
   const RnnTensors layer = RandomLayer(Cell::kLnLstm, {1, 3, 3, 5});
   const RnnSteps steps(Cell::kLnLstm, OnlyParams(layer), kEps);
   const uint64_t level = torch::autograd::ForwardADLevel::get_next_idx();
@@ -462,7 +462,7 @@ TEST(RnnSteps, HaveTheTangentsOfRnnStep) {
   torch::autograd::ForwardADLevel::release_idx(level);
 }
 
-TEST(RnnSteps, SayWhatIsWrong) {
+TEST(RnnSteps, RejectInvalidArguments) {
   const Problem p;
   const RnnSteps steps(Cell::kLnLstm, OnlyParams(p.leaves), kEps);
   const auto error = [&](const Tensor& x, const Tensor& h, const Tensor& c) {
@@ -494,7 +494,7 @@ TEST(RnnSteps, SayWhatIsWrong) {
               HasSubstr("[RnnSteps] create_graph must be false"));
 }
 
-TEST(RnnSteps, NoticeWhatHasChanged) {
+TEST(RnnSteps, DetectChanges) {
   const Problem p;
   const State state = p.step(p.leaves.x[0], {p.leaves.h0, p.leaves.c0});
   // Tensors that backward needs must not change, as for any operator.
@@ -521,7 +521,7 @@ TEST(RnnSteps, NoticeWhatHasChanged) {
   EXPECT_THAT(ErrorOf(step), HasSubstr("weight_hh has changed since"));
 }
 
-TEST(RnnSteps, NoticeWritersThatCountNoVersion) {
+TEST(RnnSteps, DetectWritesThatBumpNoVersion) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
     for (const Cell cell : {Cell::kLnLstm, Cell::kGru, Cell::kLnRnn}) {
       const RnnTensors leaves = Leaves(RandomLayer(cell, {1, 3, 3, 5}, {}, type));
@@ -549,7 +549,7 @@ TEST(RnnSteps, NoticeWritersThatCountNoVersion) {
 
 // A writer changes a weight back and forth while the steps are constructed. They use one of the two
 // states, and throw in the other.
-TEST(RnnSteps, AreOfTheParametersThatTheyCompareWithWhenAnotherThreadWrites) {
+TEST(RnnSteps, UseTheComparedParametersWhileAnotherThreadWrites) {
   nn::LayerNormLSTMCell cell(nn::LayerNormLSTMCellOptions(32, 64));
   RnnTensors params;
   for (const auto& param : cell->named_parameters()) {
@@ -595,7 +595,7 @@ TEST(RnnSteps, AreOfTheParametersThatTheyCompareWithWhenAnotherThreadWrites) {
   EXPECT_GT(refused, 0);  // otherwise the writer never ran between steps
 }
 
-TEST(RnnSteps, LookAtVersionsWhenFrozen) {
+TEST(RnnSteps, CompareVersionsWhileFrozen) {
   const Problem p;
   const RnnTensors params = OnlyParams(p.leaves);
   const auto frozen = std::make_shared<std::atomic<bool>>(true);
@@ -615,7 +615,7 @@ TEST(RnnSteps, LookAtVersionsWhenFrozen) {
   EXPECT_THAT(ErrorOf(step), HasSubstr(error));
 }
 
-TEST(RecurrentCells, GiveStepsTogether) {
+TEST(RecurrentCells, GiveStepsThatShareGradients) {
   at::manual_seed(15);
   nn::LayerNormLSTMCell cell(nn::LayerNormLSTMCellOptions(3, 5).variant(Cell::kLstm));
   const Tensor x = at::randn({4, 2, 3});

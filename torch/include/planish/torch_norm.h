@@ -285,7 +285,7 @@ class RunningNormImpl : public AffineNormImpl<Derived, Options> {
   RunningNormImpl(Options options_);
 
   void reset() override;
-  /// Sets the mean to 0, the variance to 1 and the number of batches to 0.
+  /// Sets the mean to 0, the variance to 1 and the count of batches to 0.
   void reset_running_stats();
   void reset_parameters();
 
@@ -483,7 +483,7 @@ class RecurrentBatchNormImpl
 
  private:
   at::Tensor Steps(const at::Tensor& x, int64_t first);
-  at::Tensor Normalise(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& var);
+  at::Tensor Normalize(const at::Tensor& x, const at::Tensor& mean, const at::Tensor& var);
 };
 TORCH_MODULE(RecurrentBatchNorm);
 

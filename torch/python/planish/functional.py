@@ -237,7 +237,7 @@ def online_layer_norm(
 
     >>> start = torch.tensor([0.0, 1.0], dtype=torch.float64)
     >>> y, state = online_layer_norm(torch.tensor([[2.0, 4.0]]), start, alpha=0.5)
-    >>> [round(number, 6) for number in state.tolist()]
+    >>> [round(value, 6) for value in state.tolist()]
     [1.5, 1.774755]
     """
     return _online_layer_norm(x, state, weight, bias, alpha)  # type: ignore[no-any-return]

@@ -1,5 +1,7 @@
-"""What the tests of the package share. They run against the planish that is found: installed, or in
-the folder that PYTHONPATH names."""
+"""Common parts of the package's tests, which test the planish that Python finds.
+
+PYTHONPATH selects another one.
+"""
 
 import hashlib
 import os
@@ -15,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="session")
 def root():
-    """The repository."""
+    """The root folder of the repository."""
     return ROOT
 
 
@@ -35,7 +37,7 @@ def seed():
 
 @pytest.fixture
 def python(tmp_path):
-    """Runs a program in an interpreter of its own, in a folder that is not the repository's."""
+    """Runs a program in a new interpreter, outside of the repository."""
 
     def run(program, **environment):
         places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -45,5 +47,20 @@ def python(tmp_path):
             cwd=tmp_path, env=os.environ | {"PYTHONPATH": path} | environment,
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def mypy_errors(root, tmp_path):
+    """Returns the errors that mypy finds in paths of the repository or of programs."""
+
+    def run(*paths):
+        result = subprocess.run(
+            [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path), "--no-pretty",
+             *map(str, paths)],
+            cwd=root, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        return [line for line in result.stdout.splitlines() if ": error: " in line]
 
     return run

@@ -20,7 +20,7 @@ def linear(seed=0):
     return nn.Linear(20, 50, bias=False)
 
 
-# Ba, Kiros & Hinton (2016), Table 1, its rows and columns.
+# Rows and columns of Ba, Kiros & Hinton (2016), Table 1.
 TABLE_1 = {
     "batch": ("yes", "no", "yes", "yes", "yes", "no"),
     "weight": ("yes", "no", "yes", "no", "no", "no"),
@@ -43,11 +43,11 @@ def test_table_1(norm, eps):
         measured = row.measured[transformation]
         assert measured.invariant == (expected == "yes")
         if expected == "no":
-            assert measured.deviation > 0.05  # no threshold decides
+            assert measured.deviation > 0.05  # far above every threshold
         elif eps == 0.0:
             assert measured.deviation < 1e-13  # rounding of float64
         else:
-            # eps over the least variance: of a = W x, 1/3 in the mean, d^2 = 1/4 of it re-scaled.
+            # eps / variance of the smallest a = W x: its variance is 1/3, and 1/12 if W is halved.
             assert measured.deviation < 1e-5 / (1 / 12) * 3
     assert table["W re-scale"] is row.measured["W re-scale"]
     with pytest.raises(KeyError):
@@ -55,7 +55,7 @@ def test_table_1(norm, eps):
 
 
 def test_deviations_are_what_they_are_said_to_be():
-    """By hand, for a net without a norm: y = W x, so that W -> 3 W, the worst, changes y by 2 y."""
+    """Without a norm, y = W x: the largest change is 2 y, by W -> 3 W."""
     net = nn.Sequential(linear(), nn.Identity())
     table = planish.invariances(net)
     for transformation in ("W re-scale", "data re-scale"):
@@ -77,7 +77,7 @@ def test_other_norms_and_weight_norm_of_torch(of):
         ]
         expected = [TABLE_1["weight"], TABLE_1["layer"], TABLE_1["batch"]]
     else:
-        # Row norms whose moments are the row's: LayerNorm's line. RMSNorm does not centre.
+        # Norms with statistics over rows have LayerNorm's line. RMSNorm does not centre.
         nets = [
             nn.Sequential(linear(), pnn.AdaNorm(50)),
             nn.Sequential(linear(), pnn.DetachNorm(50)),
@@ -129,7 +129,8 @@ def test_printed_table():
 
 
 class Choosy(nn.Module):
-    """Integers in, a dictionary out, noise in training, and one argument more."""
+    """A module with integer inputs, a second argument, noise in training and a dictionary as
+    output."""
 
     def __init__(self):
         super().__init__()
@@ -155,14 +156,15 @@ def test_invariances_leave_everything_as_it_was():
         assert value.dtype == before[key].dtype
         assert torch.equal(value, before[key])
     assert all(parameter.grad is None for parameter in module.parameters())
-    # With alpha = 1 it is LayerNorm; integers are not transformed; each pass has the same noise.
+    # With alpha = 1 OnlineLayerNorm is LayerNorm. Integers are not transformed. All passes draw the
+    # same noise.
     assert [row.name for row in table.rows] == ["linear.weight"]
     found = [m.invariant for m in table.rows[0].measured.values()]
     assert found == [True, True, False]
 
 
 def test_every_pass_starts_from_the_same_state():
-    """Of OnlineLayerNorm: else a pass would find what the one before left."""
+    """The state of OnlineLayerNorm is restored before each pass."""
     layer, x = linear().double(), normal(4, 20, dtype=torch.float64)
     table = planish.invariances((layer, pnn.OnlineLayerNorm(50)), x)
     online = (pnn.OnlineLayerNorm(50).double()(d * layer(x).detach()) for d in (1.0, 2.0, 0.5, 3.0))
@@ -173,7 +175,7 @@ def test_every_pass_starts_from_the_same_state():
 
 # Gradient statistics
 
-# By Xu's Theorem 1: mean and variance after, as functions of those with both detached.
+# Mean and variance after a norm by Xu's Theorem 1, in terms of those with both statistics detached.
 NORMS = {
     "layer": (lambda: pnn.LayerNorm(12), "zero", "at most"),
     "torch": (lambda: nn.LayerNorm(12), "zero", "at most"),
@@ -194,7 +196,7 @@ NORMS = {
 def test_theorem_1(name):
     make, mean, variance = NORMS[name]
     norm = make().double()
-    with torch.no_grad():  # gains that matter: the theorem is of what reaches the normalised
+    with torch.no_grad():  # gains other than 1: the theorem is about the gradient of xhat
         for parameter in norm.parameters():
             parameter.add_(normal(12, seed=3) * 0.5)
         if name == "running":
@@ -208,7 +210,7 @@ def test_theorem_1(name):
     assert layer.rows == layer.rows_after == {"batch": 12, "running": 12, "channels": 36}.get(
         name.removesuffix("_unbiased"), 9
     )  # fmt: skip
-    rounding = 1e-12  # float64, numbers of some 10, and eps, which is in sigma
+    rounding = 1e-12  # float64 values of about 10; sigma contains eps
     assert layer.mean_detached > 0.1
     if mean == "zero":
         assert layer.mean_after < rounding
@@ -221,7 +223,7 @@ def test_theorem_1(name):
 
 
 def test_gradient_statistics_against_autograd():
-    """All numbers, by hand, over two backward passes, with a residual around the norm."""
+    """All statistics of two backward passes, with a residual connection around the norm."""
     norm = pnn.LayerNorm(6, eps=0.01)
     with torch.no_grad():
         norm.weight.copy_(normal(6, seed=1))
@@ -244,7 +246,7 @@ def test_gradient_statistics_against_autograd():
             model(x.requires_grad_()).square().sum().backward()
             x = x.detach().double().requires_grad_()
             twin = copy.deepcopy(model).double()
-            own = x.clone()  # what the norm alone sees
+            own = x.clone()  # the norm's own input
             y = nn.functional.layer_norm(own, [6], twin.norm.weight, twin.norm.bias, 0.01)
             y.retain_grad()
             own.retain_grad()
@@ -275,7 +277,7 @@ def test_gradient_statistics_against_autograd():
         layer.mean_after,
         layer.variance_after,
     ]
-    # The model computes in float32; mean_after is what is left of numbers of some 10.
+    # The model computes in float32; mean_after is the rounding error of values of about 10.
     for number, value in zip(numbers, torch.cat(expected, 1).mean(1).tolist(), strict=True):
         assert number == pytest.approx(value, rel=1e-5, abs=1e-5)
 
@@ -305,11 +307,11 @@ def test_gradient_statistics_change_nothing():
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
     assert all(not m._forward_hooks and not m._forward_pre_hooks for m in watched.modules())
     assert [layer.name for layer in statistics.layers] == ["1", "5", "6"]
-    assert math.isnan(statistics.layers[1].sigma)  # of OnlineLayerNorm
+    assert math.isnan(statistics.layers[1].sigma)  # OnlineLayerNorm
     assert statistics.layers[1].variance_after > 0
     before = copy.deepcopy(statistics.layers)
     watched(x).sum().backward()
-    # NaN is not itself: compared as text.
+    # Compared as text, because NaN does not equal NaN.
     assert str(statistics.layers) == str(before)
     with pytest.raises(RuntimeError, match="mine"), planish.gradient_statistics(watched):
         raise RuntimeError("mine")
@@ -324,7 +326,7 @@ def test_gradient_statistics_of_chosen_modules_and_of_data():
         assert [layer.rows for layer in statistics.layers] == [0, 0]
         model(normal(4, 5)).square().sum().backward()
     linear, group = statistics.layers
-    assert (linear.rows, linear.rows_after) == (4, 0)  # x is data: no gradient goes on
+    assert (linear.rows, linear.rows_after) == (4, 0)  # x needs no gradient
     assert math.isnan(linear.variance_after)
     assert (group.rows, group.rows_after) == (4, 4)
     table = str(statistics).splitlines()

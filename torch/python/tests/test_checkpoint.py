@@ -41,7 +41,7 @@ def test_gradients_are_those_without_a_checkpoint(use_reentrant):
     plain = online()
     module = copy.deepcopy(plain)
     xs = batches(3)
-    for x in xs:  # a state that moves from step to step
+    for x in xs:  # the state changes at each step
         y, expected = checkpoint(module, x, use_reentrant=use_reentrant), plain(x)
         assert torch.equal(y, expected)
         y.square().sum().backward()
@@ -130,7 +130,7 @@ class Triple(torch.autograd.Function):
 
 @CHECKPOINTS
 def test_regions_with_nodes_of_their_own(use_reentrant):
-    """Python functions, and regions inside of regions."""
+    """Checkpointed regions that contain Python functions and other regions."""
     plain = online()
     module = copy.deepcopy(plain)
     (x,) = batches(1)
@@ -162,7 +162,7 @@ def test_checkpoints_of_compiled_modules(use_reentrant, backend):
         module.zero_grad()
         y.square().sum().backward()
         for p, wanted in zip(module.parameters(), gradients(expected.square().sum(), plain)):
-            torch.testing.assert_close(p.grad, wanted, rtol=1e-5, atol=1e-5)  # fused sums
+            torch.testing.assert_close(p.grad, wanted, rtol=1e-5, atol=1e-5)  # the compiler fuses sums
         torch.testing.assert_close(module[1].state, plain[1].state, rtol=1e-6, atol=1e-6)
 
 
@@ -196,12 +196,12 @@ def test_logged_calls_end_with_their_graph():
 @CHECKPOINTS
 @pytest.mark.parametrize("name", ["BatchNorm1d", "LayerNorm"])
 def test_other_norms_are_those_of_torch_nn(name, use_reentrant):
-    """Running estimates move twice, as those of torch.nn do."""
+    """Running estimates are updated twice, as those of torch.nn are."""
     ours, theirs = getattr(pnn, name)(4), getattr(nn, name)(4)
     (x,) = batches(1)
     results = []
     for module in (ours, theirs):
-        # The sine saves its input, so that the second run passes the norm.
+        # The sine saves its input, so that the second run includes the norm.
         region = nn.Sequential(module, Sine())
         checkpoint(region, x, use_reentrant=use_reentrant).sum().backward()
         results.append([x.grad, *(p.grad for p in module.parameters()), *module.buffers()])

@@ -7,7 +7,7 @@ from torch import nn
 import planish.functional as PF
 from planish import nn as pnn
 
-SIZES = range(2, 11)  # nine; PyTorch compiles a size of 1 on its own
+SIZES = range(2, 11)  # nine sizes; PyTorch compiles a size of 1 separately
 
 
 class Sum(nn.Module):
@@ -39,7 +39,7 @@ def recurrent(make, **options):
     return lambda: Sequence(make(8, 5, **options))
 
 
-# The module, the shape of its input for a size, and the dimensions of that size.
+# Modules, the shape of their inputs for a batch of n, and the dimensions that depend on n.
 MODULES = {
     "LayerNorm": (lambda: pnn.LayerNorm(8), lambda n: (n, 8), (0,)),
     "LayerNorm without parameters": (lambda: pnn.LayerNorm(8, elementwise_affine=False), lambda n: (n, 8), (0,)),
@@ -108,7 +108,7 @@ def test_one_graph_for_all_sizes(name, mark, gradients, training):
     modules = [make().train(training) for _ in range(2)]
     modules[1].load_state_dict(modules[0].state_dict())
     backend = Counting()
-    # mark_dynamic is an error where a graph is only right for one size.
+    # mark_dynamic raises if a graph holds for one size only.
     compiled = torch.compile(modules[0], backend=backend, fullgraph=True, dynamic=None if mark else True)
     first = None
     for n in SIZES:
@@ -119,7 +119,7 @@ def test_one_graph_for_all_sizes(name, mark, gradients, training):
                 torch._dynamo.mark_dynamic(x, dim)
         found, expected = run(compiled, x, gradients), run(modules[1], other, gradients)
         for a, b in zip(found, expected, strict=True):
-            # The same kernels; a compiled graph may add gradients in another order.
+            # The kernels are the same; a compiled graph can add gradients in another order.
             torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
         # With dynamic=True PyTorch calls the backend twice for the first size, to keep eps constant.
         first = first or backend.graphs

@@ -22,7 +22,7 @@ def normal(*shape, seed=0, dtype=torch.float32):
 
 
 def randomise(model):
-    """Norms whose weight is not 1 and whose bias is not 0."""
+    """Gives norms random weights and biases."""
     with torch.no_grad():
         for i, (name, parameter) in enumerate(model.named_parameters()):
             if parameter.dim() == 1:
@@ -46,7 +46,7 @@ def distance(a, b):
 
 
 def assert_same_numbers(before, after, inputs, tolerance):
-    """Outputs and gradients of all parameters, relative to the largest number of each tensor."""
+    """Compares outputs and gradients, relative to the largest element of each tensor."""
     results = []
     for model in (before, after):
         model.zero_grad()
@@ -55,14 +55,14 @@ def assert_same_numbers(before, after, inputs, tolerance):
         results.append([y.detach(), *[p.grad for p in model.parameters()]])
     assert len(results[0]) == len(results[1])
     for expected, got in zip(*results):
-        if expected is None:  # of compiled code it may be zeros
+        if expected is None:  # compiled code can return zeros instead
             assert got is None or not got.any()
             continue
         scale = max(float(expected.abs().max()), 1e-3)
         assert float((got - expected).abs().max()) <= tolerance * scale
 
 
-# A few float32 layers: each rounds at 6e-8 of numbers up to 10, and gradients add 15 positions.
+# A few float32 layers round values of up to 10 at 6e-8; gradients sum 15 positions.
 FLOAT = 1e-5
 
 
@@ -81,7 +81,7 @@ def test_transformer_encoder(norm_first):
     ]
     assert report.left == []
     assert all(isinstance(after.get_submodule(c.names[0]), pnn.LayerNorm) for c in report.changed)
-    # The same parameters, not copies: an optimizer made before goes on.
+    # The parameters are the same objects, so an optimizer keeps working.
     assert all(parameters[name] is p for name, p in after.named_parameters())
     assert after.state_dict().keys() == before.state_dict().keys()
     assert_same_numbers(before, after, lambda model: model(normal(3, 5, 16)), FLOAT)
@@ -89,12 +89,12 @@ def test_transformer_encoder(norm_first):
 
 @pytest.mark.parametrize("to", [to for to in TARGETS if to not in ("torch", "layer_norm_rnn")])
 def test_transformer_encoder_in_evaluation_uses_the_norms_that_it_has(to):
-    """Where the fast path of torch.nn would compute LayerNorm by itself."""
+    """torch.nn's fast path would compute LayerNorm itself."""
     model = encoder().eval()
     x = normal(3, 5, 16)
     padding = torch.zeros(3, 5, dtype=torch.bool)
     padding[1, 3:] = True
-    assert model.use_nested_tensor  # else this test would not see the fast path
+    assert model.use_nested_tensor  # the fast path is on
     with torch.no_grad():
         plain = model(x)
     report = planish.convert(model, to)
@@ -103,14 +103,14 @@ def test_transformer_encoder_in_evaluation_uses_the_norms_that_it_has(to):
     with torch.no_grad():
         fast = model(x)
         padded = model(x, src_key_padding_mask=padding)
-    slow = model.train()(x).detach()  # dropout is 0: the same function
+    slow = model.train()(x).detach()  # dropout is 0, so training computes the same
     short = model(x[1:2, :3]).detach()[0]
-    assert distance(fast, slow) < 1e-5  # as FLOAT; attention has a fast path of its own
-    assert distance(padded[1, :3], short) < 1e-5  # what is not padding: the sequence alone
+    assert distance(fast, slow) < 1e-5  # attention also has a fast path
+    assert distance(padded[1, :3], short) < 1e-5  # equals the sequence without padding
     if to in ("planish", "layer"):
         assert distance(fast, plain) < 1e-5
     else:
-        assert distance(fast, plain) > 1e-2  # another norm, so other numbers
+        assert distance(fast, plain) > 1e-2  # another norm gives other results
 
 
 def test_an_encoder_layer_on_its_own_and_in_a_later_encoder():
@@ -119,7 +119,7 @@ def test_an_encoder_layer_on_its_own_and_in_a_later_encoder():
     net = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
     x = normal(2, 4, 16)
     with torch.no_grad():
-        assert distance(net(x), net.train()(x)) < 1e-5  # as FLOAT
+        assert distance(net(x), net.train()(x)) < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_batch_norms():
     assert all(tensors[key] is value for key, value in model.state_dict(keep_vars=True).items())
     for _ in range(2):
         x = normal(5, 4, 3, 2, seed=1)
-        torch.testing.assert_close(model(x), twin(x), rtol=0, atol=1e-5)  # numbers up to 4
+        torch.testing.assert_close(model(x), twin(x), rtol=0, atol=1e-5)  # elements up to 4
         model.eval(), twin.eval()
     assert [str(model[i]) for i in (0, 2)] == [str(twin[i]) for i in (0, 2)]
 
@@ -222,7 +222,7 @@ def test_batch_norms():
 
 
 def test_what_goes_over():
-    """Training flag, type, device, hooks, and what is shared."""
+    """Training flag, type, device, hooks and shared modules are kept."""
     shared = nn.LayerNorm(4, dtype=torch.float64).requires_grad_(False).eval()
     tied = nn.LayerNorm(4, dtype=torch.float64)
     tied.weight = shared.weight
@@ -260,7 +260,7 @@ class Subclass(nn.LayerNorm):
 
 
 class PlusOne(nn.Module):
-    """As Gemma's: looks like an RMSNorm, and multiplies with 1 + weight."""
+    """A norm like Gemma's, which multiplies by 1 + weight."""
 
     def __init__(self):
         super().__init__()
@@ -359,7 +359,7 @@ def test_filter(filter, names):
 
 
 def test_recurrent_layers():
-    """Every weight has its place, and the biases of an LSTM are added."""
+    """Weights are the same, and the two biases of an LSTM are added."""
     torch.manual_seed(0)
     model = nn.ModuleDict(
         {
@@ -391,7 +391,7 @@ def test_recurrent_layers():
             assert torch.equal(parameter, torch.full_like(parameter, float("_weight" in name)))
         else:
             assert parameter is own[name]
-    # As a new module that loads the state dict of the old one.
+    # Equals a new module that loads the state dict of the old one.
     fresh = pnn.LayerNormLSTM(3, 4, 2, bidirectional=True, batch_first=True).eval()
     fresh.load_state_dict(before["lstm"].state_dict(), strict=False)
     x = normal(2, 5, 3)
@@ -413,7 +413,7 @@ def old_weight_norm(lstm):
 
 
 def weight_drop(lstm):
-    """As AWD-LSTM: a wrapper computes the weight before each call."""
+    """Like AWD-LSTM, computes the weight before each call in a wrapper."""
     weight = lstm._parameters.pop("weight_hh_l0")
     lstm.register_parameter("weight_hh_l0_raw", weight)
     lstm.weight_hh_l0 = weight * 0.5
@@ -570,7 +570,7 @@ def test_a_variant_that_only_some_layers_have_leaves_the_others():
     ]
 
 
-# Instances of known classes with more than their class has.
+# Instances of known classes with additions of their own.
 
 
 def with_bias_alone(norm):
@@ -730,7 +730,7 @@ def test_a_replaced_forward_of_a_class_leaves_its_instances(monkeypatch, wrap):
 
 
 def test_a_sharded_model_is_left():
-    class FullyShardedDataParallel(nn.Module):  # by its name: the real one needs processes
+    class FullyShardedDataParallel(nn.Module):  # recognized by its name: the real class needs processes
         def __init__(self, module):
             super().__init__()
             self.module = module
@@ -747,11 +747,11 @@ def test_compiled_torchscript_is_left():
     assert reason == "it is compiled by torch.jit"
 
 
-# The way back.
+# Conversion to torch.nn.
 
 
 def library():
-    """This library's modules with an equal in torch.nn, and those without."""
+    """Modules of this library with and without a counterpart in torch.nn."""
     equal = {
         "layer": (pnn.LayerNorm((3, 4), eps=1e-3), nn.LayerNorm),
         "no_bias": (pnn.LayerNorm(4, bias=False), nn.LayerNorm),
@@ -889,7 +889,8 @@ def test_the_fast_path_comes_back_with_the_norms_of_torch():
     assert (off[0], model.use_nested_tensor) == (0, False)
     assert off[1] != 0
     planish.convert(model, "planish", filter="layers.1.*")
-    # Half of the way back switches nothing on: the other layer cannot read nested tensors.
+    # Converting one layer back leaves the encoder's setting off: the other layer cannot read nested
+    # tensors.
     report = planish.convert(model, "torch", filter="layers.0.*")
     assert report.notes == ["the fast path of 1 TransformerEncoderLayer is on again"]
     assert not model.use_nested_tensor
@@ -935,8 +936,8 @@ def test_errors_change_nothing(call, message):
     assert list(model) == before
 
 
-# Models that nobody here wrote. All float32: a dozen products and norms, each rounding at 6e-8 of
-# its largest numbers, and gradients through all of them: 2e-5 of the largest number of a tensor.
+# Models of other authors in float32. A dozen products and norms, and their gradients, each round at
+# 6e-8 of the largest elements: 2e-5 of the largest element of a tensor.
 MODEL = 2e-5
 
 
@@ -995,7 +996,7 @@ def resnet(transformers):
 
 
 def small(transformers, make):
-    """A model of the family, with two layers and random norms."""
+    """Returns a model of the family with two layers and random norms."""
     config = make(transformers)
     sizes = {
         "vocab_size": 50, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
@@ -1013,7 +1014,7 @@ def small(transformers, make):
 
 
 def run(model):
-    """The last hidden states of two short texts, or images."""
+    """Returns the last hidden states of two short texts or images."""
     if model.main_input_name == "pixel_values":
         x = normal(2, 3, 16, 16, dtype=next(model.parameters()).dtype)
     else:
@@ -1029,16 +1030,16 @@ def test_hugging_face(transformers, make, norms):
     assert len(report.changed) == norms
     assert report.left == []
     assert_same_numbers(before, after, run, MODEL)
-    # The checkpoint is the same, and so is what transformers saves.
+    # transformers saves the same checkpoint.
     assert before.state_dict().keys() == after.state_dict().keys()
     before.load_state_dict(after.state_dict())
-    # Another norm, too, goes through, and trains.
+    # Another norm also runs, and trains.
     planish.convert(after, "ada")
     run(after).square().sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in after.parameters())
 
 
-# Families, and how many norms are replaced and left; a reason why some are left.
+# Families, the numbers of norms that are replaced and left, and a reason for those left.
 FAMILIES = [
     (bert, 5, 0, ""),
     (llama, 5, 0, ""),
@@ -1080,7 +1081,7 @@ def test_families_of_hugging_face_give_the_same_after_conversion(
     assert not any(type(module).__module__.startswith("planish") for module in after.modules())
 
 
-# Classes of the ways in which transformers writes RMSNorm, and of many families.
+# RMSNorm classes of transformers: one of each way to write it, and those of many families.
 RMS_NORMS = [
     "afmoe.AfmoeRMSNorm", "aimv2.Aimv2RMSNorm", "apertus.ApertusRMSNorm", "bamba.BambaRMSNorm",
     "deepseek_v3.DeepseekV3RMSNorm", "eurobert.EuroBertRMSNorm", "flex_olmo.FlexOlmoRMSNorm",
@@ -1149,7 +1150,7 @@ def test_hugging_face_compiled(transformers):
 
 
 def test_encoder_compiled():
-    """With the default backend, which compiles C++."""
+    """Uses the default backend, which compiles C++."""
     if shutil.which(os.environ.get("CXX", "g++")) is None:
         pytest.skip("no C++ compiler")
     before = encoder(layers=1)

@@ -1,4 +1,4 @@
-"""planish.convert replaces a class that is not known only if it is an RMSNorm in every respect."""
+"""planish.convert replaces an unknown class only if it equals RMSNorm in every respect."""
 
 import abc
 import functools
@@ -39,7 +39,7 @@ def rms(x, eps=1e-6):
     return x * torch.rsqrt(x.square().mean(-1, True) + eps)
 
 
-# RMSNorms that are written in another way. All must be replaced.
+# RMSNorms written in other ways. All must be replaced.
 
 
 class Native(Norm):
@@ -56,7 +56,7 @@ class Steps(Norm):
 
 
 class Named(Norm):
-    """Has attributes that say what it is, and a helper that is a static method."""
+    """Has descriptive attributes, and a helper that is a static method."""
 
     def __init__(self, cols=6):
         super().__init__(cols)
@@ -94,7 +94,7 @@ class Sum(Norm):
 
 
 class Conditions(Norm):
-    """Has conditions that nothing can change but the types of x and the weight."""
+    """Has conditions that depend only on the types of x and the weight."""
 
     def __init__(self):
         super().__init__()
@@ -127,7 +127,7 @@ class Decorated(Norm):
 
 
 class Lit(Norm):
-    """As LitGPT's: with further constants, and a reset."""
+    """An RMSNorm like LitGPT's, with more constants and a reset."""
 
     def __init__(self, add_unit_offset=False):
         super().__init__()
@@ -144,7 +144,7 @@ class Lit(Norm):
         return (x_normed * weight.float()).to(dtype=dtype)
 
     def reset_parameters(self) -> None:
-        """As torch.nn.RMSNorm."""
+        """Does the same as that of torch.nn.RMSNorm."""
         torch.nn.init.ones_(self.weight)
 
 
@@ -173,8 +173,8 @@ def test_a_module_on_the_meta_device_is_judged_on_the_cpu():
     assert model[0].weight.is_meta
 
 
-# Classes that look like an RMSNorm. Each is one with default arguments, on a few small rows, in one
-# mode, for one rank or one type; none may be replaced.
+# Classes that equal RMSNorm only with default arguments, for a few small rows, in one mode, or for
+# one number of dimensions or one type. None may be replaced.
 
 
 class Residual(Norm):
@@ -204,7 +204,7 @@ class Default(Norm):
 
 
 class SecondDimension(Norm):
-    """Over dim 1, which is the last of 2-D inputs."""
+    """Normalizes dim 1, which is the last of 2-D inputs."""
 
     def forward(self, x):
         if x.dim() < 2:
@@ -220,7 +220,7 @@ class AllButFirst(Norm):
 
 
 class FindsItsDimension(Norm):
-    """Takes the first dimension that has the size of the weight."""
+    """Normalizes the first dimension that has the weight's size."""
 
     def forward(self, x):
         at = list(x.shape).index(self.weight.numel())
@@ -499,7 +499,7 @@ class AlwaysFloat(Norm):
 
 
 class TypeOfWeight(Norm):
-    """As T5's: float32 x with a bfloat16 weight gives bfloat16, RMSNorm float32."""
+    """A norm like T5's: float32 x with a bfloat16 weight gives bfloat16, RMSNorm float32."""
 
     def forward(self, x):
         xhat = rms(x.float(), self.eps)
@@ -635,7 +635,7 @@ class ScalarWeight(Norm):
         super().__init__(1)
 
 
-# Classes that are an RMSNorm unless a condition holds, which trials hardly meet.
+# Classes that equal RMSNorm unless a condition holds, which trials rarely meet.
 
 
 class Float64(Norm):
@@ -994,7 +994,7 @@ LOOK_ALIKES = {
         (EpsIsTensor, "its attribute eps is of type Tensor"),
         (EpsIsNegative, "its eps is -1e-06"),
         (EpsIsNaN, "its eps is nan"),
-        # A condition that almost no x meets.
+        # Conditions that almost no x meets.
         (Float64, "not understood: y * 2"),
         (BatchOfSeven, "not understood: x.shape[0]"),
         (ManyRows, "not understood: x.shape[-2]"),
@@ -1028,7 +1028,7 @@ LOOK_ALIKES = {
         (Cached, "its forward is not a Python function"),
         (OtherSignature, "the arguments of OtherSignature.forward are not understood"),
         (FromString, "there is no source for the code of forward"),
-        # More than a forward.
+        # Members besides forward.
         (PublicMethod, "it also has the method scaled"),
         (PublicProperty, "it also has the property root_of_eps"),
         (PublicStaticMethod, "it also has the method new"),
@@ -1055,7 +1055,7 @@ for kind in (
     Lit,
     *(kind for kind, _ in LOOK_ALIKES.values()),
 ):
-    kind.__name__ += "Norm"  # as convert finds norms of unknown classes
+    kind.__name__ += "Norm"  # convert recognizes unknown norms by their names
 
 
 @pytest.mark.parametrize("name", LOOK_ALIKES)
@@ -1072,7 +1072,7 @@ def test_a_class_that_is_more_than_an_rmsnorm_is_left(name, capsys):
     assert model[0] is module
     assert reason in report.left[0].reason
     assert report.left[0].reason.startswith("unknown class, not judged to be an RMSNorm: ")
-    # The trials leave no trace.
+    # The trials have no side effects.
     assert torch.equal(torch.get_rng_state(), generator)
     assert random.getstate() == python
     assert vars(module) == attributes
@@ -1083,7 +1083,7 @@ def test_a_class_that_is_more_than_an_rmsnorm_is_left(name, capsys):
     assert Counts.count == 0
 
 
-# What the trials find without reading the code: each of the two judges by itself.
+# Reasons that the trials find without reading the code, which is the other judge.
 TRIALS = [
     (SecondDimension, "its result differs for shape [2, 3, 6]"),
     (AllButFirst, "its result differs for shape [2, 3, 6]"),
@@ -1130,7 +1130,7 @@ def test_trials_find_differences_by_themselves(kind, reason, monkeypatch):
 
 
 def test_the_code_is_read_anew_from_the_file_that_it_was_compiled_from(tmp_path):
-    """The code decides, not the text: a file can change after its import."""
+    """A file can change after its import, so the code decides, not the text."""
     text = """
 import torch
 
@@ -1152,7 +1152,7 @@ class FileNorm(torch.nn.Module):
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         norm = module.FileNorm()
-        for _ in range(100):  # Python rewrites code that runs often
+        for _ in range(100):  # Python specializes code that runs often
             norm(torch.ones(2, 6))
         if later is not None:
             path.write_text(later)
@@ -1226,13 +1226,13 @@ def test_a_weight_that_the_class_hides_is_left():
         pass
 
     model = nn.Sequential(HidingNorm())
-    HidingNorm.weight = None  # which PyTorch refuses before the parameter exists
+    HidingNorm.weight = None  # PyTorch rejects this before the parameter exists
     reason = planish.convert(model, "planish").left[0].reason
     assert reason.endswith("its weight is hidden by another attribute")
 
 
 def test_attributes_go_over():
-    """transformers marks modules, and models read the eps of their norms."""
+    """Keeps marks of transformers, and the eps that models read from their norms."""
     module = Named()
     module._is_hf_initialized = True
     model = nn.Sequential(module, nn.LayerNorm(4))
@@ -1244,7 +1244,7 @@ def test_attributes_go_over():
     planish.convert(model, "torch")
     assert type(model[0]) is nn.RMSNorm
     assert (model[0]._is_hf_initialized, model[1].tag) == (True, "last")
-    model[1].k = 3  # which AdaNorm has as well
+    model[1].k = 3  # AdaNorm also has a k
     report = planish.convert(model, "ada")
     assert report.left[0].reason == "it has an attribute k, which AdaNorm has too"
 
@@ -1268,7 +1268,7 @@ def test_wide_rows_are_left_without_a_trial():
 
 
 class WithConstants(Norm):
-    """As transformers' classes where the package kernels is installed, and with constants."""
+    """A class like those of transformers with the package kernels installed, and with constants."""
 
     family = "rms"
     _order = 2
@@ -1308,7 +1308,7 @@ def test_constants_of_the_class_and_the_module_go_over(to, eps, expected):
     assert [module.family for module in model] == ["rms", "rms, again"]
     for module in model:
         assert (module._order, module.hidden_size) == (2, 6)
-        # What a model reads as eps is the eps that the norm has.
+        # Models read the eps of the replacement under the old name.
         assert module.variance_epsilon == expected
         assert getattr(module, "eps", expected) == expected
     if to == "planish":
@@ -1407,7 +1407,7 @@ def test_verdicts_are_of_the_code_that_a_class_has_when_convert_is_called(monkey
     ],
 )
 def test_the_replacement_gives_the_type_and_values_of_the_class(of_x, of_weight):
-    """Mamba keeps hidden states in float32 while its weights are of 16 bits."""
+    """Mamba has float32 hidden states and 16-bit weights."""
     before = Norm(32).to(of_weight)
     with torch.no_grad():
         before.weight.add_(normal(32, dtype=of_weight))

@@ -22,10 +22,10 @@ from torch import Tensor
 
 T, B, I, H = 6, 3, 4, 5
 
-# Both sides are float64 sums of at most 4 H + I products of order 1 in another order. One step is
-# equal to some ulps (2e-16); a norm divides by a deviation of order 1, and T steps pass the
-# difference on with a factor of order 1 each. Measured at most 2e-15; one key with numbers that are
-# 0.1 away makes 2e-2 and more (test_every_weight_counts).
+# Both sides are float64 sums of at most 4 H + I products of order 1, in different order, equal to a
+# few ulps (2e-16). A norm divides by a deviation of order 1, and each of T steps multiplies the
+# difference by a factor of order 1. Measured: at most 2e-15. A key whose values differ by 0.1
+# changes results by 2e-2 and more (test_every_weight_counts).
 TOLERANCE = 1e-12
 
 Arrays = dict[str, Tensor]
@@ -46,7 +46,7 @@ def blocks(z: Tensor, count: int) -> tuple[Tensor, ...]:
     return tuple(z[..., k * size : (k + 1) * size] for k in range(count))
 
 
-# One step of each: (weights, x, h, c) to (h, c), c as it is carried on.
+# Steps of the definitions: (weights, x, h, c) to (h, c), where c is the carried cell state.
 
 
 def kiros_gru(w: Arrays, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
@@ -150,7 +150,7 @@ def contrib_cell(
     return torch.tanh(c) * logistic(layer_norm(o, "output")), c
 
 
-# Shapes of each layout's weights, as its own code makes them.
+# Shapes of the weights in each layout.
 
 _GRU = {
     "W": (I, 2 * H),
@@ -200,16 +200,16 @@ Step = Callable[[Arrays, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 @dataclass
 class Definition:
-    """A layout: its shapes, its step and what converts it."""
+    """A layout: its shapes, its step and its converters."""
 
     shapes: dict[str, tuple[int, ...]]
     step: Step
     load: Callable[..., Converted]
     save: Callable[..., dict]
     cell: str
-    zero: tuple[str, ...] = ()  # weights that have to be 0
+    zero: tuple[str, ...] = ()  # weights that must be 0
     prefix: str = ""
-    ones: bool = False  # whether x gets a 1 as its last number
+    ones: bool = False  # whether x has a constant 1 as its last element
 
 
 def _kiros(shapes: dict, step: Step, cell: str, **rest: object) -> Definition:
@@ -266,7 +266,7 @@ every_definition = pytest.mark.parametrize("name", DEFINITIONS)
 
 
 def random_weights(definition: Definition, dtype: torch.dtype = torch.float64) -> Arrays:
-    """Weights, gains and biases of order 1, all apart from each other."""
+    """Returns different weights, gains and biases of order 1."""
     torch.manual_seed(7)
     return {
         name: torch.zeros(shape, dtype=dtype)
@@ -282,7 +282,7 @@ def random_input() -> tuple[Tensor, Tensor, Tensor]:
 
 
 def run_definition(definition: Definition, weights: Arrays) -> tuple[Tensor, Tensor, Tensor]:
-    """(y [T, B, H], h, c) of the definition's own step."""
+    """Returns (y [T, B, H], h, c), computed by the definition's step."""
     x, h, c = random_input()
     y: list[Tensor] = []
     for t in range(T):
@@ -298,7 +298,7 @@ def with_prefix(definition: Definition, weights: Arrays) -> Arrays:
 def run_operator(
     definition: Definition, converted: Converted, state: Arrays | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same of Planish's operator with the converted weights, as the modules call it."""
+    """Like run_definition, but computed by Planish's operator with the converted weights."""
     params = {key.removesuffix("_l0"): t for key, t in (state or converted.state_dict).items()}
     bias_ih, bias_hh = params.pop("bias_ih", None), params.pop("bias_hh", None)
     if definition.cell == "gru":
@@ -334,8 +334,8 @@ def test_converted_weights_give_the_definitions_outputs(name: str) -> None:
 
 @every_definition
 def test_every_weight_counts(name: str) -> None:
-    # The test above would see it if one key went to another place, or nowhere: each key alone, with
-    # other numbers, moves the definition away from what was converted.
+    # The test above detects a key that is converted to another place or left out: changing any
+    # single key changes the definition's results.
     definition = DEFINITIONS[name]
     weights = random_weights(definition)
     got = run_operator(definition, definition.load(with_prefix(definition, weights)))
@@ -355,7 +355,7 @@ def test_every_weight_counts(name: str) -> None:
     ],
 )
 def test_norms_keep_their_own_biases(name: str, of_x: str, of_h: str) -> None:
-    # The biases of the two norms are added, so that outputs do not tell them apart.
+    # The biases of the two norms are added, so outputs cannot distinguish them.
     definition = DEFINITIONS[name]
     weights = random_weights(definition)
     state = definition.load(with_prefix(definition, weights)).state_dict
@@ -366,7 +366,8 @@ def test_norms_keep_their_own_biases(name: str, of_x: str, of_h: str) -> None:
 
 @every_definition
 def test_gates_are_not_interchangeable(name: str) -> None:
-    # Nor would another order of gates pass: every exchange of two blocks of one array shows.
+    # The test above also detects a wrong order of gates: exchanging any two blocks of an array
+    # changes results.
     definition = DEFINITIONS[name]
     weights = random_weights(definition)
     got = run_operator(definition, definition.load(with_prefix(definition, weights)))
@@ -396,7 +397,7 @@ def test_gates_are_not_interchangeable(name: str) -> None:
     ],
 )
 def test_eps_is_the_definitions(name: str, matrices: tuple[str, ...], eps: float) -> None:
-    # With sums as small as the root of eps, the place and the size of eps show.
+    # If the sums are as small as the root of eps, results depend on the position and value of eps.
     definition = DEFINITIONS[name]
     weights = random_weights(definition)
     weights |= {key: weights[key] * eps**0.5 for key in matrices}
@@ -422,8 +423,9 @@ def test_eps_is_the_definitions(name: str, matrices: tuple[str, ...], eps: float
     ],
 )
 def test_gradients_go_the_same_way_back(name: str) -> None:
-    # These converters move numbers and change signs, which their own transpose undoes: a gradient
-    # by the converted weights, saved, is the gradient by the definition's weights.
+    # These converters are permutations with signs, whose inverse is their transpose. The gradient
+    # of the converted weights, saved in the layout, is therefore the gradient of the definition's
+    # weights.
     definition = DEFINITIONS[name]
     weights = {key: w.requires_grad_() for key, w in random_weights(definition).items()}
     torch.manual_seed(9)
@@ -442,7 +444,7 @@ def test_gradients_go_the_same_way_back(name: str) -> None:
     for key, weight in weights.items():
         gradient = torch.as_tensor(got[definition.prefix + key])
         scale = 1 + weight.grad.abs().max().item()
-        # As TOLERANCE, with T * B terms in each sum and the backward factors of T steps.
+        # Like TOLERANCE, with T * B terms in each sum and the backward factors of T steps.
         assert (gradient - weight.grad).abs().max().item() < 1e-11 * scale, key
 
 
@@ -460,7 +462,7 @@ def test_round_trip_keeps_the_bits(name: str, dtype: torch.dtype) -> None:
         got = torch.as_tensor(saved[key])
         assert got.dtype == dtype and got.is_contiguous()
         if name == "contrib" and key == "forget/beta":
-            # forget_bias was added and taken away: to the rounding of the sum, which is below 4.
+            # forget_bias was added and subtracted, which rounds sums below 4.
             assert (got - weight).abs().max() <= 2 * torch.finfo(dtype).eps
         else:
             assert torch.equal(got, weight), key
@@ -481,7 +483,7 @@ def test_what_is_loaded_and_saved_is_a_copy() -> None:
     assert all(torch.equal(converted.state_dict[key], kept[key]) for key in kept)
 
 
-# Numbers that TensorFlow's own tests print, of cells with all matrices 0.5 and x = 1.
+# Expected values of TensorFlow's own tests, for cells with all matrices 0.5 and x = 1.
 
 
 def test_tensorflow_addons_own_numbers() -> None:
@@ -507,7 +509,7 @@ def test_tensorflow_addons_own_numbers() -> None:
             eps=converted.options["eps"],
             **p,
         )
-        # Theirs are float32, compared with 1e-5, as their test does.
+        # TensorFlow's test also compares float32 with 1e-5.
         torch.testing.assert_close(h, torch.tensor([[-0.47406167, 0.47406143]]), atol=1e-5, rtol=0)
         torch.testing.assert_close(c, torch.tensor([[-1.0, 1.0]]), atol=1e-5, rtol=0)
 
@@ -530,7 +532,7 @@ def test_tensorflow_contribs_own_numbers() -> None:
             eps=converted.options["eps"],
             **p,
         )
-        # Theirs are float32, compared with 1e-5, as their test does.
+        # TensorFlow's test also compares float32 with 1e-5.
         torch.testing.assert_close(h, torch.tensor([[-0.38079708, 0.38079708]]), atol=1e-5, rtol=0)
         torch.testing.assert_close(c, torch.tensor([[-1.0, 1.0]]), atol=1e-5, rtol=0)
 
@@ -539,7 +541,8 @@ def test_tensorflow_contribs_own_numbers() -> None:
 
 
 def to_paper(w: Arrays) -> Arrays:
-    """Kiros' LN-GRU weights under the paper's letters, in its order z, r: no sign is changed."""
+    """Returns Kiros' LN-GRU weights under the paper's letters, in its order z, r, with the same
+    signs."""
 
     def swap(tensor: Tensor) -> Tensor:
         return torch.cat([tensor[..., H:], tensor[..., :H]], -1)
@@ -558,8 +561,9 @@ def to_paper(w: Arrays) -> Arrays:
 
 
 def test_update_gate_of_kiros_is_not_the_papers() -> None:
-    # The code keeps h by u, the paper by 1 - z. Taken for the paper's, the code's weights give
-    # another function; with the z rows of the joint norms' gains and biases turned, the same.
+    # The code multiplies h by u, the paper by 1 - z. The code's weights, read as the paper's,
+    # compute another function. With the signs of the z rows of the joint norms' gains and biases
+    # changed, they compute the same.
     definition = DEFINITIONS["kiros-lngru"]
     weights = random_weights(definition)
     want = run_definition(definition, weights)
@@ -575,8 +579,8 @@ def test_update_gate_of_kiros_is_not_the_papers() -> None:
 
 
 def test_update_gate_does_not_turn_with_the_weights() -> None:
-    # Turning the z rows of the matrices instead, which does for a plain GRU, is another function:
-    # z and r share the mean and the deviation.
+    # Changing the signs of the matrices' z rows instead, which is right for a plain GRU, gives
+    # another function, because z and r share the mean and the deviation.
     definition = DEFINITIONS["paper-gru"]
     weights = random_weights(definition)
     want = run_definition(definition, weights)
@@ -594,7 +598,7 @@ def test_update_gate_does_not_turn_with_the_weights() -> None:
 
 
 def kiros_mask_run(w: Arrays, x: Tensor, lengths: list[int], step: Step) -> Tensor:
-    """The last state of the code's scan, which keeps the state where its mask is 0."""
+    """Returns the last state of the code's scan, which keeps the state where its mask is 0."""
     h = c = torch.zeros(x.shape[1], H, dtype=x.dtype)
     for t in range(T):
         mask = torch.tensor([[float(t < length)] for length in lengths], dtype=x.dtype)
@@ -609,13 +613,13 @@ def test_bidirectional_encoder_with_masks() -> None:
     backward = {key: torch.randn_like(tensor) for key, tensor in forward.items()}
     arrays = {f"encoder_{key}": t.numpy() for key, t in forward.items()}
     arrays |= {f"encoder_r_{key}": t.numpy() for key, t in backward.items()}
-    arrays["Wemb"] = np.zeros((9, I))  # of another part of the model
+    arrays["Wemb"] = np.zeros((9, I))  # belongs to another part of the model
     converted = kiros.load(arrays)
     assert converted.options["bidirectional"] is True
     lengths = [T, 2, 4]
     x, _, _ = random_input()
     for suffix, weights, reverse in (("_l0", forward, False), ("_l0_reverse", backward, True)):
-        # What the code reads backwards starts with the padding, where the state stays 0.
+        # The code's backward direction starts with the padding, where the state stays 0.
         read = x.clone()
         if reverse:
             for b, length in enumerate(lengths):
@@ -643,7 +647,8 @@ def test_bidirectional_encoder_with_masks() -> None:
 
 
 def test_npz_file_and_back(tmp_path: pathlib.Path) -> None:
-    # As skip-thoughts saves: other parts, an empty list of errors, another byte order.
+    # Files as skip-thoughts saves them: with other parts, an empty list of errors, and another byte
+    # order.
     weights = random_weights(DEFINITIONS["kiros-gru"], torch.float32)
     arrays = {f"decoder_f_{key}": t.numpy().astype(">f4") for key, t in weights.items()}
     np.savez(tmp_path / "model.npz", history_errs=[], Wemb=np.zeros((9, I)), **arrays)
@@ -664,7 +669,7 @@ def test_npz_file_and_back(tmp_path: pathlib.Path) -> None:
 
 
 def test_npz_file_of_python_2(tmp_path: pathlib.Path) -> None:
-    # Its sizes are written as long integers: (4L, 10L).
+    # The header has sizes as long integers: (4L, 10L).
     weights = random_weights(DEFINITIONS["kiros-gru"], torch.float32)
     with zipfile.ZipFile(tmp_path / "model.npz", "w") as archive:
         for key, tensor in weights.items():
@@ -682,7 +687,7 @@ def test_pickled_arrays_are_not_read(tmp_path: pathlib.Path) -> None:
     weights = random_weights(DEFINITIONS["kiros-gru"], torch.float32)
     arrays = {f"encoder_{key}": t.numpy() for key, t in weights.items()}
     pickled = np.array([{"a": 1}], dtype=object)
-    np.savez(tmp_path / "other.npz", options=pickled, **arrays)  # not asked for, not read
+    np.savez(tmp_path / "other.npz", options=pickled, **arrays)  # not requested, so not read
     assert kiros.load(tmp_path / "other.npz").options["hidden_size"] == H
     np.savez(tmp_path / "own.npz", **(arrays | {"encoder_b": pickled}))
     with pytest.raises(ValueError, match=r"^\[converters.kiros\] encoder_b must be an array of"):
@@ -719,8 +724,8 @@ def test_kiros_bias_inside_the_norm() -> None:
 
 @pytest.mark.parametrize("name", ["kiros-lnlstm", "kiros-lnlstm-column", "kiros-lstm"])
 def test_kiros_saves_biases_that_were_trained_apart(name: str) -> None:
-    # The file has one b where the module has two: what is saved is another set of numbers, but the
-    # same function.
+    # The file has one b where the module has two. The saved weights are others, but the function is
+    # the same.
     definition = DEFINITIONS[name]
     converted = definition.load(with_prefix(definition, random_weights(definition)))
     state = converted.state_dict
@@ -825,7 +830,7 @@ def test_missing_extra_and_misshaped_keys_are_named(name: str) -> None:
             with pytest.raises(ValueError, match=f"{start}the keys must include {key}, got ") as e:
                 definition.load(fewer)
             assert sorted(fewer)[0] in str(e.value)
-        # Of a shape that no other key can make right, and of no dimension.
+        # A shape that no other key can make valid, and no dimensions.
         for shape in ((7, 11, 13), ()):
             with pytest.raises(ValueError, match=rf"{start}\S+ must have .*, got \["):
                 definition.load(weights | {key: torch.zeros(shape, dtype=torch.float64)})
@@ -834,7 +839,7 @@ def test_missing_extra_and_misshaped_keys_are_named(name: str) -> None:
         definition.load(weights | {extra: torch.zeros(2, dtype=torch.float64)})
     state = definition.load(weights).state_dict
     for key in state:
-        if key != "bias_ih_l0":  # without which it can be another layer's
+        if key != "bias_ih_l0":  # without it, the keys are valid for another layer
             fewer = {k: w for k, w in state.items() if k != key}
             with pytest.raises(ValueError, match=rf"{start}.*(the keys must include {key}|, got )"):
                 definition.save(fewer)
@@ -885,7 +890,7 @@ def test_two_layers_do_not_fit_one() -> None:
 
 
 def test_haste_gru_is_refused() -> None:
-    # Its norms take all 3H sums together: of LN-GRU's with the same weights the values differ.
+    # haste's norms are over all 3H sums. Results of LN-GRU with the same weights differ.
     weights = {
         "kernel": torch.randn(I, 3 * H),
         "recurrent_kernel": torch.randn(H, 3 * H),

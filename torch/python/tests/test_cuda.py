@@ -1,5 +1,7 @@
-"""The norms on a GPU: against the same modules on the CPU, whose own tests hold them against
-references. Skips where there is no GPU."""
+"""The norms and recurrent layers on a GPU, compared with the same modules on the CPU.
+
+Skipped without a GPU.
+"""
 
 import copy
 
@@ -22,7 +24,7 @@ NORMS = {
     "ada as coded": lambda n: planish.nn.AdaNorm(n, as_coded=True),
 }
 SHAPES = ((5, 3), (64, 64), (3, 7, 100), (300, 769), (128, 1024), (9, 4095), (40, 8192), (3, 65536), (2, 100001))
-# Both sides round every result once, and sums of the row's numbers differ in their last bits.
+# Both sides round each result once, and sums over a row differ in their last bits.
 TOLERANCES = {torch.float32: 2e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 
 
@@ -40,14 +42,14 @@ def results(module, x, dy):
 
 
 def close(found, expected, tolerance):
-    """To the tolerance, relative to the largest number of each result."""
+    """Compares relative to the largest element of each result."""
     for one, other in zip(found, expected, strict=True):
         one, other = one.cpu().double(), other.cpu().double()
         assert (one - other).abs().max() <= tolerance * max(other.abs().max(), 1)
 
 
 def in_a_graph(step):
-    """A graph of what step() does, after one time without it, and its results."""
+    """Captures a graph of step() after one run of it. Returns the graph and its results."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -145,7 +147,7 @@ RECURRENT = {
 @pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
 @pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_layers_agree_with_the_cpu(name, dtype):
-    # Steps of norms of a few numbers enlarge a rounding: a hundredfold here.
+    # Norms of a few elements amplify a rounding, here up to a hundredfold.
     tolerance = 100 * TOLERANCES[dtype]
     for time, batch, inputs, hidden in ((1, 1, 3, 5), (12, 3, 7, 33), (20, 16, 64, 256), (6, 80, 20, 40)):
         module = RECURRENT[name](inputs, hidden).to(dtype)
@@ -177,7 +179,8 @@ def test_recurrent_lengths_resets_and_steps_agree_with_the_cpu():
 @cuda
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16), ids=str)
 def test_recurrent_layers_of_sixteen_bits_agree_with_the_cpu(dtype):
-    # Both compute in float and round; norms' sums, in another order, show in a last place.
+    # Both sides compute in float and round. The norms' sums have another order, which changes the
+    # last place.
     for batch_first in (False, True):
         module = planish.nn.LayerNormLSTM(24, 40, batch_first=batch_first).to(dtype)
         there = copy.deepcopy(module).cuda()
@@ -189,7 +192,8 @@ def test_recurrent_layers_of_sixteen_bits_agree_with_the_cpu(dtype):
         close(torch.autograd.grad(found, [*there.parameters()], dy.cuda()), expected, 2 * TOLERANCES[dtype])
 
 
-# Many steps by one kernel, whose blocks run as they come: on the chip, and too many sequences for backward there.
+# Many steps of the persistent kernel, whose blocks run in any order, and more sequences than its
+# backward can take.
 @cuda
 @pytest.mark.parametrize("batch", (16, 48))
 @pytest.mark.parametrize("name", ("rnn", "lstm", "gru"))
@@ -248,7 +252,7 @@ def test_on_another_stream():
     with torch.cuda.stream(stream):
         torch.cuda._sleep(10_000_000)
         z = x * 2
-        y = planish.functional.layer_norm(z, (1024,))  # after z, which is late
+        y = planish.functional.layer_norm(z, (1024,))  # must wait for z, which is computed late
     stream.synchronize()
     close([y], [nn.functional.layer_norm(x * 2, (1024,))], 2e-5)
 

@@ -27,8 +27,8 @@ def check(function):
 def close(found, expected):
     if hasattr(found, "full_tensor"):
         found = found.full_tensor()
-    # The same kernels on other rows. Sums over rows are two parts, each of which is rounded to the
-    # type of the parameter: of 16 bits, sums below 8.
+    # The kernels are the same. Sums over rows are two partial sums, each rounded to the parameter's
+    # type; in 16 bits they are below 8.
     tolerance = 1e-5 if expected.dtype.itemsize > 2 else 8 * torch.finfo(expected.dtype).eps
     torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
@@ -50,7 +50,7 @@ def distribute(module, mesh):
 
 
 def compare(module, x, mesh, placement):
-    """The module of x, sharded and whole, with gradients."""
+    """Compares a module on a sharded x and on the whole x, with gradients."""
     from torch.distributed.tensor import distribute_tensor
 
     whole = x.clone().requires_grad_()
@@ -100,7 +100,7 @@ def rows_are_sharded(mesh):
 
     for make in ROWS:
         for placement in (Shard(0), Shard(1), Replicate()):
-            y = compare(draw(make(8)), normal(5, 4, 8), mesh, placement)  # 5 rows: 3 and 2
+            y = compare(draw(make(8)), normal(5, 4, 8), mesh, placement)  # 5 rows are split into 3 and 2
             assert y.placements == (placement,), (make, placement)
 
 
@@ -157,7 +157,7 @@ def sums_with_a_residual(mesh):
 
 @check
 def inference_and_training_alternate(mesh):
-    """PyTorch keeps what it found out about an operator by the shapes of its inputs."""
+    """PyTorch caches its findings about an operator by the shapes of its inputs."""
     from torch.distributed.tensor import Shard, distribute_tensor
 
     module = draw(pnn.LayerNorm(8))

@@ -1,4 +1,4 @@
-"""The programs of examples/: that they learn, and that their numbers are what they should be."""
+"""Tests that the programs of examples/ learn, and that they print the right values."""
 
 import argparse
 import csv
@@ -27,7 +27,7 @@ def module(root, monkeypatch):
 
 @pytest.fixture
 def one_thread():
-    """Sums in one order, so that numbers repeat."""
+    """Makes sums have one order, so that results repeat."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -36,7 +36,7 @@ def one_thread():
 
 @pytest.fixture
 def main(module, one_thread, tmp_path, monkeypatch, capsys):
-    """Runs an example in this process: its exit status, and what it printed."""
+    """Runs an example in this process. Returns its exit status and output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PLANISH_DATA", raising=False)
 
@@ -45,7 +45,7 @@ def main(module, one_thread, tmp_path, monkeypatch, capsys):
         try:
             module(name).main()
         except SystemExit as end:
-            if isinstance(end.code, str):  # what the interpreter would print
+            if isinstance(end.code, str):  # the interpreter would print it
                 print(end.code, file=sys.stderr)
             status = 1 if isinstance(end.code, str) else end.code
         else:
@@ -57,7 +57,7 @@ def main(module, one_thread, tmp_path, monkeypatch, capsys):
 
 @pytest.fixture
 def program(root, tmp_path):
-    """Runs an example as its users do, but with one thread; gives what it printed."""
+    """Runs an example like its users, but with one thread. Returns its output."""
 
     def run(name, *arguments):
         places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -73,9 +73,9 @@ def program(root, tmp_path):
     return run
 
 
-# Texts of words that are drawn from WORDS, each with the same probability. Any model needs log2(16)
-# bits for the 6 characters of a word and its space. One that knows only how frequent each character
-# is needs 4.4 a character.
+# Texts of words from WORDS, which all have the same probability. The minimum is log2(16) bits for
+# the 6 characters of a word and its space. A model that knows only the frequencies of characters
+# needs 4.4 bits for each character.
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 WORDS = ["".join(random.Random(i).choices(LETTERS, k=5)) for i in range(16)]
 ENTROPY = math.log2(16) / 6
@@ -105,19 +105,19 @@ def test_char_lstm_learns(program, text, tmp_path):
         curves[line["cell"]].append((int(line["updates"]), float(line["bits_per_character"])))
     for cell, curve in curves.items():
         assert [updates for updates, _ in curve] == list(range(0, 201, 10))
-        # Logits of a new model are not all 0: those of 32 units of at most 1 times weights of at
-        # most 32^-1/2 stay within some tenths.
+        # The logits of a new model are small, but not 0: 32 units of at most 1 times weights of at
+        # most 32^-1/2.
         assert curve[0][1] == pytest.approx(math.log2(alphabet), abs=0.3)
-        # Of the 400 words held out some are more frequent than others: a model that happens to
-        # favour these may need a little less than ENTROPY. Three seeds ended below .71.
+        # Words are not equally frequent among the 400 held-out ones, so a model can need slightly
+        # less than ENTROPY. Three seeds ended below .71.
         assert ENTROPY - 0.02 < curve[-1][1] < 0.9
         (row,) = re.findall(rf"^{cell} .*", out, re.MULTILINE)
         lowest = min(bits for _, bits in curve)
         values = [curve[5][1], curve[10][1], curve[20][1], lowest]
-        # The file has a digit more.
+        # The file has one extra digit.
         assert list(map(float, row.split()[1:5])) == pytest.approx(values, abs=6e-4)
         (sample,) = re.findall(rf"^{cell}, seed 1:\n(.*)", out, re.MULTILINE)
-        # What it writes is made of parts of words; of pairs drawn at random 1 in 8 would be.
+        # The sample consists of parts of words. Of random pairs of characters 1 in 8 would be.
         pairs = {pair for word in WORDS for pair in itertools.pairwise(f" {word} ")}
         found = [pair in pairs for pair in itertools.pairwise(sample)]
         assert len(sample) == 60
@@ -142,10 +142,10 @@ def test_char_lstm_draws_its_curves(main, text, tmp_path):
         [tuple(map(float, point.split(","))) for point in line.get("points").split()]
         for line in lines[:4]
     )
-    # The same seed gives the same curve, another one another.
+    # Equal seeds give equal curves, other seeds others.
     assert first == second
     assert first != third
-    # Of positions with one digit behind the point.
+    # Positions have one digit after the point.
     for points in zip(first, second, third, mean, strict=True):
         *of_seeds, of_mean = (y for _, y in points)
         assert of_mean == pytest.approx(sum(of_seeds) / 3, abs=0.11)
@@ -167,7 +167,7 @@ def test_flat_curves_are_drawn(module, tmp_path):
     module("curves").write_svg(file, "flat", "y", {"x": {"a": [[(0, 2.0), (1, 2.0)]]}})
     elements = xml.etree.ElementTree.parse(file).iter()
     lines = [element.get("points") for element in elements if "points" in element.attrib]
-    # From the left to the right at the height of the lowest point, a twentieth above the bottom.
+    # A line from left to right at the height of the lowest point, a twentieth above the bottom.
     assert lines[-1] == f"58.0,{84 + 260 / 1.05:.1f} 458.0,{84 + 260 / 1.05:.1f}"
 
 
@@ -185,9 +185,9 @@ def test_char_lstm_carries_the_state_over_its_batches(module):
         run = char_lstm.Run(cell, 1, len(text), options)
         run.validate(batches)
         whole = char_lstm.loss_of(run.model(x)[0], following).item() / math.log(2)
-        # The same steps, and sums of 100 numbers of about 7 in float32 in another order.
+        # The steps are the same; float32 sums of 100 values of about 7 have another order.
         assert run.curve[-1][2] == pytest.approx(whole, rel=1e-5)
-        # Far from that is what a state of zeros for each batch gives.
+        # A state of zeros for each batch gives another loss.
         apart = [char_lstm.loss_of(run.model(a)[0], b).item() / math.log(2) for a, b in batches]
         assert abs(sum(apart) / len(apart) - whole) > 1e-4
 
@@ -202,13 +202,14 @@ def rollouts(actor_critic, cell, count):
 def test_acting_and_learning_give_the_same_numbers(module, cell):
     learner, (_, rollout) = rollouts(module("actor_critic"), cell, 2)
     starts = rollout.starts
-    # Episodes start in the middle of the rollout, and some go on from the one before.
+    # Some episodes start in the middle of the rollout, others continue from the last one.
     assert starts[1:].sum() > 3
     assert not starts[0].all()
     assert (rollout.h0 != 0).any()
     learner.agent.train()
     logits, values, _ = learner.agent(rollout.observations, starts, rollout.h0)
-    # The same products in float32, of matrices of other sizes: sums of 16 numbers below 1.
+    # The products are the same, in float32 and of matrices of other sizes: sums of 16 values below
+    # 1.
     close = {"rtol": 1e-5, "atol": 1e-6}
     torch.testing.assert_close(logits, rollout.logits, **close)
     torch.testing.assert_close(values, rollout.values, **close)
@@ -226,7 +227,7 @@ def test_one_call_with_resets_is_the_loop_over_steps(module):
     for (name, a), b in zip(
         loop.agent.named_parameters(), one_call.agent.parameters(), strict=True
     ):
-        # Of gradients below 1 after sums over 96 steps in float32, in another order.
+        # Gradients below 1 are float32 sums over 96 steps in another order.
         torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-6, msg=name)
 
 
@@ -240,16 +241,16 @@ def test_corridors(module):
     for _ in range(30):
         x = corridors.observe()
         assert x.shape == (64, actor_critic.OBSERVATION)
-        # A sign where the agent stands at the start, and there alone.
+        # The sign is visible only at the start of an episode.
         assert torch.equal(x[:, :ahead].sum(1), ended.float())
         sign = torch.where(ended, x[:, :ahead].argmax(1), sign)
         at_doors = x[:, -1] == 1
-        # What cannot be done in a place costs something and changes nothing.
+        # An impossible action has a cost and changes nothing.
         reward, ended = corridors.step(torch.where(at_doors, ahead, sign))
         assert torch.equal(reward, torch.full((64,), -0.05))
         assert not ended.any()
         assert torch.equal(corridors.observe(), x)
-        # One that remembers the sign is always right, one that takes the door beside never.
+        # An agent that remembers the sign is always right, one that takes the other door never.
         beside = torch.arange(64) % 2
         reward, ended = corridors.step(
             torch.where(at_doors, (sign + beside) % actor_critic.DOORS, ahead)
@@ -257,7 +258,8 @@ def test_corridors(module):
         assert torch.equal(ended, at_doors)
         assert torch.equal(reward, (at_doors & (beside == 0)).float())
         episodes += int(ended.sum())
-    # Of 1 to 5 steps and a door, 4 on average: 64 * 30 / 4, with a deviation of some 4 %.
+    # An episode has 1 to 5 steps and a door, 4 on average: 64 * 30 / 4 episodes, with a deviation
+    # of about 4 %.
     assert 380 < episodes < 580
 
 
@@ -288,7 +290,7 @@ def test_actor_critic_learns_to_remember(program):
         "--updates", 150, "--every", 50,
     )  # fmt: skip
     (row,) = re.findall(r"^ln-gru .*", out, re.MULTILINE)
-    # Without memory it is 1 in 4. Five seeds ended above .99.
+    # Without memory the rate is 1 in 4. Five seeds ended above .99.
     assert float(row.split()[2]) > 0.9
 
 
@@ -301,7 +303,7 @@ def test_actor_critic_compares_cells(main):
     ]
     of_updates = [row for row in rows if row[0].isdecimal()]
     assert [row[0] for row in of_updates] == ["1", "2", "3", "4", "5"] * 2
-    # With the same seed plain-gru begins as gru, sees and does the same.
+    # With the same seed, plain-gru starts like gru, and sees and does the same.
     assert all(row[2] == row[3] for row in of_updates)
 
 
@@ -348,7 +350,7 @@ def test_the_text_that_is_always_there_and_that_of_planish_data(module, tmp_path
     char_lstm = module("char_lstm")
     monkeypatch.setenv("PLANISH_DATA", str(tmp_path))
     text, name = char_lstm.read_text(None)
-    # That of the interpreter: some 400000 characters, enough for any sensible batch.
+    # The interpreter's help texts have about 400,000 characters, enough for any reasonable batch.
     assert name == "the help texts of Python"
     assert len(text) > 200000
     (tmp_path / "tinyshakespeare").mkdir()

@@ -39,7 +39,7 @@ def test_jagged_rows_are_those_of_torch_nn(name):
     assert ours[1].layout == torch.jagged
     ours[1], theirs[1] = ours[1].values(), theirs[1].values()
     for a, b in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(a, b, rtol=2e-6, atol=2e-6)  # some roundings of float each
+        torch.testing.assert_close(a, b, rtol=2e-6, atol=2e-6)  # a few float roundings
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Backward writes dx over dy where nobody else has dy, and only there."""
+"""Backward writes dx over dy only if nothing else uses dy."""
 
 import planish
 import pytest
@@ -22,13 +22,16 @@ def normal(*shape, seed=0, dtype=torch.float32):
 
 
 def make(name, dtype=torch.float32):
-    """A module, x, and factors w: the gradient of (w * y).sum() by y is a copy of w."""
+    """Returns a module, x and factors w.
+
+    The gradient of (w * y).sum() with respect to y is a copy of w.
+    """
     module, shape = CASES[name]
     return module().to(dtype), normal(*shape, dtype=dtype).requires_grad_(), normal(*shape, seed=1, dtype=dtype)
 
 
 def takes_new_memory(loss, x):
-    """Runs backward. Whether the norm's asked for as much memory as x has."""
+    """Runs backward. Returns whether the norm's node allocated as much memory as x has."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         loss.backward()
     taken = [event.self_cpu_memory_usage for event in profile.events() if event.name == "planish::norm_backward"]
@@ -37,7 +40,7 @@ def takes_new_memory(loss, x):
 
 
 def expected(module, x, w):
-    """Gradients by x and the parameters, of a call whose dy the caller keeps."""
+    """Returns the gradients of x and the parameters from a call whose dy the caller keeps."""
     wanted = [x, *module.parameters()]
     return torch.autograd.grad(module(x), wanted, w)
 
@@ -47,7 +50,7 @@ def gradients(module, x):
 
 
 def assert_same(got, want):
-    # The same kernel on the same numbers: to the bit.
+    # The kernel and its inputs are the same, and so are the bits.
     assert all(torch.equal(g, e) for g, e in zip(got, want, strict=True))
 
 
@@ -62,7 +65,8 @@ def test_dx_takes_no_new_memory(name, dtype):
 
 @pytest.mark.parametrize("shape", [(40, 33), (7, 4099), (16400, 64), (300, 1031)])
 def test_all_loops_allow_it(shape):
-    """Narrow, odd and long rows, and arrays past the caches, whose results are else written around them."""
+    """Narrow, odd and long rows, and large arrays, whose results otherwise use non-temporal
+    stores."""
     module = planish.nn.LayerNorm(shape[1])
     x, w = normal(*shape).requires_grad_(), normal(*shape, seed=1)
     want = expected(module, x, w)
@@ -144,7 +148,8 @@ def test_a_gradient_that_a_module_hook_gets():
 
 
 def test_a_gradient_of_two_norms():
-    """A sum gives both of its terms the same gradient: the first norm that runs must leave it to the other."""
+    """The terms of a sum have one gradient: the first norm must not overwrite what the second one
+    needs."""
     first, x, w = make("layer_norm")
     second, z = planish.nn.RMSNorm(24), normal(60, 24, seed=4).requires_grad_()
     want = [*expected(first, x, w), *expected(second, z, w)]
@@ -153,7 +158,7 @@ def test_a_gradient_of_two_norms():
 
 
 class Lent(torch.autograd.Function):
-    """Its gradient is a view of memory that someone else has."""
+    """An operation whose gradient is a view of memory that another tensor uses."""
 
     @staticmethod
     def forward(ctx, y, lender):
@@ -190,12 +195,12 @@ def test_a_gradient_with_strides():
     (w.t().contiguous() * y.t()).sum().backward()
     assert_same(gradients(module, x), want)
     x.grad = None
-    (module(x)).sum().backward()  # one number, expanded
+    (module(x)).sum().backward()  # one element, expanded
     assert_same([x.grad], expected(module, x, torch.ones_like(x))[:1])
 
 
 def test_derivatives_of_the_gradient():
-    """dy is then part of a graph."""
+    """With create_graph, dy is part of a graph."""
     module, x, w = make("layer_norm", torch.float64)
     w.requires_grad_()
 

@@ -1,4 +1,4 @@
-"""The norm operators with everything that PyTorch does with an operator."""
+"""The norm operators in all of PyTorch's machinery: autograd, transforms, compilers, autocast."""
 
 import math
 
@@ -35,7 +35,7 @@ NORMS = {
     ),
     "weight_norm": lambda x, w, b: ops.weight_norm(x, w, 2),
 }
-# Those whose backward is not the derivative of their forward: finite differences cannot check them.
+# Norms whose backward is not the derivative of their forward. Finite differences cannot check them.
 DETACHED = {
     "detach_norm": lambda x, w, b: ops.detach_norm(x, [x.shape[-1]]),
     "detach_norm_mean": lambda x, w, b: ops.detach_norm(x, [x.shape[-1]], True, False),
@@ -67,7 +67,7 @@ def affine(xhat, w, b):
 
 
 def composed(name):
-    """The norm in PyTorch's differentiable operators, over the last dimension."""
+    """Returns the norm over the last dimension, composed of PyTorch's differentiable operators."""
 
     def function(x, w, b):
         if name in ("layer_norm", "affine_layer_norm"):
@@ -138,8 +138,8 @@ def online(x, w, b, alpha=0.3):
     return torch.stack(cases).view_as(x)
 
 
-# Both sides compute in double, sums of at most 30 terms of about 1 in another order, and each
-# derivative multiplies by 1/deviation, here at most 10, once more. 1e-11 is 1e5 roundings of 2^-53.
+# Both sides compute in double. Sums of at most 30 terms of about 1 have another order, and each
+# derivative multiplies by 1/deviation, here at most 10. 1e-11 is 1e5 roundings of 2^-53.
 CLOSE = {"rtol": 1e-11, "atol": 1e-11}
 
 
@@ -184,7 +184,7 @@ def test_functional_transforms(name):
     def loss(function):
         return lambda x: sum(y.pow(3).sum() for y in outputs(function(x, w, b)))
 
-    def each(function):  # one case, as vmap's function sees it: without its first dimension
+    def each(function):  # one case as vmap's function gets it: without its first dimension
         return lambda x: loss(function)(x[None].expand(2, -1, -1) * x.new_tensor([1, 2])[:, None, None])
 
     for transform in (
@@ -258,7 +258,8 @@ def test_opcheck_of_norm_forward_and_backward(name, dtype):
     mask = [True, w is not None, b is not None]
     x.requires_grad_(True)
     arguments = (torch.randn_like(x), None, x, moments, w, norm, over, *settings, mask)
-    # Derivatives of norm_backward are checked above: opcheck would compare those of its moments.
+    # opcheck would also compare the derivatives of the moments. Those of norm_backward are checked
+    # above.
     torch.library.opcheck(
         ops.norm_backward.default, arguments,
         test_utils=("test_schema", "test_faketensor", "test_autograd_registration"),
@@ -285,7 +286,7 @@ def test_opcheck_of_the_other_operators():
         lambda: (ops.batch_norm.default, (x, w[:2], b[:2], *estimates, True, 0.1, 1e-5)),
     ):
         operator, arguments = function()
-        # A composite has no autograd kernel of its own to be registered.
+        # opcheck's test of autograd registration does not apply to composite operators.
         check(operator, arguments, test_utils=("test_schema", "test_faketensor", "test_aot_dispatch_dynamic"))
 
 
@@ -302,8 +303,8 @@ def test_compiles_as_a_whole_with_dynamic_shapes(name):
         (ours, our_gradients), (eager, gradients) = results
         assert all(torch.equal(y, z) for y, z in zip(ours, eager))
         for a, b in zip(our_gradients, gradients):
-            # Compiled code gives None or zeros where there is no gradient. The two add the parts of
-            # a gradient in either order: a rounding each.
+            # Compiled code returns None or zeros where there is no gradient. The two add parts of a
+            # gradient in different order, which rounds once.
             if a is not None and b is not None:
                 torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
             else:
@@ -340,9 +341,9 @@ def test_sixteen_bits_with_parameters_in_float(name, dtype):
     w, b = w.detach().float().requires_grad_(), b.detach().float().requires_grad_()
     arguments = [x, w, b]
     exact = [t.detach().double().requires_grad_() for t in arguments]
-    # The forward of the results that are compared rounds once, to a unit of the type; the gradient
-    # of x too, and of one that add_... passes to both of its inputs twice. The eps of rms_norm is
-    # that of float, of the reference that of double: below either.
+    # Results round once, to a unit of the type; so does the gradient of x, and twice that of the
+    # inputs of add_... The default eps of rms_norm is float's here and double's in the reference,
+    # both negligible.
     unit = torch.finfo(dtype).eps
     ys, exact_ys = outputs(ALL[name](*arguments)), outputs(composed(name)(*exact))
     for y, z in zip(ys, exact_ys):
@@ -354,12 +355,13 @@ def test_sixteen_bits_with_parameters_in_float(name, dtype):
         assert (a is None) == (z is None)
         if a is not None:
             assert a.dtype == argument.dtype
-            # dy = cos(y) is taken of a rounded y, off by up to a unit of y, which is below 8 here.
+            # dy = cos(y) is computed from a rounded y, which is below 8 here, with an error of up
+            # to a unit of y.
             assert (a - z).abs().max() <= 16 * unit * max(z.abs().max(), 1)
 
 
-# Parameters of every other floating type. The results are those of parameters in the type that is
-# computed in, to the bit: the conversion of 16 bits is exact, that of float64 rounds in advance.
+# Parameters of every other floating type. The results equal those with parameters in the type of
+# the arithmetic bit for bit: 16-bit values convert exactly, float64 ones are rounded first.
 FLOATS = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
 WITH_PARAMETERS = {
     name: ALL[name]
@@ -396,12 +398,12 @@ def test_parameters_of_any_floating_type(name, dtype, parameters):
         for g, argument in zip(gradients, (x, w, b)):
             assert g is None or g.dtype == argument.dtype
     if parameters == dtype and dtype.itemsize == 2:
-        return  # a kernel of its own: test_sixteen_bits_with_parameters_in_float and others
+        return  # has its own kernel: test_sixteen_bits_with_parameters_in_float and others
     for ours, theirs in zip(sum(found[:2], ()), sum(expected[:2], ())):
         assert (ours is None) == (theirs is None)
         assert ours is None or torch.equal(ours, theirs.to(ours.dtype))
     for ours, theirs in zip(found[2], expected[2]):
-        # First gradients of 16 bits, of size up to 20, are rounded before their sine is taken.
+        # First gradients, of size up to 20, are rounded to 16 bits before their sine is computed.
         units = max(torch.finfo(dtype).eps, torch.finfo(parameters).eps)
         if ours is not None:
             assert (ours - theirs).abs().max() <= 256 * units * max(1, theirs.abs().max())
@@ -513,7 +515,7 @@ def test_channels_last_in_gives_channels_last_out():
     (dx,) = torch.autograd.grad(y.square().sum(), x)
     assert dx.is_contiguous(memory_format=torch.channels_last)
     expected = F.layer_norm(x.detach().permute(0, 2, 3, 1), (6,), w, b).permute(0, 3, 1, 2)
-    # Numbers below 5 in float, a few roundings of 2^-24 each, from two orders of summation.
+    # Float values below 5 with a few roundings of 2^-24 each, from two orders of summation.
     torch.testing.assert_close(y.detach(), expected, rtol=1e-5, atol=3e-6)
     plain = ops.channel_layer_norm(x.detach().contiguous(), w, b)
     torch.testing.assert_close(y.detach(), plain, rtol=1e-5, atol=3e-6)
@@ -576,7 +578,7 @@ def test_running_estimates_are_torchs():
         torch.testing.assert_close(var, theirs.running_var, **CLOSE)
         before = mean.clone()
         ops.batch_norm(torch.zeros(0, 4).double(), None, None, mean, var, True, momentum, 1e-5)
-        assert torch.equal(mean, before)  # an empty batch says nothing
+        assert torch.equal(mean, before)  # an empty batch changes no estimate
 
 
 def samples(name, dtype=torch.float32):
@@ -592,7 +594,7 @@ def samples(name, dtype=torch.float32):
     "name", ["nn.functional.layer_norm", "nn.functional.rms_norm", "native_layer_norm"]
 )
 def test_pytorchs_own_samples(name, dtype):
-    """The cases with which PyTorch tests its operators, of which the inputs lie between -9 and 9."""
+    """PyTorch's own samples of its operators, with inputs from -9 to 9."""
     compared = 0
     for sample in samples(name, dtype):
         shape, *rest = sample.args
@@ -609,7 +611,7 @@ def test_pytorchs_own_samples(name, dtype):
             tensors = [sample.input, weight, bias]
             ours = lambda x, w, b: ops.layer_norm(x, shape, w, b, eps)  # noqa: B023, E731
             theirs = lambda x, w, b: F.layer_norm(x, shape, w, b, eps)  # noqa: B023, E731
-        if eps is not None and eps < 0:  # PyTorch takes the root of what may be below 0
+        if eps is not None and eps < 0:  # PyTorch allows it
             with pytest.raises(ValueError, match="eps must be finite and at least 0, got -0.5"):
                 ours(*tensors)
             continue
@@ -617,11 +619,12 @@ def test_pytorchs_own_samples(name, dtype):
         given = [t for t in tensors if t is not None]
         y, expected = ours(*tensors), theirs(*tensors)
         assert y.dtype == expected.dtype and y.shape == expected.shape
-        # A few units of the type's last place of the largest number, products of up to 9 and 9.
+        # A few units in the last place of the largest element; factors are up to 9.
         tolerance = 8 * torch.finfo(dtype).eps * max(1.0, expected.abs().max().item() if expected.numel() else 1)
         torch.testing.assert_close(y, expected, rtol=0, atol=tolerance)
         wide = [t if t is None else t.detach().double().requires_grad_() for t in tensors]
-        # PyTorch's double is no oracle here: rows of one number have a weight's gradient of 5e-14.
+        # PyTorch's double is no oracle here: for rows of one element, the weight's gradient is
+        # 5e-14.
         dims = tuple(range(-len(shape), 0))
         centred = wide[0] - (0 if name.endswith("rms_norm") else wide[0].mean(dims, keepdim=True))
         added = torch.finfo(dtype if dtype.itemsize > 2 else torch.float32).eps if eps is None else eps
@@ -637,8 +640,8 @@ def test_pytorchs_own_samples(name, dtype):
             assert a.dtype == dtype
             if a.numel():
                 scale = max(z.abs().max().item(), 1)
-                # In 16 bits one rounding at the end; the sums are in float. In float and double
-                # sums of at most 100 terms whose parts, of size up to scale * 9 * rstd, cancel.
+                # 16-bit results round once, because sums are in float. In float and double, sums of
+                # at most 100 terms of size up to scale * 9 * rstd cancel.
                 assert (a.double() - z).abs().max() <= 64 * torch.finfo(dtype).eps * scale
     assert compared >= 3
 
@@ -730,11 +733,11 @@ def test_exact_at_a_large_mean():
     exact = normalized(x.double())
     error = (ops.layer_norm(x, [256]) - exact).abs() / exact.abs().clamp(min=1)
     assert error.max() < 5e-7  # four roundings to float
-    assert (F.layer_norm(x, (256,)) - exact).abs().max() > 1e-3  # what this test would see
+    assert (F.layer_norm(x, (256,)) - exact).abs().max() > 1e-3  # the error that this test would detect
 
 
 def test_cpu_threads_of_the_caller():
-    """Calls from several threads at once."""
+    """Several threads can call at once."""
     from concurrent.futures import ThreadPoolExecutor
 
     def work(seed):
@@ -752,7 +755,7 @@ def test_cpu_threads_of_the_caller():
 @pytest.mark.parametrize("eps", [1e-5, 1e-3])
 @pytest.mark.parametrize("gradient", [False, True])
 def test_calls_past_the_dispatcher_have_its_bits(eps, gradient):
-    # A profiler is to see norm_forward: there the call goes through the dispatcher.
+    # Calls that a profiler observes go through the dispatcher, and must appear in it.
     x = torch.randn(5, 37, requires_grad=gradient)
     weight, bias = torch.randn(37), torch.randn(37)
     past = planish.functional.layer_norm(x, (37,), weight, bias, eps)
@@ -761,5 +764,5 @@ def test_calls_past_the_dispatcher_have_its_bits(eps, gradient):
     assert "planish::norm_forward" in {event.key for event in profile.key_averages()}
     assert torch.equal(past, through)
     assert past.requires_grad == gradient
-    # PyTorch's own error and ours: some units in the last place of numbers of a few units.
+    # PyTorch's and our errors are a few units in the last place of values of a few units.
     assert torch.allclose(past, F.layer_norm(x, (37,), weight, bias, eps), rtol=2e-6, atol=2e-6)

@@ -1,4 +1,4 @@
-"""The norms as modules and functions, against PyTorch's in float64 and their equations."""
+"""Norms as modules and functions, compared with PyTorch's in float64 and with their equations."""
 
 import copy
 import doctest
@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch import nn
 
-# A float32 result of a short chain of roundings, each of 6e-8 of numbers up to some 4; sums of up
-# to a hundred of them in the gradients of parameters.
+# A short chain of float32 roundings of 6e-8 of values up to about 4; gradients of parameters sum up
+# to a hundred.
 FLOAT = 3e-6
-# As above with 1.1e-16.
+# Like FLOAT, with 1.1e-16.
 DOUBLE = 1e-14
 TOLERANCE = {torch.float32: FLOAT, torch.float64: DOUBLE}
 
@@ -28,14 +28,15 @@ def normal(*shape, dtype=torch.float32, seed=0, scale=1.0, shift=0.0):
 
 
 def assert_close(got, expected, tolerance):
-    """Of the largest expected number, which is at least 1."""
+    """Compares relative to the largest expected element, or to 1 if that is larger."""
     assert got.shape == expected.shape
     difference = (got.double() - expected.double()).abs().max()
     assert difference <= tolerance * expected.abs().max().clamp(min=1)
 
 
 def with_gradients(module, x):
-    """y, dx and the gradients of module's parameters, for a random dy; module in x's type."""
+    """Returns y, dx and the gradients of module's parameters for a random dy, with the module in
+    x's type."""
     x = x.detach().clone().requires_grad_()
     module.zero_grad()
     y = module(x)
@@ -51,7 +52,7 @@ def randomise(module):
 
 
 def assert_same(module, reference, x, tolerance=FLOAT):
-    """module on x against reference, with the same parameters in float64, on the same numbers."""
+    """Compares module on x with reference, which has the same parameters in float64."""
     reference = copy.deepcopy(reference).double()
     for got, expected in zip(
         with_gradients(module, x), with_gradients(reference, x.double()), strict=True
@@ -88,15 +89,15 @@ def test_modules_of_torch_nn(make, shape, dtype):
     ours, theirs = randomise(make(pnn).to(dtype)), make(nn).to(dtype)
     assert isinstance(ours, type(theirs))
     assert str(ours) == str(theirs)
-    # A checkpoint goes either way, by the same keys.
+    # Checkpoints load both ways.
     theirs.load_state_dict(ours.state_dict())
     ours.load_state_dict(theirs.state_dict())
     assert list(ours.state_dict()) == list(theirs.state_dict())
     x = normal(*shape, dtype=dtype, shift=3)
     if isinstance(ours, pnn.RMSNorm) and ours.eps is None:
-        theirs.eps = torch.finfo(dtype).eps  # of x's type, which in the reference is float64
+        theirs.eps = torch.finfo(dtype).eps  # the default depends on x's type, which is float64 in the reference
     assert_same(ours, theirs, x, TOLERANCE[dtype])
-    theirs(x)  # for its running estimates: assert_same takes a copy
+    theirs(x)  # updates its running estimates; assert_same uses a copy
     for got, expected in zip(ours.buffers(), theirs.buffers(), strict=True):
         assert_close(got, expected, TOLERANCE[dtype])
     assert_same(ours.eval(), theirs.eval(), x, TOLERANCE[dtype])
@@ -111,14 +112,14 @@ def test_layer_norm_of_halves(half, parameters):
     reference.load_state_dict(ours.state_dict())
     y = ours(x)
     assert y.dtype == half
-    # Half a unit in the last place of the result, all between being float32.
+    # Half a unit in the last place of the result: intermediate values are float32.
     torch.testing.assert_close(
         y.double(), reference(x.double()).detach(), rtol=0.51 * torch.finfo(half).eps, atol=1e-6
     )
 
 
 def composed(x, dims, mean, std, eps):
-    """xhat with either moment a constant in backward."""
+    """Returns xhat, with the mean or the deviation as a constant in backward."""
     mu = x.mean(dims, keepdim=True)
     sigma = ((x - mu).square().mean(dims, keepdim=True) + eps).sqrt()
     return (x - (mu.detach() if mean else mu)) / (sigma.detach() if std else sigma)
@@ -156,7 +157,7 @@ def ada(x, dims, c, k, as_coded, eps):
 def test_norms_of_xu(module, formula):
     assert module.state_dict() == {}
     x = normal(4, 3, 5, shift=2)
-    assert_same(module, Composed(formula), x, 1e-5)  # sums of 15 that cancel, in dx
+    assert_same(module, Composed(formula), x, 1e-5)  # dx has sums of 15 terms that cancel
     assert_same(module, Composed(formula), x.double(), 1e-13)
 
 
@@ -212,11 +213,14 @@ def test_channels_first(module, shape):
         assert_same(module, Permuted(), x.contiguous(memory_format=torch.channels_last), 1e-5)
 
 
-# Online layer normalisation
+# Online layer normalization
 
 
 def online(x, state, alpha, weight, bias, keep=True):
-    """The post's equations, case by case; keep=False: each case from the same state."""
+    """Computes the post's equations case by case.
+
+    With keep=False, each case starts from the same state.
+    """
     mu0, sigma0 = state
     mu, sigma, ys = mu0, sigma0, []
     for a in x:
@@ -248,7 +252,7 @@ def test_online_layer_norm(alpha, dtype, training):
     if not training:
         assert (module.mu, module.sigma) == (0.5, 2.0)
         return
-    # The state is float64, but each case's own moments are of x's type.
+    # The state is float64, but the statistics of a case have x's type.
     assert module.mu == pytest.approx(state[0], rel=1e-6)
     assert module.sigma == pytest.approx(state[1], rel=1e-6)
 
@@ -258,7 +262,7 @@ def test_online_state_is_kept_from_call_to_call():
     x = normal(6, 5)
     assert torch.equal(whole(x), torch.cat([parts(x[:1]), parts(x[1:4]), parts(x[4:])]))
     assert torch.equal(whole.state, parts.state)
-    # It is in the state dict, and a new module goes on from it.
+    # The state is in the state dict, and a new module continues from it.
     assert sorted(whole.state_dict()) == ["bias", "state", "weight"]
     resumed = pnn.OnlineLayerNorm(5)
     resumed.load_state_dict(whole.state_dict())
@@ -275,11 +279,11 @@ def test_online_evaluation_leaves_the_state_unless_told():
     x = normal(3, 5, seed=1)
     y = module(x)
     assert torch.equal(module.state, before)
-    # A row depends on no other; up to the order in which one core takes sums of 5.
+    # Rows are independent, up to the order of sums of 5.
     assert_close(module(x[1:2]), y[1:2], FLOAT)
     advanced = module(x, advance=True)
     assert not torch.equal(module.state, before)
-    assert_close(advanced[:1], y[:1], FLOAT)  # the first case found the same state
+    assert_close(advanced[:1], y[:1], FLOAT)  # the first case starts from the same state
     module.state.copy_(before)
     assert torch.equal(module.train()(x), advanced)
     after = module.state.clone()
@@ -310,7 +314,7 @@ def test_online_state_stays_float64():
     assert torch.equal(made.state, torch.tensor([0.0, 1.0], dtype=torch.float64))
 
 
-# Batch normalisation
+# Batch normalization
 
 
 @pytest.mark.parametrize("momentum", [0.3, None])
@@ -351,10 +355,10 @@ def test_batch_norm_with_the_unbiased_variance():
     y = unbiased(xd)
     y.backward(normal(4, 3, dtype=torch.float64, seed=9))
     assert_close(got[0], y.detach(), FLOAT)
-    assert_close(got[1], xd.grad, 1e-5)  # four cases: dx is what is left of larger sums
+    assert_close(got[1], xd.grad, 1e-5)  # with four cases, the larger sums in dx cancel
     assert all(torch.equal(a, b) for a, b in zip(weight, module.parameters()))
     reference(x)
-    assert_close(module.running_var, reference.running_var, FLOAT)  # unbiased in either case
+    assert_close(module.running_var, reference.running_var, FLOAT)  # the unbiased variance in either case
 
 
 def test_recurrent_batch_norm_is_a_batch_norm_for_each_step():
@@ -363,7 +367,7 @@ def test_recurrent_batch_norm_is_a_batch_norm_for_each_step():
     each = [nn.BatchNorm1d(3, momentum=0.2) for _ in range(5)]
     for norm in each:
         nn.init.constant_(norm.weight, 0.1)
-    for seed, time in enumerate((4, 2, 4)):  # step 4 is never seen
+    for seed, time in enumerate((4, 2, 4)):  # no batch has a step 4
         x = normal(time, 6, 3, seed=seed, shift=seed).requires_grad_()
         y = module(x)
         expected = torch.stack([each[t](x[t]) for t in range(time)])
@@ -375,7 +379,7 @@ def test_recurrent_batch_norm_is_a_batch_norm_for_each_step():
     for t in range(5):
         assert_close(module.running_mean[t], each[t].running_mean, FLOAT)
         assert_close(module.running_var[t], each[t].running_var, FLOAT)
-    # Evaluation: past the longest sequence the estimates of its last step, 3.
+    # In evaluation, steps past the longest sequence use the estimates of its last step, 3.
     module.eval()
     x = normal(7, 1, 3)
     expected = torch.stack([each[min(t, 3)].eval()(x[t]) for t in range(7)])
@@ -404,7 +408,7 @@ def test_recurrent_batch_norm_before_any_training():
     assert torch.equal(module(x), x)
 
 
-# Weight normalisation
+# Weight normalization
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])
@@ -425,7 +429,7 @@ def test_weight_norm(dim):
     assert torch.equal(ours.weight, w)
 
 
-# What every module does
+# All modules
 
 MODULES = [
     (lambda: pnn.LayerNorm(6), (4, 6)),
@@ -455,7 +459,7 @@ def test_copies(make, shape):
     loaded = make()
     loaded.load_state_dict(torch.load(saved))
     others = [twin, loaded]
-    if not nn.utils.parametrize.is_parametrized(module):  # which PyTorch does not pickle
+    if not nn.utils.parametrize.is_parametrized(module):  # PyTorch cannot pickle parametrized modules
         others.append(pickle.loads(pickle.dumps(module)))
     y = module(x)
     for other in others:
@@ -467,7 +471,7 @@ def test_copies(make, shape):
 
 @pytest.mark.parametrize("training", [True, False])
 def test_compile(training):
-    """All in one graph, forward and backward, buffers included."""
+    """Forward and backward compile to one graph, which updates buffers."""
     nets = [nn.ModuleList([make().train(training) for make, _ in MODULES]) for _ in range(2)]
     nets[1].load_state_dict(nets[0].state_dict())
     inputs = [normal(*shape) for _, shape in MODULES]
@@ -486,11 +490,11 @@ def test_compile(training):
             grads = [p.grad for p in net.parameters()] + [x.grad for x in xs]
             results.append([total.detach(), *grads, *net.buffers()])
         for eager, ours in zip(*results, strict=True):
-            torch.testing.assert_close(ours, eager, rtol=1e-6, atol=1e-6)  # the same operators
+            torch.testing.assert_close(ours, eager, rtol=1e-6, atol=1e-6)  # the operators are the same
 
 
 def test_nnet_prints_as_the_post():
-    # The lines that the post prints for this very call.
+    # The post prints these lines for this call.
     post = [
         "   LayerNorm{n=4, mu=0.0, sigma=1.0}",
         "   LayerNorm{n=5, mu=0.0, sigma=1.0}",
@@ -519,7 +523,7 @@ def test_nnet(layernorm):
         else:
             a = a + layer.bias
         y = a.softmax(-1) if i == 2 else a.tanh()
-    assert_close(net(x), y.detach(), 1e-12)  # three layers of products
+    assert_close(net(x), y.detach(), 1e-12)  # three matrix products
     assert repr(net).splitlines()[1] == f"   {'Linear' if layernorm else 'Affine'}{{3-->4}}"
     assert repr(net).splitlines()[-2] == "   Softmax{2}"
 

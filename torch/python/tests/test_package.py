@@ -1,4 +1,4 @@
-"""The package: finds its library, refuses one of another PyTorch, and says what is wrong."""
+"""The package finds its library, rejects one of another PyTorch, and reports errors."""
 
 import doctest
 import importlib
@@ -29,7 +29,7 @@ def version_of_the_project(root):
 
 
 def folder_with(tmp_path, library=b"", build=None):
-    """A folder with a library that cannot be loaded, and what says what it is."""
+    """Makes a folder with a library that cannot be loaded, and the file that describes it."""
     (tmp_path / "libplanish_torch.so").write_bytes(library)
     if build is not None:
         (tmp_path / "libplanish_torch.json").write_text(build)
@@ -46,7 +46,7 @@ def test_is_imported_from_any_folder(python, root):
 
 @pytest.mark.parametrize("version", ["2.9.1", "3.13.0"])
 def test_refuses_the_library_of_another_pytorch_before_loading_it(python, tmp_path, version):
-    # The file is empty: were it loaded, the error would be another one.
+    # The library is empty: loading it would raise another error.
     build = json.dumps({"planish": "0.1.0", "torch": version})
     result = python("import planish", PLANISH_LIBRARY=folder_with(tmp_path, build=build))
     minor = version.rpartition(".")[0]
@@ -98,7 +98,7 @@ def test_a_build_without_pytorch_says_so(requirement, monkeypatch):
 
 
 def test_takes_operators_that_are_loaded_already(python, tmp_path):
-    shutil.copy(LIBRARY, tmp_path / "libplanish_torch.so")  # to load this one, too, would abort
+    shutil.copy(LIBRARY, tmp_path / "libplanish_torch.so")  # loading a second copy would abort
     shutil.copy(LIBRARY.with_suffix(".json"), tmp_path / "libplanish_torch.json")
     result = python(
         f"import torch; torch.ops.load_library({str(LIBRARY)!r}); import planish; print('done')",
@@ -179,7 +179,7 @@ def test_examples_of_the_documentation_run(root, tmp_path, monkeypatch):
         exec(compile(block, "docs/python.md", "exec"), names)
 
 
-def test_type_hints_hold_and_are_seen_by_users(root, tmp_path):
+def test_type_hints_hold_and_are_seen_by_users(root, mypy_errors, tmp_path):
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("mypy is not installed")
     assert (root / "torch/python/planish/py.typed").exists()
@@ -197,13 +197,8 @@ def test_type_hints_hold_and_are_seen_by_users(root, tmp_path):
         "assert_type(planish.nn.LayerNormGRUCell(3, 4).forward(zeros(3)), Tensor)\n"
         "planish.nn.LayerNormGRU(3, 4, checkpoints=True)\n"
     )
-    result = subprocess.run(
-        [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path), "--no-pretty",
-         "torch/python/planish", str(user)],
-        cwd=root, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    errors = [line for line in result.stdout.splitlines() if ": error: " in line]
-    assert len(errors) == 1, result.stdout + result.stderr
+    errors = mypy_errors("torch/python/planish", user)
+    assert len(errors) == 1, errors
     assert 'user.py:11: error: Unexpected keyword argument "checkpoints"' in errors[0]
 
 
@@ -230,7 +225,7 @@ def test_a_wheel_has_the_package_and_its_library(root, tmp_path):
         if path.suffix == ".py" or path.name == "py.typed"
     }
     expected |= {"planish/lib/libplanish_torch.so", "planish/lib/libplanish_torch.json"}
-    highway = {"planish/lib/libhwy.so.1", "planish/lib/HIGHWAY-COPYRIGHT"}  # a shared library of it
+    highway = {"planish/lib/libhwy.so.1", "planish/lib/HIGHWAY-COPYRIGHT"}  # a shared libhwy is included
     assert {file for file in files if ".dist-info/" not in file} in (expected, expected | highway)
     assert build == {"planish": version, "torch": torch.__version__.partition("+")[0]}
     lines = metadata.splitlines()
@@ -258,7 +253,7 @@ with torch.no_grad():
     result = python(program)
     assert result.returncode == 0, result.stderr
     by_default, kept = map(int, result.stdout.split())
-    # Five times 4,096 where memory is given back. The least of three tries, for a system short of
-    # memory takes pages from any process. Huge pages may make the first number small; then there is
-    # nothing to see.
+    # Five times 4,096 faults if memory is returned to the system. The minimum of three tries is
+    # compared, because a system that is short of memory takes pages from any process. Huge pages
+    # can make the first count small.
     assert kept < 100 or kept <= by_default

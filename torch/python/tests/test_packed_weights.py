@@ -1,4 +1,4 @@
-"""Packed weights of recurrent modules: results are always those of the present parameters."""
+"""Packed weights of recurrent modules. Results are always those of the present parameters."""
 
 import concurrent.futures
 import copy
@@ -63,12 +63,12 @@ def drawn(module):
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.4)
         if getattr(module, "nonlinearity", "") == "relu":
-            parameter.data.abs_()  # so that no unit is off
+            parameter.data.abs_()  # so that all units are active
     return module
 
 
 def bits_of(result):
-    """The tensors of a result as integers: NaN and the sign of 0 count."""
+    """Returns the tensors of a result as integers, so that NaN and the sign of 0 count."""
     if isinstance(result, torch.Tensor):
         size = {2: torch.int16, 4: torch.int32, 8: torch.int64}[result.element_size()]
         return [result.detach().view(size)]
@@ -81,7 +81,7 @@ def expect_same(result, expected):
 
 
 def inputs_of(module):
-    """The arguments of a call, with a state for a cell."""
+    """Returns the arguments of a call, with a state for a cell."""
     dtype = next(module.parameters()).dtype
     if not hasattr(module, "steps"):
         return (torch.rand(4, 3, I, dtype=dtype),)
@@ -90,8 +90,8 @@ def inputs_of(module):
 
 
 def expect_follows(module, write):
-    """Expects the results of a copy with the parameters of each time, and that writing changes
-    them."""
+    """Checks that results equal those of a copy with the present parameters, and that writing
+    changes them."""
     module.eval()
     x = inputs_of(module)
     with torch.no_grad():
@@ -110,7 +110,7 @@ def expect_changes(module, write):
     assert not torch.equal(bits_of(before)[0], bits_of(after)[0])
 
 
-# ---- Writers that count no version
+# ---- Writes that bump no version counter
 
 
 def by_fused(optimizer, **options):
@@ -144,8 +144,10 @@ def by_foreach(module):
 
 
 def flip_bit(tensor, element=-1, bit=-8):
-    """Of an element in memory: by default of the last one, which then is larger or smaller by a
-    power of 2, or by 1.5 or less in float16."""
+    """Flips a bit of an element in memory.
+
+    By default this scales the last element by a power of 2, or by 1.5 or less in float16.
+    """
     size = tensor.element_size()
     element, bit = element % tensor.numel(), bit % (8 * size)
     address = tensor.data_ptr() + element * size + bit // 8
@@ -214,7 +216,7 @@ def test_a_parameter_in_the_memory_of_another_is_seen():
     cell.weight_hh = nn.Parameter(torch.from_numpy(memory))
 
     def write(cell):
-        memory[3:5] *= 2  # not all of them, which the norm would scale back
+        memory[3:5] *= 2  # not all rows, because the norm would cancel that
         cell.weight_hh = nn.Parameter(torch.from_numpy(memory))
 
     before = cell.weight_hh.data_ptr()
@@ -222,14 +224,14 @@ def test_a_parameter_in_the_memory_of_another_is_seen():
     assert cell.weight_hh.data_ptr() == before
 
     def write_data(cell):
-        memory[3:5] *= 2  # not all of them, which the norm would scale back
+        memory[3:5] *= 2  # not all rows, because the norm would cancel that
         cell.weight_hh.data = torch.from_numpy(memory)
 
     expect_changes(cell, write_data)
 
 
 def train_and_act(rank, file, kinds):
-    """Rank 0 sends weights, rank 1 acts with them in evaluation mode."""
+    """Sends weights from rank 0 to rank 1, which evaluates them."""
     distributed = torch.distributed
     distributed.init_process_group("gloo", init_method=file, rank=rank, world_size=2)
     torch.manual_seed(rank)
@@ -265,7 +267,7 @@ def test_results_follow_collectives(tmp_path):
 
 
 def test_an_optimizer_in_evaluation_mode_trains():
-    """With weights of before the updates, the loss would not change."""
+    """With stale weights, the loss would not change."""
     module = drawn(LayerNormGRU(I, H)).eval()
     adam = torch.optim.AdamW(module.parameters(), lr=0.01, fused=True)
     x, losses = inputs_of(module), []
@@ -321,7 +323,7 @@ def test_inference_tensors():
         module = drawn(LayerNormLSTM(I, H))
         for write in (by_polyak, by_address):
             expect_changes(module, write)
-        assert is_packed(module)  # kept, though no version counts their changes
+        assert is_packed(module)  # packed, although no version counter shows their changes
 
 
 def test_parameters_of_a_subclass():
@@ -371,7 +373,7 @@ def test_parametrized_weights(parametrize):
     cell = drawn(LayerNormGRUCell(I, H))
     x = inputs_of(cell)
     with torch.no_grad():
-        cell.eval()(*x)  # from packed weights, which are then not those of the module
+        cell.eval()(*x)  # packs weights that are not the module's own
     parametrize(cell, "weight_hh")
     expect_follows_kind(cell)
     with torch.no_grad(), torch.nn.utils.parametrize.cached():
@@ -446,7 +448,7 @@ def test_steps_watch_every_parameter(make, dtype, grad):
             flip_bit(parameter)
             with pytest.raises(ValueError, match=f"{name} has changed since"):
                 step(*x)
-            flip_bit(parameter)  # back
+            flip_bit(parameter)  # flips it back
         step(*x)
 
 
@@ -489,7 +491,7 @@ def test_frozen_modules_pack_once(make):
     with torch.no_grad():
         module.freeze()
         frozen = module(*x)
-        by_address(module)  # what the caller has promised not to do
+        by_address(module)  # which the caller has promised not to do
         expect_same(module(*x), frozen)
         module.unfreeze()
         expect_same(module(*x), copy.deepcopy(module)(*x))
@@ -542,7 +544,7 @@ def test_frozen_modules_notice_a_transposed_parameter():
     rnn.freeze()
     with torch.no_grad():
         rnn(*x)
-        rnn.weight_hh_l0.data = rnn.weight_hh_l0.data.t()  # at the same address
+        rnn.weight_hh_l0.data = rnn.weight_hh_l0.data.t()  # the address stays the same
         with pytest.raises(RuntimeError, match="weight_hh_l0 has changed while the module is froz"):
             rnn(*x)
 
@@ -601,7 +603,7 @@ def test_copies_are_not_frozen():
         module.eval()
         frozen = module(*x)
         by_address(module)
-        expect_same(module(*x), frozen)  # the module itself still is
+        expect_same(module(*x), frozen)  # the module itself is still frozen
 
 
 def test_copies_of_parametrized_modules_are_not_frozen():
@@ -649,7 +651,7 @@ def test_steps_of_frozen_cells_compare_versions(training):
         step = cell.steps()
         expected = step(*x)
         expect_same(expected, cell(*x))
-        flip_bit(cell.weight_hh)  # what the caller has promised not to do
+        flip_bit(cell.weight_hh)  # which the caller has promised not to do
         expect_same(step(*x), expected)
         in_place(cell)
         with pytest.raises(ValueError, match="weight_ih has changed since the steps began"):
@@ -716,7 +718,7 @@ def test_frozen_modules_train_and_go_through_transforms():
 
 @pytest.mark.parametrize("make", FEW)
 def test_transforms_of_frozen_modules_use_the_parameters(make):
-    """Packed weights are told apart by a write that they do not follow."""
+    """A write that frozen modules do not detect shows whether packed weights are used."""
     module = drawn(make()).eval()
     x, *hx = inputs_of(module)
     module.freeze()
@@ -725,7 +727,7 @@ def test_transforms_of_frozen_modules_use_the_parameters(make):
         y = module(x, *hx)
         return y if isinstance(y, torch.Tensor) else y[0]
 
-    def first_bits(y):  # outside vmap, which cannot view bits before PyTorch 2.13
+    def first_bits(y):  # outside of vmap, which cannot view bits before PyTorch 2.13
         return bits_of(y)[0]
 
     with torch.no_grad():
@@ -795,7 +797,8 @@ def test_modules_of_the_package_are_all_here():
 
 
 def test_a_writer_in_another_thread_leaves_no_old_weights():
-    """A writer that comes back to the first weights while they are packed must leave no trace."""
+    """A thread that writes other weights, and then the first ones again, while they are packed,
+    must leave no effect."""
     for _ in range(40):
         cell = planish.nn.LayerNormLSTMCell(64, 64).eval()
         first = cell.ln_ih_weight.detach().clone()
@@ -819,8 +822,10 @@ def test_a_writer_in_another_thread_leaves_no_old_weights():
 
 
 def test_steps_are_of_the_parameters_that_they_compare_with():
-    """A writer changes a weight and changes it back while steps are made: the steps are of one of the
-    two states, and refuse to be used in the other."""
+    """A thread changes a weight and changes it back while steps are created.
+
+    The steps have one of the two states, and raise in the other.
+    """
     refused = 0
     for gradients, training in itertools.product((True, False), repeat=2):
         cell = planish.nn.LayerNormLSTMCell(64, 64).train(training)
@@ -853,7 +858,7 @@ def test_steps_are_of_the_parameters_that_they_compare_with():
 
 @pytest.mark.parametrize("steps", [True, False], ids=["steps", "module"])
 def test_module_unfrozen_while_it_packs_compares_again(steps):
-    """Another thread unfreezes and freezes the module while this one packs."""
+    """Another thread unfreezes and freezes the module while this thread packs."""
     for _ in range(50):
         cell = drawn(LayerNormLSTMCell(64, 64)).eval()
         x = torch.randn(1, 64)
@@ -888,7 +893,7 @@ def test_exchanged_tensors_are_noticed():
         expected = other(*x)
         cell(*x)
         step = cell.steps()
-        # As torch.utils.swap_tensors does it, which refuses tensors that others refer to.
+        # Does the same as torch.utils.swap_tensors, which rejects tensors with other references.
         for one, two in zip(cell.parameters(), other.parameters(), strict=True):
             torch._C._swap_tensor_impl(one, two)
         expect_same(cell(*x), expected)

@@ -1,4 +1,4 @@
-"""Recurrent modules against PyTorch's, and against their equations in PyTorch's operations."""
+"""Recurrent modules, compared with PyTorch's and with their equations in PyTorch's operations."""
 
 import concurrent.futures
 import copy
@@ -20,11 +20,10 @@ from planish.nn import (
     LayerNormRNNCell,
 )
 
-# Sums of a dozen numbers of about 1 over some steps, in another order than the oracle's: a few
-# units in the last place of float64, 2e-16, times the steps and the norms' division by small
-# deviations.
+# Sums of a dozen values of about 1 over some steps, in another order than the oracle's: a few units
+# in the last place of float64, 2e-16, times the steps and the norms' division by small deviations.
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
-# The same in float32, 1.2e-7.
+# Like CLOSE in float32, with 1.2e-7.
 CLOSE_FLOAT = {"rtol": 1e-4, "atol": 1e-5}
 
 LSTM_VARIANTS = ["paper", "haste", "fastrnns", "tfa", "contrib", "draw", "plain", "batchnorm"]
@@ -59,12 +58,12 @@ def all_layers(**marks):
 
 
 def states_of(result):
-    """h_n, and an LSTM's c_n."""
+    """Returns h_n and, for an LSTM, c_n."""
     return result if isinstance(result, tuple) else (result,)
 
 
 def drawn(module):
-    """With parameters that are all different, gains and biases of norms as well."""
+    """Gives a module random parameters, including gains and biases of norms."""
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.3)
@@ -88,7 +87,7 @@ def assert_close(results, expected, **tolerance):
 
 
 def norm(z, p, name, dim, groups=1):
-    """LN over the last dimension, or each of its groups, or, with dim=0, over the batch."""
+    """Normalizes over the last dimension, or over each of its groups; with dim=0 over the batch."""
 
     def normalised(part):
         mean = part.mean(dim, keepdim=True)
@@ -154,7 +153,7 @@ def step_of(module, p, x, states):
 
 
 def composed(module, x, hx=None, lengths=None, resets=None, h_reset=None, c_reset=None):
-    """A module without dropout, x [T, B, I], from its state dict's entries."""
+    """Computes a module without dropout for x [T, B, I] from the entries of its state dict."""
     T, B, _ = x.shape
     count = 2 if isinstance(module, LayerNormLSTM) else 1
     entries = dict(module.named_parameters())
@@ -190,7 +189,8 @@ def composed(module, x, hx=None, lengths=None, resets=None, h_reset=None, c_rese
 
 
 def with_gradients(call, inputs):
-    """What a call gives, and the gradients of a fixed sum of it with respect to `inputs`."""
+    """Returns the results of a call, and the gradients of a fixed sum of them with respect to
+    `inputs`."""
     y, states = call()
     outputs = (y, *states_of(states))
     torch.manual_seed(2)
@@ -216,7 +216,7 @@ def test_layers_directions_and_sequences_are_as_the_equations_say(layer, options
     sequences = {"resets": torch.rand(T, B) < 0.3, "h_reset": random_states(LayerNormGRU, L, H)}
     if layer is LayerNormLSTM:
         sequences["c_reset"] = random_states(LayerNormGRU, L, H)
-    if options["variant"] != "batchnorm":  # moments over those that have the step: not composed
+    if options["variant"] != "batchnorm":  # batch norm's statistics depend on the other sequences
         sequences["lengths"] = torch.tensor([4, 6, 1, 5])
     learned = [*states_of(hx), *(v for k, v in sequences.items() if k.endswith("_reset"))]
     inputs = [x, *module.parameters(), *(state.requires_grad_() for state in learned)]
@@ -238,10 +238,10 @@ def test_cells_are_steps_of_their_layers(layer, options):
     y, last = module(x, first)
     for t in range(4):
         hx = cell(x[t], hx)
-        assert torch.equal(states_of(hx)[0], y[t])  # the same bits: a step is a layer's
+        assert torch.equal(states_of(hx)[0], y[t])  # a step has the bits of a layer
     for state, expected in zip(states_of(hx), states_of(last), strict=True):
         assert torch.equal(state, expected[0])
-    # One vector in place of a batch, and no state.
+    # One vector instead of a batch, and no state.
     row = cell(x[0, 0], None)
     batch = cell(x[0, :1])
     assert [state.shape for state in states_of(row)] == [(H,)] * len(states_of(row))
@@ -263,7 +263,7 @@ def test_checkpoints_change_no_bit(layer, options):
 
 
 def pair(ours, theirs, options, *sizes, **others):
-    """The two modules from the same seed."""
+    """Returns the two modules, initialized with the same seed."""
     torch.manual_seed(3)
     module = ours(*(sizes or (I, H)), **options, **others, variant="plain", dtype=torch.float64)
     torch.manual_seed(3)
@@ -287,7 +287,7 @@ def plain(parameters=PLAIN):
 )
 def test_plain_variants_are_torchs(ours, theirs, options, others):
     module, torchs = pair(ours, theirs, options, **others)
-    # Keys, shapes, first values and their order are the same; and both load the other's.
+    # Keys, shapes, initial values and their order are the same, and state dicts load both ways.
     mine, others_dict = module.state_dict(), torchs.state_dict()
     assert list(mine) == list(others_dict)
     assert all(torch.equal(mine[key], others_dict[key]) for key in mine)
@@ -300,7 +300,7 @@ def test_plain_variants_are_torchs(ours, theirs, options, others):
     hx = random_states(ours, L, 6 if module.batch_first else 3, H)
     results = []
     for m in (module, torchs):
-        torch.manual_seed(4)  # of dropout
+        torch.manual_seed(4)  # seeds dropout
         results.append(with_gradients(lambda m=m: m(x, hx), [x, *m.parameters()]))
     assert_close(*results)
     assert_close(module.eval()(x)[0], torchs.eval()(x)[0])
@@ -330,7 +330,7 @@ def test_packed_sequences_are_torchs(ours, theirs, options):
     assert_close(states, expected_states)
     for mine, other in zip(y[1:], expected[1:], strict=True):
         assert torch.equal(mine, other)
-    # Without a state, and sorted by the caller.
+    # Without a state, sorted by the caller.
     packed = pack_sequence(sorted(sequences, key=len, reverse=True))
     assert_close(module(packed)[0].data, torchs(packed)[0].data)
 
@@ -342,7 +342,7 @@ def test_lengths_are_packing(layer, options):
     y, states = module(x, lengths=lengths)
     packed, packed_states = module(pack_padded_sequence(x, lengths, enforce_sorted=False))
     again = pack_padded_sequence(y, lengths, enforce_sorted=False)
-    if options["variant"] == "batchnorm":  # moments are sums over the sequences, here sorted
+    if options["variant"] == "batchnorm":  # statistics are sums over the sequences, here sorted
         assert_close(again.data, packed.data)
         assert_close(states, packed_states)
     else:
@@ -442,10 +442,10 @@ def test_a_state_dict_of_torchs_lstm_can_be_loaded(variant):
     torchs = nn.Sequential(nn.LSTM(I, H, num_layers=2, bidirectional=True))
     entries = torchs.state_dict()
     missing, unexpected = model.load_state_dict(entries, strict=False)
-    lost = {"fastrnns", "contrib"}  # these have no bias
+    lost = {"fastrnns", "contrib"}  # variants without a bias
     assert sorted(missing) == sorted(key for key in model.state_dict() if ".ln_" in key)
     assert sorted(unexpected) == sorted(k for k in entries if "bias" in k and variant in lost)
-    assert list(entries) == list(torchs.state_dict())  # the caller's is left alone
+    assert list(entries) == list(torchs.state_dict())  # the caller's dict does not change
     mine = model[0].state_dict()
     assert torch.equal(mine["weight_hh_l1_reverse"], entries["0.weight_hh_l1_reverse"])
     if "bias_hh_l0" in mine:
@@ -475,7 +475,7 @@ def test_modules_are_copied_and_saved(layer, options, tmp_path):
     module = made(layer, options, num_layers=2).eval()
     x = torch.randn(3, 2, I, dtype=torch.float64)
     with torch.no_grad():
-        y = module(x)[0]  # from here on with packed parameters, which cannot be saved
+        y = module(x)[0]  # packs parameters, which must not be saved
     loaded = layer(I, H, num_layers=2, **options).double().eval()
     torch.save(module.state_dict(), tmp_path / "state.pt")
     loaded.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
@@ -489,7 +489,7 @@ def test_modules_are_copied_and_saved(layer, options, tmp_path):
         loaded,
     ]
     with torch.no_grad():
-        module.weight_hh_l0.zero_()  # the copies are their own
+        module.weight_hh_l0.zero_()  # copies are independent
         assert not torch.equal(module(x)[0], y)
         for other in others:
             assert torch.equal(other(x)[0], y)
@@ -516,12 +516,12 @@ def test_types_change_with_to():
     x = torch.randn(3, 2, I)
     y = module(x)[0]
     assert y.dtype == torch.float32
-    # float32 rounds each of some hundred operations by 6e-8.
+    # float32 rounds each of about a hundred operations by 6e-8.
     assert_close(module.double()(x.double())[0].float(), y, **CLOSE_FLOAT)
     for dtype in (torch.bfloat16, torch.half):
         module = module.to(dtype)
         exact = copy.deepcopy(module).float()
-        for training in (True, False):  # in evaluation weights are packed
+        for training in (True, False):  # evaluation packs weights
             module.train(training), exact.train(training)
             with torch.set_grad_enabled(training):
                 got, expected = module(x.to(dtype)), exact(x.to(dtype).float())
@@ -548,7 +548,7 @@ def test_cells_and_steps_of_sixteen_bits():
     gradients = torch.autograd.grad(run(exact.steps(), torch.float), list(exact.parameters()), seeds.float())
     for step in (cell, cell.steps()):
         y = run(step, torch.bfloat16)
-        assert torch.equal(y, expected.bfloat16())  # steps round the state that they go on from
+        assert torch.equal(y, expected.bfloat16())  # steps round the state that they continue from
         for got, want in zip(torch.autograd.grad(y, wanted, seeds), gradients, strict=True):
             # Each of five steps adds rounded gradients of the state.
             assert (got.float() - want).abs().max() <= 8 * 2**-8 * want.abs().max()
@@ -575,16 +575,16 @@ def test_autocast_rounds_input_and_output_alone(training):
             step = cell(x[0])
         expected, states = module(x.float())
     assert y.dtype == h_n.dtype == c_n.dtype == step.dtype == torch.bfloat16
-    # bfloat16 has 8 bits: 2^-9 by rounding y, and as much by rounding what the second layer sees.
+    # bfloat16 has 8 bits: y is rounded by 2^-9, and so is the second layer's input.
     assert_close((y, (h_n, c_n)), (expected, states), rtol=2**-7, atol=2**-7, check_dtype=False)
     assert torch.equal(step, cell(x[0].float()).bfloat16())
 
 
-# ---- Steps together
+# ---- Steps that share gradients
 
 
 def run_steps(step, layer, x, hx):
-    """The states after every step, each of whose inputs depends on the output before."""
+    """Returns the states after every step. Each input depends on the output before."""
     outputs, result = [], hx
     for now in x:
         (h, *c) = states_of(result)
@@ -609,10 +609,10 @@ def test_steps_are_those_of_the_cell(layer, options, batch):
     step = cell.steps()
     states = run_steps(step, layer, x, hx)
     assert torch.equal(states, expected)
-    # Twice, for what a pass has summed is not to be seen in the next one.
+    # Twice, because a pass must not see the sums of another.
     for _ in range(2):
         assert_close(torch.autograd.grad(states, wanted, weights, retain_graph=True), gradients)
-    for again in (cell.steps(), cell.eval().steps()):  # packed by the module in the second
+    for again in (cell.steps(), cell.eval().steps()):  # in the second, the module packs
         with torch.no_grad():
             assert torch.equal(run_steps(again, layer, x, hx), expected)
     assert torch.equal(states_of(step(x[0]))[0], states_of(cell(x[0]))[0])
@@ -625,7 +625,7 @@ def test_steps_go_on_from_any_state():
     for step in (cell, cell.steps()):
         first = step(x[0])
         left, right = step(x[1], first), step(x[2], first.detach())
-        step(x[3], left)  # left unused
+        step(x[3], left)  # the result is not used
         loss = left.square().sum() + right.cos().sum()
         gradients.append(torch.autograd.grad(loss, list(cell.parameters())))
     assert_close(gradients[1], gradients[0])
@@ -641,7 +641,7 @@ def test_steps_under_compilers_and_transforms_are_the_cells():
 
     expected = run_steps(cell, LayerNormLSTM, x, hx)
     assert_close(torch.compile(run, fullgraph=True, backend="aot_eager")(x), expected)
-    step = cell.steps()  # made before, and then met by a compiler
+    step = cell.steps()  # created outside of the compiled function
     compiled = torch.compile(lambda x: step(x, hx), fullgraph=True, backend="aot_eager")
     assert_close(compiled(x[0]), cell(x[0], hx))
     stack = torch.stack([x, 2 * x])
@@ -707,10 +707,10 @@ def test_dropout_is_between_layers_in_training():
     x = torch.randn(3, 2, I, dtype=torch.float64)
     first, second = module(x), module(x)
     assert not torch.equal(first[0], second[0])
-    assert torch.equal(first[1][0][0], second[1][0][0])  # the first layer's state
+    assert torch.equal(first[1][0][0], second[1][0][0])  # the state of the first layer
     module.eval()
     assert_close(module(x), composed(module, x))
-    module.train().dropout = 1.0  # nothing passes: the second layer sees zeros
+    module.train().dropout = 1.0  # the second layer gets only zeros
     (h_n, _), zeros = module(x)[1], torch.zeros(3, 2, H, dtype=torch.float64)
     second = LayerNormLSTM(H, H).double()
     second.load_state_dict(
@@ -743,10 +743,10 @@ def test_a_reset_is_the_start_of_another_sequence(layer, options, batch_first):
     def alone(row, begin, end, hx=None):
         return layout(module(layout(x[row : row + 1, begin:end]), hx)[0])[0]
 
-    # The bits are the same, since a sequence's results depend on it alone.
+    # The bits are the same, because a sequence's results do not depend on the others.
     parts = [alone(0, 0, 3, start), alone(0, 3, 5), alone(0, 5, 7)]
     assert torch.equal(y[0], torch.cat(parts))
-    assert torch.equal(y[1], alone(1, 0, 7))  # the first state is forgotten
+    assert torch.equal(y[1], alone(1, 0, 7))  # does not depend on the initial state
     for mine, expected in zip(
         states_of(last), states_of(module(layout(x[:1, 5:]))[1]), strict=True
     ):
@@ -775,14 +775,14 @@ def test_inference_packs_once_and_computes_the_same(layer, options):
     module = made(layer, options, bidirectional=True).eval()
     x = torch.randn(4, 3, I, dtype=torch.float64)
     none, once = {"_l0": 0, "_l0_reverse": 0}, {"_l0": 1, "_l0_reverse": 1}
-    expected = module(x)  # with gradients: not packed
+    expected = module(x)  # not packed, because gradients are enabled
     assert packings_of(module) == none
     with torch.no_grad():
         for _ in range(2):
             assert_close(module(x), expected, rtol=0, atol=0)
             assert packings_of(module) == once
         module.train()(x)
-        assert packings_of(module) == none  # in training weights change between calls
+        assert packings_of(module) == none  # not packed in training
     with torch.inference_mode():
         assert_close(module.eval()(x), expected, rtol=0, atol=0)
         assert packings_of(module) == once
@@ -840,7 +840,7 @@ def test_a_change_of_parameters_is_seen(change):
     with torch.no_grad():
         after = module(x)[0]
     assert not torch.equal(after, before)
-    assert torch.equal(after, module(x)[0])  # with gradients, and so from the parameters
+    assert torch.equal(after, module(x)[0])  # computed from the parameters, because gradients are enabled
 
 
 def test_parameters_that_are_computed_are_seen():
@@ -872,7 +872,7 @@ def test_parameters_made_in_inference_mode_are_used_as_they_are():
         module = drawn(LayerNormLSTM(I, H)).eval()
         x = torch.randn(4, 3, I)
         before = module(x)[0]
-        module.weight_hh_l0.mul_(2)  # no version counts this
+        module.weight_hh_l0.mul_(2)  # bumps no version counter
         assert not torch.equal(module(x)[0], before)
 
 
@@ -884,7 +884,7 @@ def test_parameters_made_in_inference_mode_are_used_as_they_are():
     [
         (LayerNormLSTM, {"variant": "paper"}, True),
         (LayerNormLSTM, {"variant": "contrib"}, False),
-        (LayerNormGRU, {"variant": "plain"}, True),  # its biases are cut in parts
+        (LayerNormGRU, {"variant": "plain"}, True),  # its biases are split
         (LayerNormRNN, {"variant": "plain", "nonlinearity": "relu"}, False),
     ],
     ids=name_of,
@@ -902,7 +902,7 @@ def test_compiles_in_one_graph(layer, options, training):
             for m in (compiled, module)
         ]
         assert_close(*results)
-        with torch.no_grad():  # where a module in evaluation mode has packed parameters
+        with torch.no_grad():  # a module in evaluation mode packs parameters here
             assert_close(compiled(x, hx, resets=resets), module(x, hx, resets=resets))
 
 
@@ -990,7 +990,7 @@ def test_second_derivatives(layer, options):
     assert torch.autograd.gradgradcheck(run, (x, *parameters))
 
 
-# ---- What cannot be
+# ---- Errors
 
 
 def error_of(call):

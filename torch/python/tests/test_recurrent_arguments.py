@@ -1,11 +1,9 @@
-"""The arguments and attributes of the recurrent modules, as other libraries use them."""
+"""Arguments and attributes of the recurrent modules that other libraries use."""
 
 import copy
 import importlib.util
 import itertools
 import pickle
-import subprocess
-import sys
 from typing import get_args
 
 import numpy as np
@@ -32,7 +30,7 @@ T, B, I, H = 6, 3, 4, 5
 # Sums of a dozen float64 values of about 1 in another order than PyTorch's: a few units in the last
 # place, 2e-16, over 6 steps.
 CLOSE = {"rtol": 1e-12, "atol": 1e-13}
-# The same in float32, whose unit in the last place is 1.2e-7.
+# Like CLOSE in float32, whose unit in the last place is 1.2e-7.
 CLOSE_FLOAT = {"rtol": 1e-5, "atol": 1e-6}
 
 LAYERS = [(LayerNormLSTM, nn.LSTM), (LayerNormGRU, nn.GRU), (LayerNormRNN, nn.RNN)]
@@ -59,7 +57,7 @@ layers = pytest.mark.parametrize(("layer", "torchs"), LAYERS, ids=name_of)
 
 
 def variants_of(module):
-    """The values of a Literal or of a union of them."""
+    """Returns the values of a Literal or of a union of Literals."""
     arguments = get_args(VARIANTS[module])
     return list(
         itertools.chain.from_iterable([a] if isinstance(a, str) else get_args(a) for a in arguments)
@@ -67,7 +65,7 @@ def variants_of(module):
 
 
 def plain_pair(layer, torchs, **options):
-    """Ours with the variant "plain" and PyTorch's, of the same weights, in float64."""
+    """Returns ours with the variant "plain" and PyTorch's, with the same weights, in float64."""
     module = layer(I, H, variant="plain", dtype=torch.float64, **options)
     other = torchs(I, H, dtype=torch.float64, **options)
     other.load_state_dict(module.state_dict())
@@ -160,7 +158,7 @@ REAL_TYPES = [
 
 
 def run_episodes(module, x, resets):
-    """y of each episode by itself, for a module without state."""
+    """Returns y of a module without state, computed for each episode separately."""
     y = torch.empty(T, B, H, dtype=torch.float64)
     for b in range(B):
         begins = [0, *[t for t in range(1, T) if resets[t, b]], T]
@@ -185,14 +183,14 @@ def test_resets_may_have_a_last_dimension_of_one_and_be_an_array(dtype):
     expected = module(x, resets=resets.bool())[0]
     assert torch.equal(module(x, resets=resets[..., None])[0], expected)
     assert torch.equal(module(x, resets=resets.numpy())[0], expected)
-    assert torch.equal(module(x[1], resets=resets[1, :, None])[0], expected[1])  # one sequence
+    assert torch.equal(module(x[1], resets=resets[1, :, None])[0], expected[1])  # a single sequence
     assert "resets must have [3, 6], got [3, 6, 2]" in error_of(
         lambda: module(x, resets=resets[..., None].expand(-1, -1, 2))
     )
 
 
 def other_values_of(dtype):
-    """Values of a type that are neither 0 nor 1, and what is shown of them."""
+    """Returns values of a type that are neither 0 nor 1, and their text in errors."""
     values = {2: "2"}
     if dtype.is_signed:
         values[-1] = "-1"
@@ -320,7 +318,7 @@ def test_other_lengths_are_not_compiled_anew(form):
     for length in range(2, T + 1):
         lengths = FORMS[form]([length, T, 3])
         assert torch.equal(compiled(x, lengths=lengths)[0], module(x, lengths=lengths)[0])
-    assert counter.frame_count <= 2  # the second time an int is seen to change
+    assert counter.frame_count <= 2  # an int becomes dynamic when it changes
 
 
 def test_operators_of_checks_obey_pytorchs_rules():
@@ -379,7 +377,7 @@ def test_annotations_name_the_variants_that_there_are(module):
     assert f"must be one of {', '.join(variants_of(module))}, got lasagne" in message
 
 
-def test_mypy_knows_the_variants_of_each_class(root, tmp_path):
+def test_mypy_knows_the_variants_of_each_class(mypy_errors, tmp_path):
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("mypy is not installed")
     lines = [
@@ -400,14 +398,9 @@ def test_mypy_knows_the_variants_of_each_class(root, tmp_path):
     }
     user = tmp_path / "user.py"
     user.write_text("\n".join([*lines, *sorted(wrong)]))
-    result = subprocess.run(
-        [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path), "--no-pretty",
-         "torch/python/planish/nn", str(user)],
-        cwd=root, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    errors = [line for line in result.stdout.splitlines() if ": error: " in line]
+    errors = mypy_errors("torch/python/planish/nn", user)
     expected = range(len(lines) + 1, len(lines) + len(wrong) + 1)
-    assert [error.split(":")[1] for error in errors] == list(map(str, expected)), result.stdout
+    assert [error.split(":")[1] for error in errors] == list(map(str, expected)), errors
     assert all("[arg-type]" in error and "Literal" in error for error in errors)
 
 
@@ -445,14 +438,14 @@ def test_eps_of_converted_modules_is_that_of_their_library():
     assert model[0].eps == 1e-3
 
 
-# ---- torch.nn's surface
+# ---- The interface of torch.nn
 
 
 @layers
 def test_the_public_attributes_of_torch_nn_are_there(layer, torchs):
     module, other = layer(I, H, variant="plain"), torchs(I, H)
     missing = {name for name in dir(other) if not name.startswith("_")} - set(dir(module))
-    # Steps of PyTorch's own forward, which its documentation does not mention: docs/python.md.
+    # Undocumented helpers of PyTorch's own forward: see docs/python.md.
     assert missing == {
         "check_forward_args",
         "check_hidden_size",
@@ -558,7 +551,7 @@ def test_sizes_may_be_numpys():
 
 
 def kinds_of(module):
-    """Its parameters by what becomes of them: matrices, gains, and biases of any kind."""
+    """Groups the parameters by their initialization: matrices, gains and biases."""
     kinds = {"matrix": [], "gain": [], "bias": []}
     for name, parameter in module.named_parameters():
         kind = "matrix" if parameter.dim() == 2 else "gain" if "_weight" in name else "bias"
@@ -612,7 +605,7 @@ def test_each_gate_may_be_initialized_by_itself(module):
         blocks = matrix.detach().split(H)
         if "_hh" in name:
             assert (matrix == 0).all()
-        else:  # one value in each block
+        else:  # blocks are constant
             assert all((block == block[0, 0]).all() for block in blocks)
             assert len({float(block[0, 0]) for block in blocks}) == len(blocks)
 
@@ -638,7 +631,7 @@ def test_initialization_says_what_it_cannot_do():
 
 
 def test_marks_of_loaded_parameters_are_seen_in_each_gate():
-    # transformers replaces functions of torch.nn.init by some that leave marked tensors alone.
+    # transformers replaces functions of torch.nn.init by ones that skip marked tensors.
     module, seen = nn.GRU(I, H), []
     module.weight_hh_l0._is_hf_initialized = True
     reset_recurrent_parameters(
@@ -663,7 +656,7 @@ def test_parameters_of_subclasses_stay_as_they_are():
 
 @pytest.fixture
 def pretrained():
-    """A PreTrainedModel of all recurrent modules, made from a config."""
+    """Returns a class of PreTrainedModel with all recurrent modules."""
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
     class Config(transformers.PretrainedConfig):
@@ -747,7 +740,7 @@ def test_transformers_draws_what_a_checkpoint_lacks(pretrained, tmp_path):
             assert (value == (1 if "_weight" in name else 0)).all(), name
         else:
             assert 0 < value.abs().max() <= H**-0.5, name
-    assert sum(name not in saved for name in state) == 12 + 6  # of lstm and more
+    assert sum(name not in saved for name in state) == 12 + 6  # parameters of lstm and more
 
 
 def test_transformers_keeps_what_it_loaded_from_other_initialization(pretrained, tmp_path):
@@ -775,7 +768,7 @@ def test_transformers_keeps_what_it_loaded_from_other_initialization(pretrained,
 
 
 class AsTorchRL(nn.Module):
-    """Calls a layer as TorchRL's LSTMModule and GRUModule do, and reads what they read."""
+    """Calls a layer, and reads its attributes, like TorchRL's LSTMModule and GRUModule."""
 
     def __init__(self, rnn):
         super().__init__()
@@ -790,7 +783,8 @@ class AsTorchRL(nn.Module):
         return (h, torch.zeros_like(h)) if rnn.mode == "LSTM" else h
 
     def forward(self, x, is_init):
-        """Runs each episode of [B, T] as a row of its own, then puts the outputs back."""
+        """Runs each episode of [B, T] as a separate row, then restores the layout of the
+        outputs."""
         is_init = is_init.squeeze(-1).clone()
         is_init[:, 0] = True
         begins = is_init.flatten().nonzero().squeeze(1)
@@ -849,7 +843,7 @@ def test_modules_of_torchrl_take_the_layers(layer, torchs, variant):
         for key in ("y", *(("next", key) for key in states)):
             torch.testing.assert_close(y[key], expected[key], **CLOSE)
 
-    # The other backends compute torch.nn's equations from the weights: they must not run.
+    # The other backends compute torch.nn's equations from the weights, so they must fail.
     scan = wrapper(**{name: rnn}, **keys, recurrent_backend="scan")
     with torchrl.set_recurrent_mode(True), pytest.raises(AttributeError, match="_all_weights"):
         scan(batch.clone())

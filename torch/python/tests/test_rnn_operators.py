@@ -1,7 +1,7 @@
-"""The recurrent operators, torch.ops.planish.rnn_*, as PyTorch's own machinery sees them.
+"""The recurrent operators, torch.ops.planish.rnn_*, in PyTorch's machinery.
 
-Derivatives are compared with finite differences and, of the plain cells, with torch.nn's modules.
-What the cells compute is compared with its equations in torch/rnn/rnn_test.cc.
+Derivatives are compared with finite differences and, for the plain cells, with torch.nn's modules.
+torch/rnn/rnn_test.cc compares results with the equations.
 """
 
 import io
@@ -17,7 +17,7 @@ rnn_backward = torch.ops.planish.rnn_backward
 rnn_step = torch.ops.planish.rnn_step
 rnn_pack = torch.ops.planish.rnn_pack
 
-# Of vmap, which calls the operators one by one; and of functional.py's own scripts.
+# Warnings of vmap, which calls the operators one by one, and of functional.py's own scripts.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:There is a performance drop"),
     pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated"),
@@ -31,7 +31,7 @@ DIFFERENTIABLE = ["x", *PARAMS, "h0", "c0", "h_reset", "c_reset"]
 APART = "ln_ih_weight ln_ih_bias ln_hh_weight ln_hh_bias"
 TOGETHER = "ln_weight ln_bias"
 NORM_OF_C = "ln_c_weight ln_c_bias"
-# What a cell takes beside its weights.
+# The parameters of cells besides their weights.
 CELLS = {
     "rnn": "bias",
     "rnn_relu": "bias",
@@ -50,15 +50,15 @@ CELLS = {
     "bn_lstm": f"bias ln_ih_weight ln_hh_weight {NORM_OF_C}",
     "bn_gru": APART,
 }
-# Of every kind of arithmetic, place of norms and what moments are taken over.
+# Cells with every kind of arithmetic, place of norms and dimension of statistics.
 FEW = ["ln_lstm", "ln_gru", "ln_lstm_contrib", "bn_rnn"]
-# Both sides compute in double, in another order; through norms a rounding may grow a thousandfold.
+# Both sides compute in double, in different order. Norms can amplify a rounding a thousandfold.
 SAME = {"rtol": 1e-10, "atol": 1e-10}
 
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """As the tensors are tiny, and threads that wait for them take time from others."""
+    """Uses one thread: the tensors are tiny, and waiting threads take time from others."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(1)
@@ -78,7 +78,7 @@ def make_layer(
     cell, time=3, batch=2, inputs=2, hidden=3, *, states=True, lengths=False, resets=False,
     dtype=torch.double,
 ):  # fmt: skip
-    """Random tensors of a layer, by the names of the operators' arguments."""
+    """Returns random tensors of a layer by the names of the operators' arguments."""
     generator = torch.Generator().manual_seed(7)
 
     def random(*shape):
@@ -106,30 +106,30 @@ def make_layer(
 
 
 def step_of(layer):
-    """The first step of a layer."""
+    """Returns the first step of a layer."""
     step = {k: v for k, v in layer.items() if k in ["weight_ih", "h0", "c0", *PARAMS]}
     return {"x": layer["x"][0], **step}
 
 
 def split(layer):
-    """Names and tensors of those that have derivatives, and the others."""
+    """Returns the names and tensors that have derivatives, and the other arguments."""
     names = [name for name in layer if layer[name].is_floating_point()]
     rest = {name: t for name, t in layer.items() if name not in names}
     return names, [layer[name] for name in names], rest
 
 
 def function_of(cell, layer, operator=rnn_forward, **settings):
-    """The operator as a function of those that have derivatives, and these.
+    """Returns the operator as a function of the tensors that have derivatives, and these tensors.
 
-    eps is large, so that differences are taken of smooth functions: a norm over three numbers with
-    the usual one can have derivatives a hundred times as large each time.
+    eps is large, so that the function is smooth: with the usual eps, each derivative of a norm over
+    three elements can be a hundred times larger than the last.
     """
     names, tensors, rest = split(layer)
     settings = {"eps": 0.1} | settings
 
     def function(*tensors):
         results = operator(cell, **dict(zip(names, tensors)), **rest, **settings)
-        count = len(results) - (operator is rnn_forward)  # but for saved
+        count = len(results) - (operator is rnn_forward)  # without saved
         return tuple(results[: count if is_lstm(cell) else count - 1])
 
     return function, tensors
@@ -144,7 +144,7 @@ def loss_of(outputs):
 
 
 def backward_arguments(cell, layer, requires_grad=False, **settings):
-    """Arguments of rnn_backward, behind a call of rnn_forward."""
+    """Returns the arguments of rnn_backward after a call of rnn_forward."""
     with torch.no_grad():
         y, h_n, c_n, saved = rnn_forward(cell, **layer, save=True, **settings)
     outputs = [y, h_n, c_n if is_lstm(cell) else None]
@@ -171,13 +171,13 @@ GIVEN = [{}, {"lengths": True, "resets": True, "reverse": True}]
 def test_derivatives_are_those_of_finite_differences(cell, given):
     given = dict(given)
     settings = {"reverse": given.pop("reverse", False)}
-    # Over the batch of one sequence there is nothing left to derive: lengths are 1, 2, 1, 2.
+    # The norm over a batch of one sequence is constant: lengths are 1, 2, 1, 2.
     layer = make_layer(cell, 2 if given else 3, batch=4 if over_batch(cell) else 2, **given)
     function, tensors = function_of(cell, layer, **settings)
     leaves = leaves_of(tensors)
-    # PyTorch's own tolerances: differences of 1e-6 in double are right to 1e-9 or so, and
-    # derivatives are about 1. In fast mode along a random direction, which takes a third of the
-    # time: number by number the first derivatives of whole sequences alone.
+    # PyTorch's own tolerances: differences of 1e-6 in double are right to about 1e-9, and
+    # derivatives are about 1. Fast mode checks a random direction, in a third of the time. Only
+    # first derivatives of whole sequences are checked element by element.
     assert torch.autograd.gradcheck(
         function, leaves, fast_mode=bool(given), check_forward_ad=True, check_batched_grad=not given
     )
@@ -269,7 +269,7 @@ def test_gradients_of_some_outputs_and_inputs():
 
 
 def test_y_and_saved_are_no_inputs_of_their_own():
-    """Derivatives of rnn_backward count y and saved as functions of the layer."""
+    """rnn_backward differentiates y and saved as functions of the layer."""
     arguments, rest = backward_arguments("ln_gru", make_layer("ln_gru"), requires_grad=True)
     y, saved = (t.requires_grad_() for t in arguments[3:5])
     dx, *_ = rnn_backward(*arguments, **rest)
@@ -287,7 +287,7 @@ def test_backward_itself_has_derivatives():
     names, tensors, others = split({k: v for k, v in rest.items() if torch.is_tensor(v)})
     assert not others
 
-    # y and saved go with the tensors: finite differences move them, too.
+    # Finite differences also change y and saved, which depend on the tensors.
     def backward(dy, dh_n, dc_n, *tensors):
         layer = dict(zip(names, tensors))
         with torch.no_grad():
@@ -297,14 +297,14 @@ def test_backward_itself_has_derivatives():
         )
         return tuple(t for t in results if t is not None)
 
-    # Here the tangents of tensors with and without a history of their own meet, too.
+    # Tensors here have tangents, with and without a history of their own.
     assert torch.autograd.gradcheck(
         backward, leaves_of([*arguments[:3], *tensors]), fast_mode=True, check_forward_ad=True
     )
 
 
 def test_forward_mode_keeps_to_itself():
-    """Results have a tangent and, without gradients, no history."""
+    """Forward mode gives results a tangent and, without gradients, no history."""
     layer = make_layer("ln_lstm")
     with torch.autograd.forward_ad.dual_level():
         x = torch.autograd.forward_ad.make_dual(layer["x"], torch.ones_like(layer["x"]))
@@ -324,11 +324,12 @@ def test_forward_mode_keeps_to_itself():
 
 @pytest.mark.parametrize("cell", FEW)
 def test_what_is_not_read_has_no_say(cell):
-    """NaN beyond a sequence, and no variance there with eps = 0, stay out of all derivatives."""
+    """NaN past the end of a sequence, and zero variance there with eps = 0, do not reach
+    derivatives."""
     layer = make_layer(cell, time=4, batch=3, inputs=2, hidden=5)
     layer["lengths"] = torch.tensor([4, 3, 3] if over_batch(cell) else [4, 1, 2])
     if over_batch(cell):
-        layer["lengths"][0] = 3  # the last step is of no sequence
+        layer["lengths"][0] = 3  # no sequence has the last step
     results = {}
     for fill in [0.0, float("nan")]:
         for t, length in enumerate(layer["lengths"]):
@@ -392,7 +393,7 @@ def test_functional_transforms_agree_with_autograd(cell, sequences):
 
     leaves = leaves_of(tensors)
     gradients = torch.autograd.grad(loss(*leaves), leaves)
-    # The same kernels with the same arguments: the same bits.
+    # The kernels and arguments are the same, and so are the bits.
     for ours in [grad(loss, every)(*tensors), vjp(loss, *tensors)[1](torch.tensor(1.0).double())]:
         for a, b in zip(ours, gradients):
             assert torch.equal(a, b)
@@ -488,8 +489,8 @@ def test_sixteen_bits_are_computed_in_float(cell, dtype):
     assert all(torch.equal(n, w.to(dtype)) for n, w in zip(*outputs, strict=True))
     for n, w in zip(*gradients, strict=True):
         assert n.dtype == dtype
-        # Backward finds y rounded, beside its own results: two roundings of the largest number.
-        # Norms over a batch of three enlarge them.
+        # Backward gets a rounded y and rounds its results: two roundings of the largest element.
+        # Norms over a batch of three amplify them.
         most = 16 if over_batch(cell) else 2
         assert (n.float() - w).abs().max() <= most * torch.finfo(dtype).eps * w.abs().max()
     if not over_batch(cell):
@@ -512,7 +513,7 @@ def test_opcheck_of_sixteen_bits(requires_grad):
 
 
 def test_derivatives_of_sixteen_bits_go_through_float():
-    """Second ones and those in forward mode, of which bfloat16 itself would leave nothing."""
+    """Second derivatives and those in forward mode, which bfloat16 itself cannot represent."""
     narrow = make_layer("ln_gru", 4, 2, dtype=torch.bfloat16)
     wide = {k: v.float() for k, v in narrow.items()}
     x, rest = narrow.pop("x"), narrow
@@ -547,7 +548,7 @@ def test_compiles_whole_with_dynamic_shapes(cell, backend):
         return [y * 2, h_n, c_n + 1, h1]
 
     compiled = torch.compile(forward, fullgraph=True, dynamic=True, backend=counter)
-    # No two sizes are one: what is equal at first would be taken to be so always.
+    # All sizes differ: the compiler assumes that sizes which are equal at first stay equal.
     for time, batch in [(7, 5), (11, 6), (8, 4)]:
         layer = make_layer(cell, time, batch, inputs=3, hidden=9, lengths=True)
         layer.pop("c0", None)
@@ -569,7 +570,7 @@ def test_compiles_whole_with_dynamic_shapes(cell, backend):
 def test_compiles_functional_transforms(transform):
     torch._dynamo.reset()
     layer = make_layer("ln_lstm", time=2)
-    x = layer.pop("x")  # for vmap two sequences of one step, otherwise two steps
+    x = layer.pop("x")  # two sequences of one step for vmap, otherwise two steps
 
     def loss(x):
         return loss_of(rnn_forward("ln_lstm", x.reshape(-1, 2, 2), **layer)[:3])
@@ -623,7 +624,7 @@ def test_autocast_computes_in_float_and_gives_the_type_of_x(cell, dtype):
         with torch.autocast("cpu", torch.bfloat16, enabled=name == "low"):
             outputs = [*rnn_forward(cell, **leaves)[:3], *rnn_step(cell, **step_of(leaves))]
             outputs = [t for t in outputs if t.numel() > 0]
-        # The gradient of the float results comes in dtype: so it does to the float layer.
+        # The gradient of the float results has dtype, so the float layer gets the same.
         dy = [torch.ones_like(t) for t in outputs]
         results[name] = outputs, torch.autograd.grad(outputs, [*leaves.values()], dy)
     for low, exact in zip(results["low"][0], results["wide"][0]):
@@ -631,7 +632,7 @@ def test_autocast_computes_in_float_and_gives_the_type_of_x(cell, dtype):
         assert torch.equal(low, exact.to(dtype))  # rounded once, at the end
     for low, exact in zip(results["low"][1], results["wide"][1]):
         assert low.dtype == dtype
-        # A gradient is the sum of those of two calls, each rounded to dtype, and rounded again.
+        # A gradient is the sum of those of two calls, each rounded to dtype, and is rounded again.
         bound = 2 * torch.finfo(dtype).eps
         torch.testing.assert_close(low, exact.to(dtype), rtol=bound, atol=4 * bound)
 
@@ -653,7 +654,8 @@ def test_autocast_of_layers_in_mixed_types():
 
 
 def test_autocast_reaches_no_derivative():
-    """Second and forward-mode ones are made of products that autocast would take in bfloat16."""
+    """Second and forward-mode derivatives consist of products that autocast would compute in
+    bfloat16."""
     layer = make_layer("ln_gru", dtype=torch.float)
     function, tensors = function_of("ln_gru", layer)
 
@@ -688,7 +690,7 @@ def test_autocast_compiles():
     assert torch.equal(compiled(layer), forward(layer))
 
 
-# ---- Tensors of other kinds
+# ---- Other kinds of tensors
 
 
 @pytest.mark.parametrize("cell", FEW)
@@ -716,14 +718,14 @@ def test_strided_tensors(cell):
         function, values = function_of(cell, tensors)
         leaves = [v.detach().requires_grad_() for v in values]
         outputs = function(*leaves)
-        # Gradients that are not contiguous, too.
+        # Gradients that are not contiguous.
         dy = [torch.ones(*output.shape, 2).double()[..., 0] for output in outputs]
         gradients = torch.autograd.grad(outputs, leaves, dy, create_graph=True)
         seconds = torch.autograd.grad(sum(g.square().sum() for g in gradients), leaves)
         results.append([*outputs, *gradients, *seconds])
     assert not strided["x"].is_contiguous()
     for a, b in zip(*results):
-        # Second derivatives are of matrix products, whose order of sums goes with the strides.
+        # Second derivatives consist of matrix products, whose order of sums depends on the strides.
         torch.testing.assert_close(a, b, **SAME)
 
 
@@ -772,7 +774,7 @@ def test_forward_says_what_is_wrong(change, text):
     layer = {"cell": "ln_lstm"} | make_layer("ln_lstm") | change
     assert text in error_of(rnn_forward, **layer)
     if torch.is_tensor(layer["x"]) and layer["x"].is_floating_point():
-        # Where derivatives are wanted, too.
+        # The errors are the same if derivatives are needed.
         x = layer["x"].clone().requires_grad_()
         assert text in error_of(rnn_forward, **(layer | {"x": x}))
         del layer["x"]

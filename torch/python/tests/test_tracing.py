@@ -1,4 +1,4 @@
-"""Models with this library's modules, traced by torch.fx."""
+"""Models with this library's modules that torch.fx traces."""
 
 import copy
 import pickle
@@ -18,7 +18,7 @@ def normal(*shape, seed=0):
 
 
 class Net(nn.Module):
-    """Norms of torch.nn, each between two linear maps, for planish.convert."""
+    """A model of torch.nn's norms, each between two linear maps, for planish.convert."""
 
     def __init__(self):
         super().__init__()
@@ -117,12 +117,12 @@ def test_a_traced_model_computes_what_the_model_does(name):
     model = make()
     traced = torch.fx.symbolic_trace(copy.deepcopy(model))
     assert traced.state_dict().keys() == model.state_dict().keys()
-    for batch in (4, 2, 7):  # one graph for all sizes
+    for batch in (4, 2, 7):  # one graph serves all sizes
         ours, theirs = results(traced, inputs_of(batch)), results(model, inputs_of(batch))
         assert len(ours) == len(theirs)
         assert all(torch.equal(a, b) for a, b in zip(ours, theirs))
     model.eval()
-    traced.eval()  # running estimates and states from here on, as in the model itself
+    traced.eval()  # uses the running estimates and states of the training above
     with torch.no_grad():
         ours, theirs = traced(*inputs_of(3)), model(*inputs_of(3))
     for a, b in zip(*((y if isinstance(y, tuple) else (y,)) for y in (ours, theirs))):

@@ -43,7 +43,7 @@ TARGETS = (
 OneFilter: TypeAlias = type[nn.Module] | str | Callable[[str, nn.Module], bool]
 Filter: TypeAlias = OneFilter | Sequence[OneFilter]
 
-# A place of a module: its name in the model, its parent (None for the model), its name there.
+# A position of a module: its name in the model, its parent (None for the model), its name there.
 _Place: TypeAlias = tuple[str, nn.Module | None, str]
 
 # The attributes of nn.Module that hold forward and backward hooks. Before and after share the
@@ -193,9 +193,9 @@ def _check_options(
             raise ValueError(f'[convert] {name} must be left out for "{to}", got {value}')
     if eps is not None:
         check_eps("convert", eps)
-    for name, number in (("C", C), ("k", k)):
-        if number is not None:
-            check_finite("convert", name, number)
+    for name, factor in (("C", C), ("k", k)):
+        if factor is not None:
+            check_finite("convert", name, factor)
     if variant is not None and not recurrent.has_variant(variant):
         raise ValueError(
             f"[convert] variant must be one that a recurrent layer has, got {variant!r}"
@@ -216,7 +216,7 @@ def _replacer(model: nn.Module, options: Options) -> Callable[[nn.Module], nn.Mo
 
 
 def _check_places(places: list[_Place], sharded: list[str]) -> None:
-    """Raises Unfit if something else than the parent calls the module or sets its parameters."""
+    """Raises Unfit if anything but the parent calls the module or sets its parameters."""
     for name, parent, _ in places:
         if parent is not None and is_compiling(parent):
             raise Unfit("it is compiled by torch.compile")
@@ -225,7 +225,7 @@ def _check_places(places: list[_Place], sharded: list[str]) -> None:
 
 
 def _replacement(module: nn.Module, replace: Callable[[nn.Module], nn.Module]) -> nn.Module:
-    """Returns the replacement of module. Raises Unfit, and nothing else."""
+    """Returns the replacement of module. Raises only Unfit."""
     try:
         with torch.inference_mode(False), torch.no_grad():
             after = replace(module)

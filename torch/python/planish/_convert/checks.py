@@ -29,7 +29,7 @@ __all__ = [
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
-# What the package kernels sets on classes that it has kernels for. Only kernels reads it.
+# Attributes that the package `kernels` sets on classes that it replaces. Only it reads them.
 MARKS = {"kernel_condition", "kernel_layer_name"}
 
 _STATE_DICT_HOOKS = (
@@ -67,8 +67,8 @@ def check_instance(module: nn.Module) -> None:
 
 
 def check_class(kind: type[nn.Module]) -> None:
-    """Raises Unfit if the forward of a class of torch.nn or of this library is somebody else's."""
-    # Where the code is: unlike __module__, functools.wraps does not copy it.
+    """Raises Unfit if the forward of a class of torch.nn or of this library was replaced."""
+    # The module of the code. Unlike __module__, functools.wraps does not copy it.
     home = getattr(kind.forward, "__globals__", {}).get("__name__", "")
     if not home.startswith(("torch.nn.modules.", "planish.")):
         raise Unfit(f"the forward of {kind.__name__} is replaced")
@@ -89,19 +89,19 @@ def check_parameters(
     Each can be None, else it must be a plain tensor of a floating-point type, a parameter where a
     parameter is expected. All parameters must have one type.
     """
-    wanted, kept = list(parameters), list(buffers)
+    wanted, wanted_buffers = list(parameters), list(buffers)
     for name in wanted:
         if name not in module._parameters:
             raise Unfit(f"its {name} is not a parameter: a hook or a wrapper computes it")
         if name in module.__dict__ or hasattr(type(module), name):
             raise Unfit(f"its {name} is hidden by another attribute")
     held = (*module._parameters, *module._buffers, *module._modules)
-    further = [name for name in held if name not in wanted and name not in kept]
+    further = [name for name in held if name not in (*wanted, *wanted_buffers)]
     if further:
         raise Unfit(f"it also holds {', '.join(further)}")
     for name in wanted:
         _check_parameter(name, module._parameters[name])
-    for name in kept:
+    for name in wanted_buffers:
         buffer = module._buffers.get(name)
         if buffer is not None and type(buffer) is not Tensor:
             raise Unfit(f"its {name} is a {type(buffer).__name__}")
@@ -125,7 +125,7 @@ def _check_parameter(name: str, parameter: Tensor | None) -> None:
 
 
 def _attributes_of(kind: Callable[..., nn.Module]) -> frozenset[str]:
-    """Names of the attributes of a new instance of a class of torch.nn or of this library."""
+    """Returns the names of the attributes that instances of a known class have by themselves."""
     for arguments in ({"device": "meta"}, {}):
         for sizes in ((1,), (1, 1)):
             try:
@@ -160,9 +160,9 @@ def _constants_of(kind: type) -> dict[str, Any]:
 def further_attributes(module: nn.Module, after: nn.Module, known: bool) -> dict[str, Any]:
     """Returns the attributes of module that the replacement takes over.
 
-    Of a class of torch.nn or of this library (known) these are the attributes that the class does
-    not have. Of another class these are all attributes, and the constants of the class. Raises
-    Unfit if one of them has a name that means something else in the replacement.
+    If the class is known (torch.nn's or this library's), these are the attributes that its instances
+    do not have by themselves. Otherwise these are all attributes, and the constants of the class.
+    Raises Unfit if one of them has a name that means something else in the replacement.
     """
     own = _attributes_of(type(module)) if known else frozenset(vars(nn.Module()))
     # The replacement has the parameters and buffers, and its own value of a setting such as eps.
@@ -171,13 +171,13 @@ def further_attributes(module: nn.Module, after: nn.Module, known: bool) -> dict
         eps = vars(after).get("eps")
         for name, value in further.items():
             if type(value) is float and eps is not None:
-                further[name] = eps  # of another name: eps is the only float of such a module
+                further[name] = eps  # under its own name: eps is the only float of such a module
         further = _constants_of(type(module)) | further
     for name in list(further):
         if name in vars(after) and not known:
             del further[name]
         elif isinstance(getattr(type(after), name, None), property):
-            del further[name]  # as _is_hf_initialized, which transformers sets on every module
+            del further[name]  # such as _is_hf_initialized, which transformers sets on every module
         elif hasattr(after, name):
             raise Unfit(f"it has an attribute {name}, which {type(after).__name__} has too")
     return further

@@ -8,7 +8,7 @@ from torch import nn
 
 __all__ = ["adapt_fast_path"]
 
-# Where the value from before is kept; the model can be copied and saved with it.
+# The attribute with the original value. Copies and saved models have it, too.
 _KEPT = "_planish_fast_path"
 
 
@@ -42,7 +42,7 @@ def adapt_fast_path(model: nn.Module, swapped: set[nn.Module]) -> list[str]:
 
 
 def _switch_off(module: nn.Module, name: str, value: object) -> bool:
-    """Replaces an attribute that is on, and keeps it. Returns False if it is off."""
+    """Replaces an attribute that is on, and stores it. Returns False if it is off."""
     if not getattr(module, name, None):
         return False
     module.__dict__[_KEPT] = getattr(module, name)
@@ -51,7 +51,7 @@ def _switch_off(module: nn.Module, name: str, value: object) -> bool:
 
 
 def _restore(module: nn.Module, name: str) -> bool:
-    """Restores the value that was kept, unless somebody has set one since."""
+    """Restores the stored value, unless somebody has set one since."""
     if _KEPT not in module.__dict__:
         return False
     before = module.__dict__.pop(_KEPT)

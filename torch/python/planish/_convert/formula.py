@@ -1,10 +1,10 @@
 """Reads the forward of a class as a formula.
 
 The source of ``forward``, and of the functions of the model that it calls, is evaluated with
-symbols in the place of x and the weight. Understood are assignments to names, ``return``, ``if``,
-products, quotients, and the operations listed in _OPERATIONS. A condition is understood only if
-nothing that it reads can change: constants of the module, ``is None``, and the types of x and the
-weight. All pairs of types are evaluated, so the formula holds for every x.
+symbols in place of x and the weight. The reader understands assignments to names, ``return``,
+``if``, products, quotients, and the operations in _OPERATIONS. It understands a condition only if
+nothing in it can change: constants of the module, ``is None``, and the types of x and the weight.
+All pairs of types are evaluated, so the formula holds for every x.
 
 Nothing of the class is called. Raises Unfit with the first expression that is not understood.
 """
@@ -28,7 +28,7 @@ from planish._convert.report import Unfit
 
 __all__ = ["Sources", "check_formula", "sets_weight_to_one"]
 
-# Calls of functions by functions: deeper ones are taken for a recursion without end.
+# Nested calls of functions. Deeper ones count as infinite recursion.
 _MAX_DEPTH = 20
 
 _SUM, _MEAN, _SQUARE = "sum(x^2)", "mean(x^2)", "(mean(x^2) + eps)"
@@ -130,7 +130,7 @@ class _Term:
 
 @dataclass(frozen=True)
 class _Call:
-    """Something that can be called, with its first arguments."""
+    """A callable with its first arguments."""
 
     target: str | types.FunctionType  # a name in _OPERATIONS, or a function of the model
     first: tuple[Any, ...] = ()
@@ -172,7 +172,7 @@ def _is_fixed(value: Any) -> bool:
 def _power(x: Any, exponent: Any) -> _Term | None:
     if not isinstance(x, _Term) or not _is_number(exponent):
         return None
-    # The root of x^2 is not x, and a quotient by x or the weight can be one by 0.
+    # The root of x^2 is |x|, and x or the weight as divisors can be 0.
     if exponent != 2 and (exponent not in (-1, 0.5, -0.5) or x.powers.keys() != {_SQUARE}):
         return None
     return _Term({name: power * exponent for name, power in x.powers.items()}, x.dtype)
@@ -272,7 +272,7 @@ class _Reader:
         return None if result is None else result[0]
 
     def block(self, statements: list[ast.stmt], scope: "_Scope") -> tuple[Any] | None:
-        """Returns what a return statement gives, in a tuple, or None without one."""
+        """Returns the value of a return statement, in a tuple, or None if there is no return."""
         for statement in statements:
             result = self.statement(statement, scope)
             if result is not None:
@@ -371,7 +371,7 @@ class _Reader:
     def item(self, value: Any, at: str) -> Any:
         if value is _SHAPE:
             return {"-1": self.cols, "-1:": (self.cols,)}.get(at, _UNKNOWN)
-        # A shape of one size, as that of the weight.
+        # The shape of the weight, which has one dimension.
         if value == (self.cols,) and at in ("0", "-1"):
             return self.cols
         return _UNKNOWN
@@ -392,7 +392,7 @@ class _Reader:
             return _SUPER
         else:
             raise _not_understood(node)
-        # Of globals and variables of an enclosing function, those that are not meant to change.
+        # Only globals and variables of an enclosing function that are not meant to change.
         if isinstance(value, torch.dtype) and str(value) == f"torch.{name}":
             return value
         result = _outer(value)

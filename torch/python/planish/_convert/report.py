@@ -33,7 +33,7 @@ class Left:
 
 @dataclass
 class Conversion:
-    """The changes that ``convert`` made. Prints as a list, grouped by class."""
+    """The result of ``convert``. Prints as a list of changes, grouped by class."""
 
     to: str
     changed: list[Change] = field(default_factory=list)

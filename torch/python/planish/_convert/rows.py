@@ -160,7 +160,7 @@ def _vector(row: _Row, fill: float, options: Options) -> nn.Parameter:
 
 
 def _put(module: nn.Module, **tensors: Tensor | None) -> None:
-    """Gives module these tensors, not copies, in the place of its own on the meta device."""
+    """Replaces tensors of module on the meta device by these, which are not copied."""
     for name, tensor in tensors.items():
         if isinstance(tensor, nn.Parameter):
             module._parameters[name] = tensor

@@ -1,7 +1,7 @@
 """Calls the forward of a class with many inputs and compares the results with RMSNorm's.
 
-Says what reading the code cannot: where results are rounded, which type they have, and where a
-square is larger or smaller than its type can hold.
+Checks properties that the code does not show: rounding and types of results, and squares that
+overflow or underflow.
 """
 
 import itertools
@@ -24,12 +24,12 @@ _MAX_SQUARE = 1 << 10
 
 # float32 rounds at 6e-8; sums of 1e5 squares and a few operations are well within 2e-5.
 _FLOAT = 2e-5
-# Of gradients, relative to the largest, at least 1: their sums cancel.
+# Tolerance of gradients relative to the largest, or to 1 if that is larger: their sums cancel.
 _GRADIENT = 1e-4
 
 
 class _Trial:
-    """Calls of forward on a module that shares nothing with the one that is judged."""
+    """Calls of forward on a module that shares no state with the judged one."""
 
     def __init__(
         self, kind: type[nn.Module], settings: dict[str, Any], eps: float, cols: int, device: Any
@@ -56,7 +56,7 @@ class _Trial:
 
     def call(self, x: Tensor, weight: Tensor, training: bool, grad: bool) -> Tensor:
         """Returns forward(x), after checks that the call has no effect and gives one result."""
-        given, kept = x.clone(), weight.clone()
+        x_before, weight_before = x.clone(), weight.clone()
         x = x.detach().requires_grad_(grad)
         module = self.module(weight, training)
         attributes = dict(module.__dict__)
@@ -71,8 +71,8 @@ class _Trial:
             raise Unfit("its result has no gradient")
         if not torch.equal(y.nan_to_num(), again.nan_to_num()):
             raise Unfit("it gives two results for one input")
-        same = torch.equal(given.nan_to_num(), x.nan_to_num()) and torch.equal(kept, weight)
-        if not same or y.data_ptr() == x.data_ptr() != 0:
+        same_x = torch.equal(x_before.nan_to_num(), x.nan_to_num())
+        if not (same_x and torch.equal(weight_before, weight)) or y.data_ptr() == x.data_ptr() != 0:
             raise Unfit("it writes to its input or its weight")
         if attributes.keys() != module.__dict__.keys() or any(
             module.__dict__[name] is not value for name, value in attributes.items()
@@ -88,7 +88,7 @@ class _Trial:
         expected = self.expected(x, weight)
         coarse = max((torch.finfo(t.dtype) for t in (x, weight)), key=lambda limits: limits.eps)
         # A class can round to 16 bits after each of its six operations: 6 unit roundoffs, 3 eps.
-        # Below tiny rounding is absolute; near max the result can overflow.
+        # Rounding is absolute for results below tiny. Results near max can overflow.
         tolerance = max(_FLOAT, 3 * coarse.eps)
         bound = tolerance * expected.abs() + coarse.tiny * (1 + weight.double().abs())
         wrong = ~((y.double() - expected).abs() <= bound) & (expected.abs() < coarse.max / 2)
@@ -115,7 +115,7 @@ def check_outputs(
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
-        # Reading the code shows that it depends on neither: two of the four combinations will do.
+        # The code depends on neither, as reading it shows: two of four combinations suffice.
         for mode in (False, True):
             _try_values(trial, weight.dtype, mode, mode)
             _try_shapes(trial, weight.dtype, mode, mode)
@@ -136,35 +136,35 @@ def _weights(trial: _Trial, dtype: torch.dtype) -> dict[str, Tensor]:
 
 
 def _rows(trial: _Trial, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Rows on which norms that look the same differ."""
-    few = trial.normal(2, trial.cols).double()
+    """Returns rows for which similar norms have different results."""
+    plain = trial.normal(2, trial.cols).double()
     signs = torch.tensor([[1.0], [-1.0]], dtype=torch.float64, device=trial.device)
-    spike = torch.zeros_like(few)
+    spike = torch.zeros_like(plain)
     spike[:, trial.cols // 2 :][:, :1] = 1e4 * signs
     rows = {
-        "values around 1": few,
-        "values around 1e4": 1e4 * few,
-        "values around 1e-4": 1e-4 * few,
-        "constant rows": (3 * signs).expand_as(few),
+        "values around 1": plain,
+        "values around 1e4": 1e4 * plain,
+        "values around 1e-4": 1e-4 * plain,
+        "constant rows": (3 * signs).expand_as(plain),
         "a single large element": spike,
-        "a mean far from 0": few + 30,
+        "a mean far from 0": plain + 30,
     }
     if trial.eps > 0:
-        rows["rows as small as eps"] = math.sqrt(trial.eps) * few
-        rows["zeros"] = torch.zeros_like(few)
+        rows["rows as small as eps"] = math.sqrt(trial.eps) * plain
+        rows["zeros"] = torch.zeros_like(plain)
     if dtype != torch.float16:
-        rows["values that float32 can just square"] = 1e18 / math.sqrt(trial.cols) * few
-        rows["values around 1e-18"] = 1e-18 * few
+        rows["values that float32 can just square"] = 1e18 / math.sqrt(trial.cols) * plain
+        rows["values around 1e-18"] = 1e-18 * plain
     highest = torch.finfo(dtype).max
     return {name: x.clamp(-highest, highest).to(dtype) for name, x in rows.items()}
 
 
 def _try_values(trial: _Trial, dtype: torch.dtype, training: bool, grad: bool) -> None:
     rows = _rows(trial, dtype)
-    together = {"rows of different sizes": torch.cat(list(rows.values()))}
+    mixed = {"rows of different sizes": torch.cat(list(rows.values()))}
     for name, weight in _weights(trial, dtype).items():
-        # Each on its own as well, but once: a class can look at the largest element of all rows.
-        for what, x in (together if grad else rows | together).items():
+        # Also each separately, once: a class can depend on the largest element of all rows.
+        for what, x in (mixed if grad else rows | mixed).items():
             where = f"{what}, {name}, in {'training' if training else 'evaluation'}"
             trial.compare(x, weight, training, grad, where)
 
@@ -186,13 +186,13 @@ def _try_shapes(trial: _Trial, dtype: torch.dtype, training: bool, grad: bool) -
 
 
 def _try_types(trial: _Trial, training: bool, grad: bool) -> None:
-    """Models are cast, and some keep x or the weight in another type."""
+    """Tries all pairs of types: some models have x or the weight in another type."""
     for of_x, of_weight in itertools.product(DTYPES, DTYPES):
         x = trial.normal(2, 3, trial.cols, dtype=of_x)
         weight = trial.normal(trial.cols, dtype=of_weight)
         where = f"{of_x} x with a {of_weight} weight"
         y = trial.compare(x, weight, training, grad, where)
-        # RMSNorm gives the type of x. Where that of the weight is wider some classes give it.
+        # RMSNorm returns the type of x. Some classes return the weight's type if it is wider.
         if y.dtype not in (of_x, torch.promote_types(of_x, of_weight)):
             raise Unfit(f"it gives {y.dtype} for {where}")
 
@@ -213,7 +213,7 @@ def _try_gradients(trial: _Trial, training: bool) -> None:
 
 
 def _try_not_finite(trial: _Trial, training: bool) -> None:
-    """NaN and infinity are not replaced by numbers, and stay in their row."""
+    """Checks that NaN and infinity are not replaced, and stay in their row."""
     x = trial.normal(3, trial.cols)
     weight = trial.normal(trial.cols)
     whole = trial.call(x, weight, training, False)

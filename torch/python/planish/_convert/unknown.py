@@ -1,8 +1,8 @@
-"""Judges whether a class that is not known is an RMSNorm.
+"""Judges whether an unknown class is an RMSNorm.
 
 Models bring their own classes. Some compute RMSNorm; others look the same but also add a residual,
-multiply with 1 + weight, or do something else for some shapes or values. No number of calls shows
-that a class is an RMSNorm for every x, so its code is read as well. A module is replaced if
+multiply with 1 + weight, or do something else for some shapes or values. Calls cannot show that a
+class is an RMSNorm for every x, so its code is read as well. A module is replaced if
 
 1. it holds one ``weight`` vector, one float, which is eps, and no state beyond these,
 2. its class has ``forward(self, x)`` and no further method, except private ones that forward uses,
@@ -70,7 +70,7 @@ class Verdicts:
 
 
 def _reason(check: Any, *arguments: Any) -> str | None:
-    """Returns why check fails, or None. A class that is not known can raise anything."""
+    """Returns the reason why check fails, or None. An unknown class can raise anything."""
     try:
         check(*arguments)
     except Unfit as unfit:
@@ -80,7 +80,7 @@ def _reason(check: Any, *arguments: Any) -> str | None:
     return None
 
 
-# What the class has.
+# Members of the class.
 
 
 def _check_class(kind: type[nn.Module], sources: formula.Sources) -> None:
@@ -138,7 +138,7 @@ def _check_calls(
     trial.check_outputs(kind, settings, eps, weight)
 
 
-# What the module holds.
+# Contents of the module.
 
 
 def _weight_of(module: nn.Module) -> nn.Parameter:
@@ -160,16 +160,16 @@ def _settings_of(module: nn.Module) -> tuple[dict[str, Any], float]:
     """Returns the attributes of module, and its eps, the only float among them."""
     plain = vars(nn.Module())
     settings = {name: value for name, value in vars(module).items() if name not in plain}
-    numbers = []
+    floats = []
     for name, value in settings.items():
         kind = type(value)
         if kind is float:
-            numbers.append(name)
+            floats.append(name)
         elif not is_constant(value):
             raise Unfit(f"its attribute {name} is of type {kind.__name__}")
-    if len(numbers) != 1:
-        raise Unfit(f"its eps can be any of {', '.join(numbers)}" if numbers else "it has no eps")
-    eps = settings[numbers[0]]
+    if len(floats) != 1:
+        raise Unfit(f"its eps can be any of {', '.join(floats)}" if floats else "it has no eps")
+    eps = settings[floats[0]]
     if not 0 <= eps < 1:
-        raise Unfit(f"its {numbers[0]} is {eps}")
+        raise Unfit(f"its {floats[0]} is {eps}")
     return settings, eps

@@ -69,14 +69,14 @@ class GradientStatistics:
             first + "  |mean|     variance " * 3,
         ]
         for layer in self.layers:
-            numbers = [
+            columns = [
                 (layer.mean_before, layer.variance_before),
                 (layer.mean_detached, layer.variance_detached),
                 (layer.mean_after, layer.variance_after),
             ]
             lines.append(
                 f"{layer.name:{width}}  {layer.kind:{kinds}}  {layer.rows:>8}  {layer.sigma:>8.3g}"
-                + "".join(f"  {mean:<9.3g}  {variance:<10.3g}" for mean, variance in numbers)
+                + "".join(f"  {mean:<9.3g}  {variance:<10.3g}" for mean, variance in columns)
             )
         return "\n".join(line.rstrip() for line in lines)
 

@@ -78,12 +78,12 @@ def load(source: Source, prefix: str = "", eps: float = 1e-5) -> Converted:
                 tensor = weights.take(path + name, *_sizes(key, columns, hidden))
                 state[key + _suffix(layer, direction)] = tensor
     weights.finish("a LayerNormLSTMCell")
-    made = options(inputs, hidden, "fastrnns", eps)
+    arguments = options(inputs, hidden, "fastrnns", eps)
     if num_layers > 1:
-        made["num_layers"] = num_layers
+        arguments["num_layers"] = num_layers
     if bidirectional:
-        made["bidirectional"] = True
-    return Converted("LayerNormLSTM", made, state)
+        arguments["bidirectional"] = True
+    return Converted("LayerNormLSTM", arguments, state)
 
 
 def save(

@@ -98,10 +98,10 @@ def load(source: Source, prefix: str = "encoder", bias_column: bool = False) -> 
         taken = contiguous(take(weights, inputs, hidden, has_norms, bias_column))
         state.update({key + suffix: tensor for key, tensor in taken.items()})
         weights.finish("this layer")
-    made = options(inputs + bias_column, hidden, "paper" if has_norms else "plain", _EPS)
+    arguments = options(inputs + bias_column, hidden, "paper" if has_norms else "plain", _EPS)
     if bidirectional:
-        made["bidirectional"] = True
-    return Converted("LayerNormGRU" if is_gru else "LayerNormLSTM", made, state)
+        arguments["bidirectional"] = True
+    return Converted("LayerNormGRU" if is_gru else "LayerNormLSTM", arguments, state)
 
 
 def save(
@@ -235,9 +235,9 @@ def _take_lstm(
     result = {"weight_ih": weight_ih, "weight_hh": weight_hh, "bias_ih": bias}
     if not has_norms:
         return {**result, "bias_hh": bias}
-    for key, number in (("ln_ih", "1"), ("ln_hh", "2")):
-        result[f"{key}_weight"] = reorder(weights.take("s" + number, rows), _LSTM, _OURS)
-        result[f"{key}_bias"] = reorder(weights.take("b" + number, rows), _LSTM, _OURS)
+    for key, index in (("ln_ih", "1"), ("ln_hh", "2")):
+        result[f"{key}_weight"] = reorder(weights.take("s" + index, rows), _LSTM, _OURS)
+        result[f"{key}_bias"] = reorder(weights.take("b" + index, rows), _LSTM, _OURS)
     result["ln_c_weight"] = weights.take("s3", hidden)
     result["ln_c_bias"] = weights.take("b3", hidden)
     return result
@@ -257,9 +257,9 @@ def _give_lstm(
         return {"W": weight_ih.T, "U": weight_hh.T, "b": (bias_ih + take("bias_hh")) / 2}
     weight_ih, bias = _without_bias(weight_ih, bias_column)
     result = {"W": weight_ih.T, "U": weight_hh.T, "b": bias}
-    for key, number in (("ln_ih", "1"), ("ln_hh", "2")):
-        result["b" + number] = take(key + "_bias")
-        result["s" + number] = take(key + "_weight")
+    for key, index in (("ln_ih", "1"), ("ln_hh", "2")):
+        result["b" + index] = take(key + "_bias")
+        result["s" + index] = take(key + "_weight")
     if not torch.equal(bias_ih, bias):
         result["b1"] = result["b1"] + (bias_ih - bias)
     result["b3"] = state.take("ln_c_bias" + suffix, hidden)

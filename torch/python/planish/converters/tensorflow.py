@@ -75,16 +75,16 @@ def load_tfa(source: Source, prefix: str = "", eps: float = 1e-3) -> Converted:
         "weight_ih_l0": weights.take("kernel", inputs, rows).T,
         "weight_hh_l0": weights.take("recurrent_kernel", hidden, rows).T,
     }
-    made = options(inputs, hidden, "tfa", eps)
+    arguments = options(inputs, hidden, "tfa", eps)
     if "bias" in weights:
         state["bias_ih_l0"] = weights.take("bias", rows)
     else:
-        made["bias"] = False
+        arguments["bias"] = False
     for norm, key, size in _tfa_norms(hidden):
         state[f"{key}_weight_l0"] = weights.take(f"{norm}/gamma", size)
         state[f"{key}_bias_l0"] = weights.take(f"{norm}/beta", size)
     weights.finish("Addons' LayerNormLSTMCell")
-    return Converted("LayerNormLSTM", made, contiguous(state))
+    return Converted("LayerNormLSTM", arguments, contiguous(state))
 
 
 def save_tfa(
@@ -161,8 +161,8 @@ def load_contrib(source: Source, prefix: str = "", forget_bias: float = 1.0) -> 
         "ln_c_bias_l0": weights.take("state/beta", hidden),
     }
     weights.finish("contrib's LayerNormBasicLSTMCell")
-    made = options(inputs, hidden, "contrib", 1e-12)
-    return Converted("LayerNormLSTM", made, contiguous(state))
+    arguments = options(inputs, hidden, "contrib", 1e-12)
+    return Converted("LayerNormLSTM", arguments, contiguous(state))
 
 
 def save_contrib(

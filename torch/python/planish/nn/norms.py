@@ -265,7 +265,28 @@ class AdaNorm(nn.Module):
         )
 
 
-class OnlineLayerNorm(nn.Module):
+class _AffineNorm(nn.Module):
+    """Base of norms that can have a weight and a bias with one element for each feature."""
+
+    weight: nn.Parameter | None
+    bias: nn.Parameter | None
+
+    def _add_parameters(
+        self, size: int, weight: bool, bias: bool, device: Any, dtype: Any
+    ) -> None:
+        for name, exists in (("weight", weight), ("bias", bias)):
+            data = torch.empty(size, device=device, dtype=dtype)
+            self.register_parameter(name, nn.Parameter(data) if exists else None)
+
+    def reset_parameters(self) -> None:
+        """Sets weight 1, bias 0."""
+        if self.weight is not None:
+            nn.init.ones_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+
+class OnlineLayerNorm(_AffineNorm):
     """Online LayerNorm (T. Breloff, "Online Layer Normalization", 2016).
 
     The layer keeps a running mean mu and deviation sigma, initially 0 and 1. Each case x
@@ -319,16 +340,9 @@ class OnlineLayerNorm(nn.Module):
             raise ValueError(f"[{name}] alpha must be above 0 and at most 1, got {alpha}")
         self.alpha = alpha
         self.affine = affine
-        self.weight: nn.Parameter | None
-        self.bias: nn.Parameter | None
-        if affine:
-            self.weight = nn.Parameter(torch.ones(num_features, device=device, dtype=dtype))
-            self.bias = nn.Parameter(torch.zeros(num_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("weight", None)
-            self.register_parameter("bias", None)
+        self._add_parameters(num_features, affine, affine, device, dtype)
         self.register_buffer("state", torch.empty(2, device=device, dtype=torch.float64))
-        self.reset_state()
+        self.reset_parameters()
 
     @property
     def mu(self) -> float:
@@ -349,10 +363,7 @@ class OnlineLayerNorm(nn.Module):
     def reset_parameters(self) -> None:
         """Sets weight 1, bias 0, mu = 0 and sigma = 1."""
         self.reset_state()
-        if self.weight is not None:
-            nn.init.ones_(self.weight)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        super().reset_parameters()
 
     @leaf
     def forward(self, x: Tensor, advance: bool | None = None) -> Tensor:
@@ -370,13 +381,13 @@ class OnlineLayerNorm(nn.Module):
             with torch.no_grad():
                 self.state.copy_(next_state(self.state, after))
             return y
-        return self._from_the_same_state(x)
+        return self._from_one_state(x)
 
-    def _from_the_same_state(self, x: Tensor) -> Tensor:
-        numbers = x.double()  # the state is in double
+    def _from_one_state(self, x: Tensor) -> Tensor:
+        wide = x.double()  # the state is in double
         mu, sigma = self.state.unbind()
-        mu = self.alpha * numbers.mean(-1, keepdim=True) + (1 - self.alpha) * mu
-        centred = numbers - mu
+        mu = self.alpha * wide.mean(-1, keepdim=True) + (1 - self.alpha) * mu
+        centred = wide - mu
         s = (centred.square().sum(-1, keepdim=True) / (self.num_features - 1)).sqrt()
         y = centred / (self.alpha * s + (1 - self.alpha) * sigma)
         if self.weight is not None:
@@ -398,7 +409,7 @@ class OnlineLayerNorm(nn.Module):
         return f"{self.num_features}, alpha={self.alpha}, affine={self.affine}{state}"
 
 
-class _ChannelLayerNorm(nn.Module):
+class _ChannelLayerNorm(_AffineNorm):
     dims: tuple[int, ...]
     shapes: str
     num_channels: int
@@ -419,23 +430,8 @@ class _ChannelLayerNorm(nn.Module):
         self.num_channels = _check_count(name, "num_channels", num_channels, 0)
         self.eps = check_eps(name, eps)
         self.affine = affine
-        self.weight: nn.Parameter | None
-        self.bias: nn.Parameter | None
-        if affine:
-            self.weight = nn.Parameter(torch.ones(num_channels, device=device, dtype=dtype))
-        else:
-            self.register_parameter("weight", None)
-        if affine and bias:
-            self.bias = nn.Parameter(torch.zeros(num_channels, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
-
-    def reset_parameters(self) -> None:
-        """Sets weight 1, bias 0."""
-        if self.weight is not None:
-            nn.init.ones_(self.weight)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        self._add_parameters(num_channels, affine, affine and bias, device, dtype)
+        self.reset_parameters()
 
     @leaf
     def forward(self, x: Tensor) -> Tensor:
@@ -573,7 +569,7 @@ class BatchNorm2d(_BatchNorm, nn.BatchNorm2d):
     shapes = "[N, C, H, W]"
 
 
-class RecurrentBatchNorm(nn.Module):
+class RecurrentBatchNorm(_AffineNorm):
     """BatchNorm for recurrent layers (Cooijmans et al. 2016), with statistics for each time step.
 
     In training, a step is normalized over the sequences of the batch, and the running estimates of
@@ -633,16 +629,7 @@ class RecurrentBatchNorm(nn.Module):
         self.initial_weight = check_finite(name, "initial_weight", initial_weight)
         self.unbiased = bool(unbiased)
         factory = {"device": device, "dtype": dtype}
-        self.weight: nn.Parameter | None
-        self.bias: nn.Parameter | None
-        if affine:
-            self.weight = nn.Parameter(torch.empty(num_features, **factory))
-        else:
-            self.register_parameter("weight", None)
-        if affine and bias:
-            self.bias = nn.Parameter(torch.empty(num_features, **factory))
-        else:
-            self.register_parameter("bias", None)
+        self._add_parameters(num_features, affine, affine and bias, device, dtype)
         self.register_buffer("running_mean", torch.empty(max_length, num_features, **factory))
         self.register_buffer("running_var", torch.empty(max_length, num_features, **factory))
         self.register_buffer(
@@ -651,18 +638,17 @@ class RecurrentBatchNorm(nn.Module):
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
-        """Sets all means to 0, variances to 1 and numbers of batches to 0."""
+        """Sets all means to 0, variances to 1 and counts of batches to 0."""
         self.running_mean.zero_()
         self.running_var.fill_(1)
         self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
         """Sets weight initial_weight and bias 0, and calls reset_running_stats()."""
-        self.reset_running_stats()
+        super().reset_parameters()
         if self.weight is not None:
             nn.init.constant_(self.weight, self.initial_weight)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        self.reset_running_stats()
 
     @leaf
     def forward(self, x: Tensor, step: int = 0) -> Tensor:
@@ -683,7 +669,7 @@ class RecurrentBatchNorm(nn.Module):
             steps = torch.arange(first, first + x.shape[0], device=x.device)
             longest = (self.num_batches_tracked > 0).sum()
             steps = torch.minimum(steps, (longest - 1).clamp(min=0))
-            return self._normalise(x, self.running_mean[steps], self.running_var[steps])
+            return self._normalize(x, self.running_mean[steps], self.running_var[steps])
         if x.shape[1] < 2:
             raise ValueError(
                 "[RecurrentBatchNorm] x must have at least 2 sequences in training, got "
@@ -695,12 +681,12 @@ class RecurrentBatchNorm(nn.Module):
         if tracked > 0:
             self.num_batches_tracked[kept] += 1
             mean, var = self.running_mean[kept], self.running_var[kept]
-            parts.append(self._normalise(x[:tracked], mean, var))
+            parts.append(self._normalize(x[:tracked], mean, var))
         if tracked < x.shape[0]:
-            parts.append(self._normalise(x[tracked:], None, None))
+            parts.append(self._normalize(x[tracked:], None, None))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _normalise(self, x: Tensor, mean: Tensor | None, var: Tensor | None) -> Tensor:
+    def _normalize(self, x: Tensor, mean: Tensor | None, var: Tensor | None) -> Tensor:
         # Each (step, channel) is one channel of the operator: one call for all steps.
         time, batch, channels = x.shape
 
