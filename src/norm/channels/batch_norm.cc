@@ -14,6 +14,7 @@ namespace planish {
 inline namespace PLANISH_API {
 namespace {
 
+using internal::ArraysOf;
 using internal::ChannelMap;
 using internal::ChannelPass;
 using internal::ChannelRange;
@@ -70,11 +71,7 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
                        std::numeric_limits<C>::quiet_NaN());
     return;
   }
-  ChannelPass<T> pass(args.batch, channels, spatial);
-  pass.a = args.x;
-  pass.out = args.y;
-  pass.sums = ChannelSums::kMoments;
-  pass.map = ChannelMap::kNormalize;
+  ChannelPass<T> pass{ArraysOf(args), ChannelSums::kMoments, ChannelMap::kNormalize};
   const auto number_of = [&](int64_t c) {
     return [x = args.x + c * spatial, sample = channels * spatial, spatial](int64_t i) {
       return internal::ToDouble(x[i / spatial * sample + i % spatial]);
@@ -143,17 +140,12 @@ void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args, const BatchNormO
   constexpr const char* kFunction = "BatchNormBackward";
   using C = Compute<T>;
   const int64_t total = internal::CheckBatchNorm(kFunction, args, options);
-  const int64_t channels = args.channels, n = args.batch * args.spatial;
+  const int64_t n = args.batch * args.spatial;
   if (total == 0) {
-    internal::FillEach({args.dgain, args.dbias}, channels, P{});
+    internal::FillEach({args.dgain, args.dbias}, args.channels, P{});
     return;
   }
-  ChannelPass<T> pass(args.batch, channels, args.spatial);
-  pass.a = args.dy;
-  pass.x = args.x;
-  pass.out = args.dx;
-  pass.sums = ChannelSums::kGradient;
-  pass.map = ChannelMap::kGradient;
+  ChannelPass<T> pass{ArraysOf(args), ChannelSums::kGradient, ChannelMap::kGradient};
   pass.before = [&](const ChannelRange<C>& range) {
     for (int64_t i = 0, c = range.begin; i < range.n; ++i, ++c) {
       Put(internal::CoefficientsOf(args.mean[c], args.mean_lo[c], args.rstd[c]), i, range.before);
@@ -183,12 +175,8 @@ void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>& args, const BatchNormO
   constexpr const char* kFunction = "BatchNormEvaluate";
   using C = Compute<T>;
   const int64_t total = internal::CheckBatchEvaluate(kFunction, args, options);
-  const int64_t channels = args.channels;
   if (total == 0) return;
-  ChannelPass<T> pass(args.batch, channels, args.spatial);
-  pass.a = args.x;
-  pass.out = args.y;
-  pass.map = ChannelMap::kNormalize;
+  ChannelPass<T> pass{ArraysOf(args), ChannelSums::kNone, ChannelMap::kNormalize};
   pass.after = [&](const ChannelRange<C>& range) {
     for (int64_t i = 0; i < range.n; ++i) {
       const int64_t c = range.begin + i;
@@ -207,16 +195,11 @@ void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
   constexpr const char* kFunction = "BatchNormEvaluateBackward";
   using C = Compute<T>;
   const int64_t total = internal::CheckBatchEvaluate(kFunction, args, options);
-  const int64_t channels = args.channels;
   if (total == 0) {
-    internal::FillEach({args.dgain, args.dbias}, channels, P{});
+    internal::FillEach({args.dgain, args.dbias}, args.channels, P{});
     return;
   }
-  ChannelPass<T> pass(args.batch, channels, args.spatial);
-  pass.a = args.dy;
-  pass.x = args.dgain ? args.x : nullptr;
-  pass.out = args.dx;
-  pass.map = ChannelMap::kScale;
+  ChannelPass<T> pass{ArraysOf(args), ChannelSums::kNone, ChannelMap::kScale};
   if (args.dgain) {
     pass.sums = ChannelSums::kGradient;
   } else if (args.dbias) {

@@ -104,8 +104,6 @@ struct EdgeValues {
 
 // --- Sums ---
 
-inline constexpr int CountOf(ChannelSums sums) { return sums == ChannelSums::kMoments ? 1 : 3; }
-
 template <ChannelSums kSums, class D, class T, class Values>
 HWY_INLINE void AddTerms(D d, const T* a, const T* x, const Values& value, Vec<D>& first,
                          Vec<D>& second) {
@@ -232,7 +230,7 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
   for (int64_t r = 0; r < runs; ++r) {
     const T* a = a_ + r * stride;
     const T* x = x_ + r * stride;
-    const RunValues<C, CountOf(kSums)> value(parameters.at, r);
+    const RunValues<C, ParameterCount(kSums)> value(parameters.at, r);
     for (int64_t begin = 0; begin < n; begin += kRunElements) {
       const int64_t end = std::min(n, begin + kRunElements);
       Vec<D> v0 = hn::Zero(d), w0 = v0, v1 = v0, w1 = v0;
@@ -265,10 +263,6 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
 }
 
 // --- Maps ---
-
-inline constexpr int CountOf(ChannelMap map) {
-  return map == ChannelMap::kNormalize ? 3 : map == ChannelMap::kGradient ? 6 : 1;
-}
 
 template <ChannelMap kMap, class D, class T, class Values>
 HWY_INLINE Vec<D> Mapped(D d, const MapArrays<T>& arrays, int64_t i, const Values& value) {
@@ -369,7 +363,7 @@ template <ChannelMap kMap, bool kNtStores, class D, class T>
 HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_t end, int64_t run,
                           int64_t period, const MapParameters<Compute<T>>& parameters) {
   using C = hn::TFromD<D>;
-  using Values = RunValues<C, CountOf(kMap)>;
+  using Values = RunValues<C, ParameterCount(kMap)>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   if (end - begin < lanes) {
     const OneLane<D> single;
@@ -382,7 +376,7 @@ HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_
   // Maps the vector at i, which starts in run q and can extend into the next run.
   const auto vector_at = [&](int64_t i, int64_t q) HWY_ATTR {
     const Values value(parameters.at, q % period), next(parameters.at, (q + 1) % period);
-    const EdgeValues<C, CountOf(kMap)> edge{value, next, std::min(lanes, (q + 1) * run - i)};
+    const EdgeValues<C, ParameterCount(kMap)> edge{value, next, std::min(lanes, (q + 1) * run - i)};
     return Mapped<kMap>(d, arrays, i, edge);
   };
   const int64_t last = end - lanes;
@@ -403,7 +397,7 @@ HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_
                                   [&](int64_t) HWY_ATTR { return value; });
     if (i < to && i + lanes <= end) {
       const Values next(parameters.at, after);
-      const EdgeValues<C, CountOf(kMap)> edge{value, next, to - i};
+      const EdgeValues<C, ParameterCount(kMap)> edge{value, next, to - i};
       Put<kNtStores>(d, Mapped<kMap>(d, arrays, i, edge), arrays.out + i);
       i += lanes;
     }

@@ -107,21 +107,22 @@ HWY_INLINE void VisitNarrow(int64_t cols, F&& f) {
   }
 }
 
-template <bool kGradient>
-HWY_INLINE void WeightsOf(const WeightRows<T>& args, int64_t begin, int64_t end) {
+template <class Args>
+HWY_INLINE void WeightsOf(const Args& args, int64_t begin, int64_t end, bool use_nt_stores) {
   VisitNarrow(args.cols, [&](auto d) HWY_ATTR {
-    VisitNtStores(args.use_nt_stores && args.out, [&](auto nt_stores) HWY_ATTR {
-      WeightRowsOf<kGradient, nt_stores()>(d, args, begin, end);
-    });
+    VisitNtStores(use_nt_stores && ArraysOf(args).out,
+                  [&](auto nt_stores) HWY_ATTR { WeightRowsOf<nt_stores()>(d, args, begin, end); });
   });
 }
 
-void WeightsForward(const WeightRows<T>& args, int64_t begin, int64_t end) {
-  WeightsOf<false>(args, begin, end);
+void WeightsForward(const WeightNormForwardArgs<T, C>& args, int64_t begin, int64_t end,
+                    bool use_nt_stores) {
+  WeightsOf(args, begin, end, use_nt_stores);
 }
 
-void WeightsBackward(const WeightRows<T>& args, int64_t begin, int64_t end) {
-  WeightsOf<true>(args, begin, end);
+void WeightsBackward(const WeightNormBackwardArgs<T, C>& args, int64_t begin, int64_t end,
+                     bool use_nt_stores) {
+  WeightsOf(args, begin, end, use_nt_stores);
 }
 
 }  // namespace
@@ -169,12 +170,14 @@ bool FinishBatch(const BatchMoments<Compute<T>>& args, bool* careful) {
 }
 
 template <class T>
-void NormalizeWeights(const WeightRows<T>& args, int64_t begin, int64_t end) {
-  PLANISH_DISPATCH(WeightsForward)(args, begin, end);
+void NormalizeWeights(const WeightNormForwardArgs<T, Compute<T>>& args, int64_t begin, int64_t end,
+                      bool use_nt_stores) {
+  PLANISH_DISPATCH(WeightsForward)(args, begin, end, use_nt_stores);
 }
 template <class T>
-void WeightGradients(const WeightRows<T>& args, int64_t begin, int64_t end) {
-  PLANISH_DISPATCH(WeightsBackward)(args, begin, end);
+void WeightGradients(const WeightNormBackwardArgs<T, Compute<T>>& args, int64_t begin, int64_t end,
+                     bool use_nt_stores) {
+  PLANISH_DISPATCH(WeightsBackward)(args, begin, end, use_nt_stores);
 }
 
 using Element = PLANISH_ELEMENT;
@@ -186,8 +189,10 @@ template void SumRuns(ChannelSums, const Element*, const Element*, int64_t, int6
 template void MapRows(ChannelMap, const MapArrays<Element>&, int64_t, int64_t, int64_t, int64_t,
                       int64_t, int64_t, const MapParameters<Compute<Element>>&, bool);
 template bool FinishBatch<Element>(const BatchMoments<Compute<Element>>&, bool*);
-template void NormalizeWeights(const WeightRows<Element>&, int64_t, int64_t);
-template void WeightGradients(const WeightRows<Element>&, int64_t, int64_t);
+template void NormalizeWeights<Element>(const WeightNormForwardArgs<Element, Compute<Element>>&,
+                                        int64_t, int64_t, bool);
+template void WeightGradients<Element>(const WeightNormBackwardArgs<Element, Compute<Element>>&,
+                                       int64_t, int64_t, bool);
 
 }  // namespace planish::internal
 #endif  // HWY_ONCE

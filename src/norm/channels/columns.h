@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "planish/types.h"
+#include "src/norm/channel_pass.h"
 
 // Channel kernels for T float, double, bfloat16 and float16, with the SIMD target in use: sums, and
 // maps with one set of parameters for each column or run of columns. Arguments are not checked.
@@ -21,25 +22,6 @@ inline constexpr int64_t kMinBlockRows = 128, kMinBlockElements = int64_t{1} << 
 inline constexpr int64_t kMaxRowBlocks = 64;
 
 // --- End of tuning constants ---
-
-/// Sums over the elements a of a channel (x in forward, dy in backward).
-enum class ChannelSums : uint8_t {
-  kNone,
-  kMoments,   ///< d and d^2 with d = a - shift; parameters: {shift}
-  kGradient,  ///< a and a * xhat; parameters: {mean, rstd, offset} of RowCoefficients
-};
-
-/// Map of the elements of a channel.
-enum class ChannelMap : uint8_t {
-  kNone,
-  kNormalize,  ///< (a - mean) * scale + bias; parameters: {mean, scale, bias}
-  /// ((a - mean_g) - xhat * mean_g_xhat) * scale; parameters: {mean, rstd, offset, mean_g,
-  /// mean_g_xhat, scale}
-  kGradient,
-  kScale,  ///< a * scale; parameters: {scale}
-};
-
-inline constexpr int kMaxSumParameters = 3, kMaxMapParameters = 6;  // upper bounds
 
 /// Parameters of a channel, or arrays of them.
 template <class C>

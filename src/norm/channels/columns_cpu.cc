@@ -106,17 +106,6 @@ MapArrays<T> ArraysAt(const ChannelPass<T>& pass, int64_t i) {
   return {pass.a + i, pass.x + i, pass.out + i};
 }
 
-int CountOf(ChannelSums sums) {
-  return sums == ChannelSums::kNone ? 0 : sums == ChannelSums::kMoments ? 1 : 3;
-}
-
-int CountOf(ChannelMap map) {
-  return map == ChannelMap::kNone        ? 0
-         : map == ChannelMap::kScale     ? 1
-         : map == ChannelMap::kNormalize ? 3
-                                         : 6;
-}
-
 // Returns the bytes that the map reads and writes.
 template <class T>
 int64_t MapBytes(const ChannelPass<T>& pass) {
@@ -226,8 +215,8 @@ void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
 template <class C>
 struct TileScratch {
   TileScratch(ChannelSums sums, ChannelMap map, int64_t tile, int64_t columns, bool in_blocks)
-      : before(CountOf(sums), tile, columns),
-        after(CountOf(map), tile, columns),
+      : before(ParameterCount(sums), tile, columns),
+        after(ParameterCount(map), tile, columns),
         totals(std::make_unique_for_overwrite<double[]>(2 * tile * columns)),
         block(std::make_unique_for_overwrite<double[]>(in_blocks ? 2 * kSumTile : 0)) {}
   SumArrays<C> before;
@@ -287,8 +276,8 @@ void Runs(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   }
   const int64_t parts = (spatial + kPart - 1) / kPart, all_parts = pass.batch * channels * parts;
   const bool has_sums = pass.sums != ChannelSums::kNone;
-  MapArraysOf<C> after(CountOf(pass.map), channels);
-  SumArrays<C> before(CountOf(pass.sums), channels);
+  MapArraysOf<C> after(ParameterCount(pass.map), channels);
+  SumArrays<C> before(ParameterCount(pass.sums), channels);
   const auto partial = std::make_unique_for_overwrite<double[]>(has_sums ? 2 * all_parts : 0);
   double* first = partial.get();
   double* second = first + (has_sums ? all_parts : 0);
@@ -431,8 +420,8 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   const int64_t rest = batch % samples * sample;
   const int64_t blocks = RowBlocks(rows, width);
   const int64_t tiles = (width + kSumTile - 1) / kSumTile;
-  SumArrays<C> before(CountOf(pass.sums), channels, spatial, width);
-  MapArraysOf<C> after(CountOf(pass.map), channels, spatial, width + kPeriodPad);
+  SumArrays<C> before(ParameterCount(pass.sums), channels, spatial, width);
+  MapArraysOf<C> after(ParameterCount(pass.map), channels, spatial, width + kPeriodPad);
   const auto partial = std::make_unique_for_overwrite<double[]>(has_sums ? blocks * 2 * width : 0);
   if (has_sums) {
     RunParallel(parallel_for, channels, kBeforeGrain, [&](int64_t begin, int64_t end) {

@@ -6,6 +6,7 @@
 
 #include "planish/parallel.h"
 #include "src/base/loop.h"
+#include "src/norm/channel_pass.h"
 #include "src/norm/channels/columns.h"
 #include "src/norm/channels/columns_moments.h"
 
@@ -24,24 +25,18 @@ struct ChannelRange {
   C* parameters[kMaxMapParameters] = {};  // inputs of the map
 };
 
+/// A pass over arrays with all sizes > 0.
 template <class T>
-struct ChannelPass {
+struct ChannelPass : ChannelArrays<T> {
   using C = Compute<T>;
 
-  ChannelPass(int64_t batch_, int64_t channels_, int64_t spatial_)
-      : batch(batch_), channels(channels_), spatial(spatial_) {}
-
-  int64_t batch, channels, spatial;  // all > 0
-  const T* a = nullptr;              // [batch, channels, spatial] x in forward, dy in backward
-  const T* x = nullptr;              // input of kGradient only, like a
-  T* out = nullptr;                  // output, like a; may be a; null without a map
   ChannelSums sums = ChannelSums::kNone;
   ChannelMap map = ChannelMap::kNone;
   /// Computes the inputs of the sums. Not called without sums.
-  std::function<void(const ChannelRange<C>& range)> before;
+  std::function<void(const ChannelRange<C>& range)> before = {};
   /// Computes the inputs of the map from the sums and the results of `before`. Called once for each
   /// channel, on any thread, before any element of the channel is mapped.
-  std::function<void(const ChannelRange<C>& range)> after;
+  std::function<void(const ChannelRange<C>& range)> after = {};
 };
 
 template <class T>

@@ -12,6 +12,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "src/norm/channel_pass.h"
 #include "src/norm/channels/columns-inl.h"
 #include "src/norm/channels/weight_norm_kernels.h"
 #include "src/norm/moments-inl.h"
@@ -68,7 +69,8 @@ HWY_INLINE Vec<Narrow> WeightScales(D, Narrow narrow, Vec<D> g, Vec<D> norm) {
 
 /// Writes rows [begin, begin + n) of w to `out`; n <= kWeightRows.
 template <class D, class T>
-HWY_INLINE void WeightBlock(D d, const WeightRows<T>& args, int64_t begin, int64_t n, T* out) {
+HWY_INLINE void WeightBlock(D d, const WeightNormForwardArgs<T, Compute<T>>& args, int64_t begin,
+                            int64_t n, T* out) {
   using C = Compute<T>;
   using Bounds = SquareBounds<C>;
   const int64_t cols = args.cols;
@@ -105,7 +107,7 @@ HWY_INLINE void WeightBlock(D d, const WeightRows<T>& args, int64_t begin, int64
     const auto norm = hn::LoadU(wide, norms + r);
     const auto g = Widened(wide, hn::LoadU(narrow, args.g + begin + r));
     hn::StoreU(WeightScales(wide, narrow, g, norm), narrow, scales + r);
-    if (args.norm_out) hn::StoreU(Narrowed(narrow, norm), narrow, args.norm_out + begin + r);
+    if (args.norm) hn::StoreU(Narrowed(narrow, norm), narrow, args.norm + begin + r);
   });
   for (int64_t r = 0; r < n; ++r) {
     const T* row = v + r * cols;
@@ -117,8 +119,8 @@ HWY_INLINE void WeightBlock(D d, const WeightRows<T>& args, int64_t begin, int64
 
 /// Writes rows [begin, begin + n) of dv to `out`, and dg.
 template <class D, class T>
-HWY_INLINE void WeightGradientBlock(D d, const WeightRows<T>& args, int64_t begin, int64_t n,
-                                    T* out) {
+HWY_INLINE void WeightBlock(D d, const WeightNormBackwardArgs<T, Compute<T>>& args, int64_t begin,
+                            int64_t n, T* out) {
   using C = Compute<T>;
   const int64_t cols = args.cols;
   const T* v = args.v + begin * cols;
@@ -149,21 +151,17 @@ HWY_INLINE void WeightGradientBlock(D d, const WeightRows<T>& args, int64_t begi
   }
 }
 
-/// Computes NormalizeWeights, or WeightGradients with kGradient, for rows [begin, end).
-template <bool kGradient, bool kNtStores, class D, class T>
-HWY_NOINLINE void WeightRowsOf(D d, const WeightRows<T>& args, int64_t begin, int64_t end) {
+/// Computes NormalizeWeights or WeightGradients, whose arguments `args` are, for rows [begin, end).
+template <bool kNtStores, class D, template <class, class> class Args, class T>
+HWY_NOINLINE void WeightRowsOf(D d, const Args<T, Compute<T>>& args, int64_t begin, int64_t end) {
   const auto map = [&](int64_t first, int64_t rows, T* out) HWY_ATTR {
     for (int64_t r = 0; r < rows; r += kWeightRows) {
-      const int64_t n = std::min(kWeightRows, rows - r);
       T* block = out ? out + r * args.cols : nullptr;
-      if constexpr (kGradient) {
-        WeightGradientBlock(d, args, first + r, n, block);
-      } else {
-        WeightBlock(d, args, first + r, n, block);
-      }
+      WeightBlock(d, args, first + r, std::min(kWeightRows, rows - r), block);
     }
   };
-  T* out = args.out ? args.out + begin * args.cols : nullptr;
+  T* out = ArraysOf(args).out;
+  if (out) out += begin * args.cols;
   if constexpr (kNtStores) {
     NtStoreRows(hn::ScalableTag<Compute<T>>(), out, end - begin, args.cols,
                 [&](int64_t r, int64_t n, T* buffer) HWY_ATTR { map(begin + r, n, buffer); });

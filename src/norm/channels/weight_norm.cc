@@ -1,6 +1,7 @@
 #include "planish/weight_norm.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -15,6 +16,7 @@ namespace planish {
 inline namespace PLANISH_API {
 namespace {
 
+using internal::ArraysOf;
 using internal::ChannelMap;
 using internal::ChannelPass;
 using internal::ChannelRange;
@@ -45,26 +47,17 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const ParallelFo
   }
   if (cols < internal::kNarrowWeights) {
     const internal::Params<T, P> lengths(args.g, /*rows=*/0, rows, 1, true);
-    const internal::WeightRows<T> call = {.rows = rows,
-                                          .cols = cols,
-                                          .v = args.v,
-                                          .g = lengths.data(),
-                                          .out = args.w,
-                                          .norm_out = args.norm};
+    auto call = std::bit_cast<WeightNormForwardArgs<T, C>>(args);
+    call.g = lengths.data();
     internal::RunParallel(
         parallel_for, rows, internal::GrainFor(cols), [&](int64_t begin, int64_t end) {
-          internal::WeightRows<T> range = call;
-          range.use_nt_stores =
-              internal::UsesNtStores(2 * Bytes<T>(rows * cols), end - begin, rows);
-          internal::NormalizeWeights(range, begin, end);
+          internal::NormalizeWeights<T>(
+              call, begin, end,
+              internal::UsesNtStores(2 * Bytes<T>(rows * cols), end - begin, rows));
         });
     return;
   }
-  ChannelPass<T> pass(/*batch=*/1, rows, cols);
-  pass.a = args.v;
-  pass.out = args.w;
-  pass.sums = ChannelSums::kMoments;
-  pass.map = ChannelMap::kScale;
+  ChannelPass<T> pass{ArraysOf(args), ChannelSums::kMoments, ChannelMap::kScale};
   pass.before = [](const ChannelRange<C>& range) { std::fill_n(range.before[0], range.n, C{0}); };
   const double reciprocal = 1 / static_cast<double>(cols);
   pass.after = [&](const ChannelRange<C>& range) {
@@ -98,30 +91,19 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args, const Parallel
   if (cols < internal::kNarrowWeights) {
     const internal::Params<T, P> lengths(args.g, /*rows=*/0, rows, 1, args.dv != nullptr);
     internal::ParamGradients<T, P> dlengths(args.dg, rows, args.dg != nullptr);
-    const internal::WeightRows<T> call = {.rows = rows,
-                                          .cols = cols,
-                                          .v = args.v,
-                                          .dw = args.dw,
-                                          .g = lengths.data(),
-                                          .norm = args.norm,
-                                          .out = args.dv,
-                                          .dg = dlengths.data()};
+    auto call = std::bit_cast<WeightNormBackwardArgs<T, C>>(args);
+    call.g = lengths.data();
+    call.dg = dlengths.data();
     internal::RunParallel(
         parallel_for, rows, internal::GrainFor(cols), [&](int64_t begin, int64_t end) {
-          internal::WeightRows<T> range = call;
-          range.use_nt_stores =
-              internal::UsesNtStores(3 * Bytes<T>(rows * cols), end - begin, rows);
-          internal::WeightGradients(range, begin, end);
+          internal::WeightGradients<T>(
+              call, begin, end,
+              internal::UsesNtStores(3 * Bytes<T>(rows * cols), end - begin, rows));
         });
     dlengths.Finish();
     return;
   }
-  ChannelPass<T> pass(/*batch=*/1, rows, cols);
-  pass.a = args.dw;
-  pass.x = args.v;
-  pass.out = args.dv;
-  pass.sums = ChannelSums::kGradient;
-  pass.map = ChannelMap::kGradient;
+  ChannelPass<T> pass{ArraysOf(args), ChannelSums::kGradient, ChannelMap::kGradient};
   pass.before = [&](const ChannelRange<C>& range) {
     for (int64_t i = 0; i < range.n; ++i) {
       range.before[0][i] = range.before[2][i] = 0;  // mean 0

@@ -11,17 +11,15 @@ inline namespace PLANISH_API {
 namespace {
 
 using internal::cuda::FillEach;
-using internal::cuda::GradientsOf;
-using internal::cuda::ParamsOf;
 using internal::cuda::RunColumnsCall;
+using internal::cuda::Untyped;
 
 }  // namespace
 
 template <class T>
 int64_t BatchNormWorkspaceBytes(int64_t batch, int64_t channels, int64_t spatial) {
   internal::CheckChannels<T>("BatchNormWorkspaceBytes", batch, channels, spatial);
-  return internal::cuda::ColumnsBytes<T>({.batch = batch, .channels = channels, .spatial = spatial},
-                                         {});
+  return internal::cuda::ColumnsBytes<T>(batch, channels, spatial, {});
 }
 
 template <class T, class P>
@@ -34,18 +32,8 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
     return;
   }
   const internal::cuda::BatchForward<T> call = {
-      .arrays = {args.batch, args.channels, args.spatial, args.x, nullptr, args.y, {}, {}},
-      .gain = ParamsOf(args.gain),
-      .bias = ParamsOf(args.bias),
-      .mean = args.mean,
-      .mean_lo = args.mean_lo,
-      .rstd = args.rstd,
-      .running_mean = args.running_mean,
-      .running_var = args.running_var,
-      .eps = options.eps,
-      .momentum = internal::CheckedMomentum(kFunction, options),
-      .unbiased = options.unbiased};
-  RunColumnsCall(kFunction, call, false, {}, options);
+      Untyped(args), options.eps, internal::CheckedMomentum(kFunction, options), options.unbiased};
+  RunColumnsCall(kFunction, call, {}, options);
 }
 
 template <class T, class P>
@@ -57,14 +45,8 @@ void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args, const BatchNormO
              options.stream);
     return;
   }
-  const internal::cuda::BatchBackward<T> call = {
-      .arrays = {args.batch, args.channels, args.spatial, args.dy, args.x, args.dx, {}, {}},
-      .saved = {.mean = args.mean, .mean_lo = args.mean_lo, .rstd = args.rstd},
-      .gain = ParamsOf(args.gain),
-      .dgain = GradientsOf(args.dgain),
-      .dbias = GradientsOf(args.dbias),
-      .unbiased = options.unbiased};
-  RunColumnsCall(kFunction, call, false, {}, options);
+  const internal::cuda::BatchBackward<T> call = {Untyped(args), options.unbiased};
+  RunColumnsCall(kFunction, call, {}, options);
 }
 
 template <class T, class P>
@@ -72,17 +54,8 @@ void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>& args, const BatchNormO
   constexpr const char* kFunction = "BatchNormEvaluate";
   const int64_t total = internal::CheckBatchEvaluate(kFunction, args, options);
   if (total == 0) return;
-  const internal::cuda::BatchEvaluate<T> call = {
-      .arrays = {args.batch, args.channels, args.spatial, args.x, nullptr, args.y, {}, {}},
-      .backward = false,
-      .gain = ParamsOf(args.gain),
-      .bias = ParamsOf(args.bias),
-      .running_mean = args.running_mean,
-      .running_var = args.running_var,
-      .dgain = {},
-      .dbias = {},
-      .eps = options.eps};
-  RunColumnsCall(kFunction, call, false, {.sums = false}, options);
+  const internal::cuda::BatchEvaluate<T> call = {Untyped(args), options.eps};
+  RunColumnsCall(kFunction, call, {.sums = false}, options);
 }
 
 template <class T, class P>
@@ -95,18 +68,8 @@ void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
              options.stream);
     return;
   }
-  const T* x = args.dgain != nullptr ? args.x : nullptr;
-  const internal::cuda::BatchEvaluate<T> call = {
-      .arrays = {args.batch, args.channels, args.spatial, args.dy, x, args.dx, {}, {}},
-      .backward = true,
-      .gain = ParamsOf(args.gain),
-      .bias = {},
-      .running_mean = args.running_mean,
-      .running_var = args.running_var,
-      .dgain = GradientsOf(args.dgain),
-      .dbias = GradientsOf(args.dbias),
-      .eps = options.eps};
-  RunColumnsCall(kFunction, call, false, {.sums = args.dgain != nullptr || args.dbias != nullptr},
+  const internal::cuda::BatchEvaluateBackward<T> call = {Untyped(args), options.eps};
+  RunColumnsCall(kFunction, call, {.sums = args.dgain != nullptr || args.dbias != nullptr},
                  options);
 }
 

@@ -17,6 +17,10 @@ struct UntypedParams : Args<T, void> {
 
   PLANISH_DEVICE Params Gain() const { return {this->gain, params_are_float}; }
   PLANISH_DEVICE Params Bias() const { return {this->bias, params_are_float}; }
+  PLANISH_DEVICE Params Lengths() const { return {this->g, params_are_float}; }
+  PLANISH_DEVICE ParamGradients GainGradient() const { return {this->dgain, params_are_float}; }
+  PLANISH_DEVICE ParamGradients BiasGradient() const { return {this->dbias, params_are_float}; }
+  PLANISH_DEVICE ParamGradients LengthGradients() const { return {this->dg, params_are_float}; }
 };
 
 template <template <class, class> class Args, class T, class P>

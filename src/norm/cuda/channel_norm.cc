@@ -14,15 +14,13 @@ inline namespace PLANISH_API {
 namespace {
 
 using internal::Recipe;
-using internal::cuda::ColumnsNeeds;
 using internal::cuda::FillEach;
-using internal::cuda::GradientsOf;
 using internal::cuda::KernelSettingsOf;
 using internal::cuda::PlanPositions;
 using internal::cuda::PositionsWork;
 using internal::cuda::Untyped;
 
-constexpr ColumnsNeeds kColumns = {.maps = false};
+constexpr internal::cuda::ColumnsKind kColumns = {.maps = false};
 
 template <class T>
 PositionsWork WorkOf(int64_t batch, int64_t channels, int64_t spatial,
@@ -43,8 +41,7 @@ int64_t ChannelNormWorkspaceBytes(int64_t batch, int64_t channels, int64_t spati
     return std::max(NormForwardWorkspaceBytes<T>(batch, channels),
                     NormBackwardWorkspaceBytes<T>(batch, channels, true));
   }
-  return internal::cuda::ColumnsBytes<T>({.batch = batch, .channels = channels, .spatial = spatial},
-                                         kColumns);
+  return internal::cuda::ColumnsBytes<T>(batch, channels, spatial, kColumns);
 }
 
 template <class T, class P>
@@ -85,20 +82,14 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
     NormBackward(norm, internal::AsRows(args), options);
     return;
   }
-  internal::cuda::SavedMoments<C> saved = {.rstd = args.rstd};
-  if (recipe.centre) saved.mean = args.mean, saved.mean_lo = args.mean_lo;
-  // Must precede dx, which can be dy.
-  if (args.dgain != nullptr || args.dbias != nullptr) {
-    const internal::cuda::PositionGradients<T> call = {
-        .arrays = {args.batch, args.channels, args.spatial, args.dy, args.x, nullptr, {}, {}},
-        .saved = saved,
-        .dgain = GradientsOf(args.dgain),
-        .dbias = GradientsOf(args.dbias)};
-    internal::cuda::RunColumnsCall(kFunction, call, false, kColumns, options);
-  }
-  if (args.dx == nullptr) return;
   internal::cuda::PositionsBackward<T> call = {Untyped(args), KernelSettingsOf<C>(recipe, options)};
   internal::cuda::DropUnread(recipe, call);
+  // Must precede dx, which can be dy.
+  if (args.dgain != nullptr || args.dbias != nullptr) {
+    internal::cuda::RunColumnsCall(kFunction, internal::cuda::PositionGradients<T>{call}, kColumns,
+                                   options);
+  }
+  if (args.dx == nullptr) return;
   const PositionsWork work =
       WorkOf<T>(args.batch, args.channels, args.spatial, {args.dy, call.x, args.dx});
   RunPositions(kFunction, call, PlanPositions(work), options.stream);

@@ -40,38 +40,38 @@ PLANISH_DEVICE XhatMap<C> XhatAt(const SavedMoments<C>& saved, int64_t i) {
 // kSmallScale, so that a double holds their sums.
 inline constexpr double kLarge = 0x1p12, kLargeScale = 0x1p-522, kSmallScale = 0x1p480;
 
-template <ColumnSums kSums>
+template <ChannelSums kSums>
 inline constexpr bool kHasMoments =
-    kSums == ColumnSums::kGradient || kSums == ColumnSums::kGradientOfRows;
-template <ColumnSums kSums>
-inline constexpr bool kReadsX = kHasMoments<kSums> || kSums == ColumnSums::kGradientOfPositions;
-template <ColumnMap kMap>
+    kSums == ChannelSums::kGradient || kSums == ChannelSums::kGradientOfRows;
+template <ChannelSums kSums>
+inline constexpr bool kReadsX = kHasMoments<kSums> || kSums == ChannelSums::kGradientOfPositions;
+template <ChannelMap kMap>
 inline constexpr bool kMapReadsX =
-    kMap == ColumnMap::kGradient || kMap == ColumnMap::kGradientOfRows;
-template <ColumnMap kMap>
+    kMap == ChannelMap::kGradient || kMap == ChannelMap::kGradientOfRows;
+template <ChannelMap kMap>
 inline constexpr bool kOfRows =
-    kMap == ColumnMap::kNormalizeRows || kMap == ColumnMap::kGradientOfRows;
+    kMap == ChannelMap::kNormalizeRows || kMap == ChannelMap::kGradientOfRows;
 
 // --- Tuning constants (docs/tuning.md) ---
 
 // Packs that a thread loads at a time, as many as the registers allow.
-template <ColumnSums kSums>
-inline constexpr int kSumFlight = kSums == ColumnSums::kGradientOfPositions ? 1
-                                  : kReadsX<kSums>                          ? 2
-                                                                            : 4;
-template <ColumnMap kMap>
+template <ChannelSums kSums>
+inline constexpr int kSumFlight = kSums == ChannelSums::kGradientOfPositions ? 1
+                                  : kReadsX<kSums>                           ? 2
+                                                                             : 4;
+template <ChannelMap kMap>
 inline constexpr int kMapFlight = kMapReadsX<kMap> || kOfRows<kMap> ? 2 : 4;
 
 // --- End of tuning constants ---
 
-template <ColumnSums kSums, class C>
+template <ChannelSums kSums, class C>
 PLANISH_DEVICE void AddTerm(C a, C x, double shift, const XhatMap<C>& xhat, double& first,
                             double& second) {
-  if constexpr (kSums == ColumnSums::kMoments) {
+  if constexpr (kSums == ChannelSums::kMoments) {
     const double d = static_cast<double>(a) - shift;
     first += d;
     second = FusedMulAdd(d, d, second);
-  } else if constexpr (kSums == ColumnSums::kSquares) {
+  } else if constexpr (kSums == ChannelSums::kSquares) {
     const auto number = static_cast<double>(a);
     if constexpr (std::is_same_v<C, double>) {
       if (fabs(number) >= kLarge) {
@@ -123,13 +123,19 @@ struct RunWalk {
   int64_t step, run, step_s, step_at, wrap;
 };
 
+// The shift of the channel's sums: given, or its first element.
+template <class T>
+PLANISH_DEVICE double ShiftOf(const T* a, int64_t spatial, const double* shifts, int64_t c) {
+  return shifts != nullptr ? shifts[c] : static_cast<double>(ToCompute(a[c * spatial]));
+}
+
 // Returns the end of part `part` of `all` elements.
 PLANISH_DEVICE int64_t EndOfPart(int64_t part, int64_t length, int64_t all) {
   const int64_t end = (part + 1) * length;
   return end < all ? end : all;
 }
 
-template <class T, int N, ColumnSums kSums>
+template <class T, int N, ChannelSums kSums>
 PLANISH_KERNEL(kColumnsThreads, 3)
 SumRuns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double* shifts, int team_size,
         int64_t parts, int64_t part_length, SumPair* pairs) {
@@ -144,9 +150,8 @@ SumRuns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double* sh
     if (item < items) {
       const int64_t c = item / parts, part = item % parts;
       double shift = 0;
-      if constexpr (kSums == ColumnSums::kMoments) {
-        shift = shifts != nullptr ? shifts[c]
-                                  : static_cast<double>(ToCompute(arrays.a[c * arrays.spatial]));
+      if constexpr (kSums == ChannelSums::kMoments) {
+        shift = ShiftOf(arrays.a, arrays.spatial, shifts, c);
       }
       XhatMap<C> xhat = {};
       if constexpr (kHasMoments<kSums>) xhat = XhatAt(saved, c);
@@ -172,9 +177,9 @@ SumRuns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double* sh
           PLANISH_UNROLL
           for (int j = 0; j < N; ++j) {
             C number = a[f][j];
-            if constexpr (kSums == ColumnSums::kGradientOfRows) {
+            if constexpr (kSums == ChannelSums::kGradientOfRows) {
               number *= ParamAt<T>(arrays.gain, s[f] + j, C{1});
-            } else if constexpr (kSums == ColumnSums::kGradientOfPositions) {
+            } else if constexpr (kSums == ChannelSums::kGradientOfPositions) {
               xhat = XhatAt(saved, index[f] + j);
             }
             AddTerm<kSums>(number, x[f][j], shift, xhat, first, second);
@@ -189,7 +194,7 @@ SumRuns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double* sh
 
 // Sums columns of a matrix [batch, channels * spatial]. Adjacent threads read adjacent packs; the
 // other threads of a column divide the rows of a part.
-template <class T, int N, ColumnSums kSums>
+template <class T, int N, ChannelSums kSums>
 PLANISH_KERNEL(kColumnsThreads, 2)
 SumColumns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double* shifts, int team,
            int64_t parts, int64_t part_length, SumPair* pairs) {
@@ -213,10 +218,8 @@ SumColumns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double*
       for (int j = 0; j < N; ++j) {
         const int64_t c = (col + j) / arrays.spatial;
         s[j] = col + j - c * arrays.spatial;
-        if constexpr (kSums == ColumnSums::kMoments) {
-          shift[j] = shifts != nullptr
-                         ? shifts[c]
-                         : static_cast<double>(ToCompute(arrays.a[c * arrays.spatial]));
+        if constexpr (kSums == ChannelSums::kMoments) {
+          shift[j] = ShiftOf(arrays.a, arrays.spatial, shifts, c);
         } else if constexpr (kHasMoments<kSums>) {
           xhat[j] = XhatAt(saved, c);
         }
@@ -237,7 +240,7 @@ SumColumns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double*
           if (row >= end) continue;
           PLANISH_UNROLL
           for (int j = 0; j < N; ++j) {
-            if constexpr (kSums == ColumnSums::kGradientOfPositions) {
+            if constexpr (kSums == ChannelSums::kGradientOfPositions) {
               xhat[j] = XhatAt(saved, row * arrays.spatial + s[j]);
             }
             AddTerm<kSums>(a[f][j], x[f][j], shift[j], xhat[j], first[j], second[j]);
@@ -292,23 +295,20 @@ Finish(Op op, int64_t channels, int64_t count, int team_size, const SumPair* pai
   }
 }
 
-template <ColumnMap kMap>
-inline constexpr int kParametersOf = kMap == ColumnMap::kScale            ? 1
-                                     : kMap == ColumnMap::kGradient       ? 6
-                                     : kMap == ColumnMap::kGradientOfRows ? 5
-                                                                          : 3;
+template <ChannelMap kMap>
+inline constexpr int kParameterCount = ParameterCount(kMap);
 
-template <ColumnMap kMap, class C>
+template <ChannelMap kMap, class C>
 PLANISH_DEVICE C Mapped(C a, C x, const C* v, C gain, C bias) {
-  if constexpr (kMap == ColumnMap::kNormalize) {
+  if constexpr (kMap == ChannelMap::kNormalize) {
     return FusedMulAdd(a - v[0], v[1], v[2]);
-  } else if constexpr (kMap == ColumnMap::kScale) {
+  } else if constexpr (kMap == ChannelMap::kScale) {
     return a * v[0];
-  } else if constexpr (kMap == ColumnMap::kNormalizeRows) {
+  } else if constexpr (kMap == ChannelMap::kNormalizeRows) {
     return FusedMulAdd(gain, FusedMulAdd(a - v[0], v[1], v[2]), bias);
   } else {
     const C xhat = FusedMulAdd(x - v[0], v[1], v[2]);
-    if constexpr (kMap == ColumnMap::kGradientOfRows) {
+    if constexpr (kMap == ChannelMap::kGradientOfRows) {
       return FusedMulAdd(-xhat, v[4], gain * a - v[3]) * v[1];
     } else {
       return FusedMulAdd(-xhat, v[4], a - v[3]) * v[5];
@@ -317,12 +317,12 @@ PLANISH_DEVICE C Mapped(C a, C x, const C* v, C gain, C bias) {
 }
 
 // Processes the last item first: the L2 cache still holds what the sums read last.
-template <class T, int N, ColumnMap kMap>
+template <class T, int N, ChannelMap kMap>
 PLANISH_KERNEL(kColumnsThreads, 3)
 MapRuns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
         const Compute<T>* values) {
   using C = Compute<T>;
-  constexpr int kFlight = kMapFlight<kMap>, kParameters = kParametersOf<kMap>;
+  constexpr int kFlight = kMapFlight<kMap>, kParameters = kParameterCount<kMap>;
   const int lane = ThreadIndex() % team, teams = BlockThreads() / team;
   const int64_t n = arrays.batch * arrays.spatial, items = arrays.channels * parts;
   for (int64_t block = BlockIndex() * teams; block < items; block += Blocks() * teams) {
@@ -356,7 +356,7 @@ MapRuns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
         for (int j = 0; j < N; ++j) {
           C gain = 1, bias = 0;
           if constexpr (kOfRows<kMap>) gain = ParamAt<T>(arrays.gain, s[f] + j, C{1});
-          if constexpr (kMap == ColumnMap::kNormalizeRows) {
+          if constexpr (kMap == ChannelMap::kNormalizeRows) {
             bias = ParamAt<T>(arrays.bias, s[f] + j, C{0});
           }
           a[f][j] = Mapped<kMap>(a[f][j], x[f][j], v, gain, bias);
@@ -367,12 +367,12 @@ MapRuns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
   }
 }
 
-template <class T, int N, ColumnMap kMap>
+template <class T, int N, ChannelMap kMap>
 PLANISH_KERNEL(kColumnsThreads, 2)
 MapColumns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
            const Compute<T>* values) {
   using C = Compute<T>;
-  constexpr int kFlight = kMapFlight<kMap>, kParameters = kParametersOf<kMap>;
+  constexpr int kFlight = kMapFlight<kMap>, kParameters = kParameterCount<kMap>;
   const int rows = BlockThreads() / team;
   const int x_thread = ThreadIndex() % team, y_thread = ThreadIndex() / team;
   const int64_t width = arrays.channels * arrays.spatial;
@@ -438,19 +438,14 @@ PLANISH_DEVICE ChannelMoments StatisticsOf(double first, double second, double n
 }
 
 template <class T>
-PLANISH_DEVICE double ShiftOf(const ColumnArrays<T>& arrays, const double* shifts, int64_t c) {
-  return shifts != nullptr ? shifts[c]
-                           : static_cast<double>(ToCompute(arrays.a[c * arrays.spatial]));
-}
-
-template <class T>
 struct Refine {
-  ColumnArrays<T> arrays;
+  const T* a;
+  int64_t spatial;
   double n;
   double* shifts;
 
   PLANISH_DEVICE void operator()(int64_t c, double first, double) const {
-    shifts[c] = ShiftOf(arrays, static_cast<const double*>(nullptr), c) + first / n;
+    shifts[c] = ShiftOf(a, spatial, nullptr, c) + first / n;
   }
 };
 
@@ -473,7 +468,7 @@ struct FinishBatchForward {
                                 call.momentum * value);
   }
   PLANISH_DEVICE void operator()(int64_t c, double first, double second) const {
-    const double shift = ShiftOf(call.arrays, shifts, c);
+    const double shift = ShiftOf(call.x, call.spatial, shifts, c);
     ChannelMoments m = StatisticsOf(first, second, n);
     const double unbiased = n / (n - 1);
     Update(call.running_mean, c, shift + m.offset);
@@ -486,10 +481,10 @@ struct FinishBatchForward {
     if (call.mean_lo != nullptr) call.mean_lo[c] = static_cast<C>(rest);
     if (call.rstd != nullptr) call.rstd[c] = static_cast<C>(rstd);
     // The bias absorbs mean_lo, which is exact for a constant channel.
-    const double gain = ParamAsDouble<T>(call.gain, c, 1);
+    const double gain = ParamAsDouble<T>(call.Gain(), c, 1);
     values.Set(0, c, static_cast<double>(mean));
     values.Set(1, c, gain * rstd);
-    values.Set(2, c, ParamAsDouble<T>(call.bias, c, 0) - rest * rstd * gain);
+    values.Set(2, c, ParamAsDouble<T>(call.Bias(), c, 0) - rest * rstd * gain);
   }
 };
 
@@ -501,41 +496,57 @@ PLANISH_DEVICE void SetXhat(const ValuesAt<Compute<T>>& values, int64_t c,
   values.Set(2, c, static_cast<double>(xhat.offset));
 }
 
+// Writes the gradients of gain and bias from the sums of kGradient.
+template <class T, class Call>
+PLANISH_DEVICE void SetGradients(const Call& call, int64_t c, double first, double second) {
+  SetParam<T>(call.GainGradient(), c, static_cast<Compute<T>>(second));
+  SetParam<T>(call.BiasGradient(), c, static_cast<Compute<T>>(first));
+}
+
 template <class T>
 struct FinishBatchBackward {
   using C = Compute<T>;
   BatchBackward<T> call;
+  SavedMoments<C> saved;
   double n;
   ValuesAt<C> values;
 
   PLANISH_DEVICE void operator()(int64_t c, double first, double second) const {
-    SetParam<T>(call.dgain, c, static_cast<C>(second));
-    SetParam<T>(call.dbias, c, static_cast<C>(first));
-    SetXhat<T>(values, c, XhatAt(call.saved, c));
+    SetGradients<T>(call, c, first, second);
+    SetXhat<T>(values, c, XhatAt(saved, c));
     values.Set(3, c, first / n);
     values.Set(4, c, second / (call.unbiased ? n - 1 : n));
-    values.Set(5, c, ParamAsDouble<T>(call.gain, c, 1) * static_cast<double>(call.saved.rstd[c]));
+    values.Set(5, c, ParamAsDouble<T>(call.Gain(), c, 1) * static_cast<double>(call.rstd[c]));
+  }
+};
+
+// gain / sqrt(running_var + eps).
+template <class T, class Call>
+PLANISH_DEVICE double EvaluateScale(const Call& call, int64_t c) {
+  const double rstd = 1 / sqrt(static_cast<double>(call.running_var[c]) + call.eps);
+  return ParamAsDouble<T>(call.Gain(), c, 1) * rstd;
+}
+
+template <class T>
+struct FinishBatchEvaluate {
+  BatchEvaluate<T> call;
+  ValuesAt<Compute<T>> values;
+
+  PLANISH_DEVICE void operator()(int64_t c, double, double) const {
+    values.Set(0, c, static_cast<double>(call.running_mean[c]));
+    values.Set(1, c, EvaluateScale<T>(call, c));
+    values.Set(2, c, ParamAsDouble<T>(call.Bias(), c, 0));
   }
 };
 
 template <class T>
-struct FinishBatchEvaluate {
-  using C = Compute<T>;
-  BatchEvaluate<T> call;
-  ValuesAt<C> values;
+struct FinishBatchEvaluateBackward {
+  BatchEvaluateBackward<T> call;
+  ValuesAt<Compute<T>> values;
 
   PLANISH_DEVICE void operator()(int64_t c, double first, double second) const {
-    const double rstd = 1 / sqrt(static_cast<double>(call.running_var[c]) + call.eps);
-    const double scale = ParamAsDouble<T>(call.gain, c, 1) * rstd;
-    if (call.backward) {
-      SetParam<T>(call.dgain, c, static_cast<C>(second));
-      SetParam<T>(call.dbias, c, static_cast<C>(first));
-      values.Set(0, c, scale);
-    } else {
-      values.Set(0, c, static_cast<double>(call.running_mean[c]));
-      values.Set(1, c, scale);
-      values.Set(2, c, ParamAsDouble<T>(call.bias, c, 0));
-    }
+    SetGradients<T>(call, c, first, second);
+    values.Set(0, c, EvaluateScale<T>(call, c));
   }
 };
 
@@ -558,7 +569,7 @@ struct FinishWeightForward {
     }
     if (!IsFinite(norm)) norm = Nan<double>();
     if (call.norm != nullptr) call.norm[c] = static_cast<C>(norm);
-    values.Set(0, c, ParamAsDouble<T>(call.g, c, 1) / norm);
+    values.Set(0, c, ParamAsDouble<T>(call.Lengths(), c, 1) / norm);
   }
 };
 
@@ -570,26 +581,26 @@ struct FinishWeightBackward {
   ValuesAt<C> values;
 
   PLANISH_DEVICE void operator()(int64_t c, double, double second) const {
-    SetParam<T>(call.dg, c, static_cast<C>(second));
+    SetParam<T>(call.LengthGradients(), c, static_cast<C>(second));
     SetXhat<T>(values, c, XhatAt(saved, c));
     values.Set(2, c, 0);
     values.Set(3, c, 0);
     values.Set(4, c, second);
-    values.Set(5, c, ParamAsDouble<T>(call.g, c, 1) / static_cast<double>(call.norm[c]));
+    values.Set(5, c, ParamAsDouble<T>(call.Lengths(), c, 1) / static_cast<double>(call.norm[c]));
   }
 };
 
 // Computes the mean and the biased variance of each case.
 template <class T>
 struct FinishCases {
-  ColumnArrays<T> arrays;
+  OnlineForward<T> call;
   double n;
   const double* shifts;
   SumPair* moments;
 
   PLANISH_DEVICE void operator()(int64_t c, double first, double second) const {
     const ChannelMoments m = StatisticsOf(first, second, n);
-    moments[c] = {ShiftOf(arrays, shifts, c) + m.offset, m.var};
+    moments[c] = {ShiftOf(call.x, call.cols, shifts, c) + m.offset, m.var};
   }
 };
 
@@ -597,16 +608,17 @@ template <class T>
 struct FinishOnlineBackward {
   using C = Compute<T>;
   OnlineBackward<T> call;
+  SavedMoments<C> saved;
   double n;
   ValuesAt<C> values;
 
   PLANISH_DEVICE void operator()(int64_t c, double first, double second) const {
-    const double alpha = call.alphas.each != nullptr ? call.alphas.each[c] : call.alphas.all;
+    const double alpha = call.alphas[c];
     const auto s = static_cast<double>(call.deviation[c]);
-    const auto rstd = static_cast<double>(call.saved.rstd[c]);
+    const auto rstd = static_cast<double>(call.rstd[c]);
     const double scale = s == 0 ? 0 : alpha * n / ((n - 1) * s * rstd);
     const double mean_g_xhat = second / n * scale;
-    SetXhat<T>(values, c, XhatAt(call.saved, c));
+    SetXhat<T>(values, c, XhatAt(saved, c));
     values.Set(
         3, c, first / n * alpha - alpha * static_cast<double>(call.offset[c]) * rstd * mean_g_xhat);
     values.Set(4, c, mean_g_xhat);
@@ -618,8 +630,7 @@ struct FinishPositionGradients {
   PositionGradients<T> call;
 
   PLANISH_DEVICE void operator()(int64_t c, double first, double second) const {
-    SetParam<T>(call.dgain, c, static_cast<Compute<T>>(second));
-    SetParam<T>(call.dbias, c, static_cast<Compute<T>>(first));
+    SetGradients<T>(call, c, first, second);
   }
 };
 
@@ -635,8 +646,8 @@ ScanCases(OnlineForward<T> call, const SumPair* moments, ValuesAt<Compute<T>> va
   double* own = means + threads;
   double* deviations = own + threads;
   double* state = deviations + threads;
-  const int64_t rows = call.arrays.channels;
-  const auto n = static_cast<double>(call.arrays.spatial);
+  const int64_t rows = call.rows;
+  const auto n = static_cast<double>(call.cols);
   const double unbiased = n / (n - 1);
   if (thread == 0) state[0] = call.state->mean, state[1] = call.state->deviation;
   for (int64_t begin = 0; begin < rows; begin += threads) {
@@ -644,7 +655,7 @@ ScanCases(OnlineForward<T> call, const SumPair* moments, ValuesAt<Compute<T>> va
     const int64_t r = begin + thread;
     double var = 0;
     if (thread < count) {
-      alphas[thread] = call.alphas.each != nullptr ? call.alphas.each[r] : call.alphas.all;
+      alphas[thread] = call.alphas[r];
       own[thread] = moments[r].first;
       var = moments[r].second;
     }
@@ -692,193 +703,180 @@ ScanCases(OnlineForward<T> call, const SumPair* moments, ValuesAt<Compute<T>> va
 
 // --- Launching ---
 
+// Launches the kernels of a call.
 template <class T>
-class Caller {
- public:
+struct Caller {
   using C = Compute<T>;
 
-  Caller(const char* function, const ColumnArrays<T>& arrays, const ColumnsPlan& plan,
-         const ColumnsPlan& map, const ColumnsSpace& space, void* stream)
-      : function_(function),
-        arrays_(arrays),
-        plan_(plan),
-        map_(map),
-        space_(space),
-        stream_(stream) {}
+  ColumnArrays<T> arrays;
+  const ColumnsRun& run;
 
-  double n() const { return static_cast<double>(arrays_.batch * arrays_.spatial); }
-  ValuesAt<C> values() const { return {static_cast<C*>(space_.values), arrays_.channels}; }
+  double n() const { return static_cast<double>(arrays.batch * arrays.spatial); }
+  ValuesAt<C> values() const { return {static_cast<C*>(run.space.values), arrays.channels}; }
 
-  template <ColumnSums kSums>
+  template <ChannelSums kSums>
   void Sum(const SavedMoments<C>& saved = {}, const double* shifts = nullptr) const {
-    VisitPack<T>(plan_.pack, [&](auto pack) {
+    const ColumnsPlan& plan = run.sums;
+    VisitPack<T>(plan.pack, [&](auto pack) {
       constexpr int N = decltype(pack)::value;
       constexpr bool kRunsAlone =
-          kSums == ColumnSums::kSquares || kSums == ColumnSums::kGradientOfRows;
-      Launch launch = plan_.launch;
+          kSums == ChannelSums::kSquares || kSums == ChannelSums::kGradientOfRows;
+      Launch launch = plan.launch;
+      const auto sum = [&](auto* kernel, int64_t shared_bytes) {
+        launch.shared_bytes = shared_bytes;
+        Run(run.function, kernel, launch, run.stream, arrays, saved, shifts, plan.team, plan.parts,
+            plan.part, run.space.pairs);
+      };
       if constexpr (!kRunsAlone) {
-        if (plan_.columns) {
-          launch.shared_bytes = 2 * N * launch.threads * static_cast<int64_t>(sizeof(double));
-          Run(function_, SumColumns<T, N, kSums>, launch, stream_, arrays_, saved, shifts,
-              plan_.team, plan_.parts, plan_.part, space_.pairs);
-          return;
+        if (plan.columns) {
+          return sum(SumColumns<T, N, kSums>,
+                     2 * N * launch.threads * static_cast<int64_t>(sizeof(double)));
         }
       }
-      launch.shared_bytes = plan_.team > kWarpThreads ? PairTeam::kSharedBytes : 0;
-      Run(function_, SumRuns<T, N, kSums>, launch, stream_, arrays_, saved, shifts, plan_.team,
-          plan_.parts, plan_.part, space_.pairs);
+      sum(SumRuns<T, N, kSums>, plan.team > kWarpThreads ? PairTeam::kSharedBytes : 0);
     });
   }
 
-  /// `sums` is false if there are none.
+  /// `has_sums` is false if there are none.
   template <class Op>
-  void Finish(const Op& op, bool sums = true) const {
-    const int64_t count = sums ? plan_.pairs : 0;
+  void Finish(const Op& op, bool has_sums = true) const {
+    const int64_t count = has_sums ? run.sums.pairs : 0;
     int team = 1;
     while (team < kWarpThreads && team < count) team *= 2;
-    const int64_t teams = kColumnsThreads / team, blocks = (arrays_.channels + teams - 1) / teams;
+    const int64_t teams = kColumnsThreads / team, blocks = (arrays.channels + teams - 1) / teams;
     const Launch launch = {.blocks = blocks < kMaxBlocks ? blocks : kMaxBlocks,
                            .threads = kColumnsThreads};
-    Run(function_, cuda::Finish<Op>, launch, stream_, op, arrays_.channels, count, team,
-        static_cast<const SumPair*>(space_.pairs));
+    Run(run.function, cuda::Finish<Op>, launch, run.stream, op, arrays.channels, count, team,
+        static_cast<const SumPair*>(run.space.pairs));
   }
 
   /// Computes the sums about a shift. Returns the shifts, or null if they are the first elements.
   const double* SumMoments() const {
-    Sum<ColumnSums::kMoments>();
+    Sum<ChannelSums::kMoments>();
     if constexpr (std::is_same_v<C, double>) {
-      Finish(Refine<T>{arrays_, n(), space_.shifts});
-      Sum<ColumnSums::kMoments>({}, space_.shifts);
-      return space_.shifts;
+      Finish(Refine<T>{arrays.a, arrays.spatial, n(), run.space.shifts});
+      Sum<ChannelSums::kMoments>({}, run.space.shifts);
+      return run.space.shifts;
     }
     return nullptr;
   }
 
-  template <ColumnMap kMap>
+  /// Does nothing without an output.
+  template <ChannelMap kMap>
   void Map() const {
-    VisitPack<T>(map_.pack, [&](auto pack) {
+    if (arrays.out == nullptr) return;
+    const ColumnsPlan& plan = run.map;
+    VisitPack<T>(plan.pack, [&](auto pack) {
       constexpr int N = decltype(pack)::value;
-      const auto* values = static_cast<const C*>(space_.values);
+      const auto map = [&](auto* kernel) {
+        Run(run.function, kernel, plan.launch, run.stream, arrays, plan.team, plan.parts, plan.part,
+            static_cast<const C*>(run.space.values));
+      };
       if constexpr (!kOfRows<kMap>) {
-        if (map_.columns) {
-          Run(function_, MapColumns<T, N, kMap>, map_.launch, stream_, arrays_, map_.team,
-              map_.parts, map_.part, values);
-          return;
-        }
+        if (plan.columns) return map(MapColumns<T, N, kMap>);
       }
-      Run(function_, MapRuns<T, N, kMap>, map_.launch, stream_, arrays_, map_.team, map_.parts,
-          map_.part, values);
+      map(MapRuns<T, N, kMap>);
     });
   }
-
- private:
-  const char* function_;
-  const ColumnArrays<T>& arrays_;
-  const ColumnsPlan &plan_, &map_;
-  const ColumnsSpace& space_;
-  void* stream_;
 };
 
-}  // namespace
+template <class T, class Call>
+SavedMoments<Compute<T>> SavedOf(const Call& call) {
+  return {.mean = call.mean, .mean_lo = call.mean_lo, .rstd = call.rstd};
+}
 
 template <class T>
-void RunColumns(const char* function, const BatchForward<T>& call, const ColumnsPlan& plan,
-                const ColumnsPlan& map, const ColumnsSpace& space, void* stream) {
-  const Caller<T> caller(function, call.arrays, plan, map, space, stream);
+void Start(const BatchForward<T>& call, const Caller<T>& caller) {
   const double* shifts = caller.SumMoments();
   caller.Finish(FinishBatchForward<T>{call, caller.n(), shifts, caller.values()});
-  caller.template Map<ColumnMap::kNormalize>();
+  caller.template Map<ChannelMap::kNormalize>();
 }
 
 template <class T>
-void RunColumns(const char* function, const BatchBackward<T>& call, const ColumnsPlan& plan,
-                const ColumnsPlan& map, const ColumnsSpace& space, void* stream) {
-  const Caller<T> caller(function, call.arrays, plan, map, space, stream);
-  caller.template Sum<ColumnSums::kGradient>(call.saved);
-  caller.Finish(FinishBatchBackward<T>{call, caller.n(), caller.values()});
-  if (call.arrays.out != nullptr) caller.template Map<ColumnMap::kGradient>();
+void Start(const BatchBackward<T>& call, const Caller<T>& caller) {
+  const auto saved = SavedOf<T>(call);
+  caller.template Sum<ChannelSums::kGradient>(saved);
+  caller.Finish(FinishBatchBackward<T>{call, saved, caller.n(), caller.values()});
+  caller.template Map<ChannelMap::kGradient>();
 }
 
 template <class T>
-void RunColumns(const char* function, const BatchEvaluate<T>& call, const ColumnsPlan& plan,
-                const ColumnsPlan& map, const ColumnsSpace& space, void* stream) {
-  using C = Compute<T>;
-  const Caller<T> caller(function, call.arrays, plan, map, space, stream);
-  const bool gain = call.dgain.data != nullptr, sums = gain || call.dbias.data != nullptr;
+void Start(const BatchEvaluate<T>& call, const Caller<T>& caller) {
+  caller.Finish(FinishBatchEvaluate<T>{call, caller.values()}, false);
+  caller.template Map<ChannelMap::kNormalize>();
+}
+
+template <class T>
+void Start(const BatchEvaluateBackward<T>& call, Caller<T> caller) {
+  using Saved = SavedMoments<Compute<T>>;
+  const bool gain = call.dgain != nullptr, sums = gain || call.dbias != nullptr;
+  // Without dgain, x is null, and the sum that would need it is not used.
+  if (!gain) caller.arrays.x = caller.arrays.a;
   if (sums) {
-    // x is null without dgain; every xhat is then 0.
-    ColumnArrays<T> arrays = call.arrays;
-    if (!gain) arrays.x = arrays.a;
-    const Caller<T> summing(function, arrays, plan, map, space, stream);
-    summing.template Sum<ColumnSums::kGradient>({.mean = gain ? call.running_mean : nullptr,
+    caller.template Sum<ChannelSums::kGradient>({.mean = gain ? call.running_mean : nullptr,
                                                  .rstd = call.running_var,
-                                                 .kind = SavedMoments<C>::Rstd::kOfVariance,
+                                                 .kind = Saved::Rstd::kOfVariance,
                                                  .eps = call.eps});
   }
-  caller.Finish(FinishBatchEvaluate<T>{call, caller.values()}, sums);
-  if (call.arrays.out == nullptr) return;
-  if (call.backward) {
-    caller.template Map<ColumnMap::kScale>();
-  } else {
-    caller.template Map<ColumnMap::kNormalize>();
-  }
+  caller.Finish(FinishBatchEvaluateBackward<T>{call, caller.values()}, sums);
+  caller.template Map<ChannelMap::kScale>();
 }
 
 template <class T>
-void RunColumns(const char* function, const WeightForward<T>& call, const ColumnsPlan& plan,
-                const ColumnsPlan& map, const ColumnsSpace& space, void* stream) {
-  const Caller<T> caller(function, call.arrays, plan, map, space, stream);
-  caller.template Sum<ColumnSums::kSquares>();
+void Start(const WeightForward<T>& call, const Caller<T>& caller) {
+  caller.template Sum<ChannelSums::kSquares>();
   caller.Finish(FinishWeightForward<T>{call, caller.values()});
-  caller.template Map<ColumnMap::kScale>();
+  caller.template Map<ChannelMap::kScale>();
 }
 
 template <class T>
-void RunColumns(const char* function, const WeightBackward<T>& call, const ColumnsPlan& plan,
-                const ColumnsPlan& map, const ColumnsSpace& space, void* stream) {
-  using C = Compute<T>;
-  const Caller<T> caller(function, call.arrays, plan, map, space, stream);
-  const SavedMoments<C> saved = {.rstd = call.norm, .kind = SavedMoments<C>::Rstd::kOfNorm};
-  caller.template Sum<ColumnSums::kGradient>(saved);
+void Start(const WeightBackward<T>& call, const Caller<T>& caller) {
+  using Saved = SavedMoments<Compute<T>>;
+  const Saved saved = {.rstd = call.norm, .kind = Saved::Rstd::kOfNorm};
+  caller.template Sum<ChannelSums::kGradient>(saved);
   caller.Finish(FinishWeightBackward<T>{call, saved, caller.values()});
-  if (call.arrays.out != nullptr) caller.template Map<ColumnMap::kGradient>();
+  caller.template Map<ChannelMap::kGradient>();
 }
 
 template <class T>
-void RunColumns(const char* function, const OnlineForward<T>& call, const ColumnsPlan& plan,
-                const ColumnsPlan& map, const ColumnsSpace& space, void* stream) {
-  const Caller<T> caller(function, call.arrays, plan, map, space, stream);
+void Start(const OnlineForward<T>& call, Caller<T> caller) {
   const double* shifts = caller.SumMoments();
-  caller.Finish(FinishCases<T>{call.arrays, caller.n(), shifts, space.moments});
+  const ColumnsRun& run = caller.run;
+  caller.Finish(FinishCases<T>{call, caller.n(), shifts, run.space.moments});
   const Launch launch = {
       .threads = kColumnsThreads,
       .shared_bytes = (4 * kColumnsThreads + 2) * static_cast<int64_t>(sizeof(double))};
-  Run(function, ScanCases<T>, launch, stream, call, static_cast<const SumPair*>(space.moments),
-      caller.values());
-  caller.template Map<ColumnMap::kNormalizeRows>();
+  Run(run.function, ScanCases<T>, launch, run.stream, call,
+      static_cast<const SumPair*>(run.space.moments), caller.values());
+  caller.arrays.gain = {call.gain, call.params_are_float};
+  caller.arrays.bias = {call.bias, call.params_are_float};
+  caller.template Map<ChannelMap::kNormalizeRows>();
 }
 
 template <class T>
-void RunColumns(const char* function, const OnlineBackward<T>& call, const ColumnsPlan& plan,
-                const ColumnsPlan& map, const ColumnsSpace& space, void* stream) {
-  const Caller<T> caller(function, call.arrays, plan, map, space, stream);
-  caller.template Sum<ColumnSums::kGradientOfRows>(call.saved);
-  caller.Finish(FinishOnlineBackward<T>{call, caller.n(), caller.values()});
-  caller.template Map<ColumnMap::kGradientOfRows>();
+void Start(const OnlineBackward<T>& call, Caller<T> caller) {
+  const auto saved = SavedOf<T>(call);
+  caller.arrays.gain = {call.gain, call.params_are_float};
+  caller.template Sum<ChannelSums::kGradientOfRows>(saved);
+  caller.Finish(FinishOnlineBackward<T>{call, saved, caller.n(), caller.values()});
+  caller.template Map<ChannelMap::kGradientOfRows>();
 }
 
 template <class T>
-void RunColumns(const char* function, const PositionGradients<T>& call, const ColumnsPlan& plan,
-                const ColumnsPlan& map, const ColumnsSpace& space, void* stream) {
-  const Caller<T> caller(function, call.arrays, plan, map, space, stream);
-  caller.template Sum<ColumnSums::kGradientOfPositions>(call.saved);
+void Start(const PositionGradients<T>& call, const Caller<T>& caller) {
+  caller.template Sum<ChannelSums::kGradientOfPositions>(SavedOf<T>(call));
   caller.Finish(FinishPositionGradients<T>{call});
 }
 
-#define PLANISH_INSTANTIATE(Call)                                                         \
-  template void RunColumns(const char*, const Call<PLANISH_ELEMENT>&, const ColumnsPlan&, \
-                           const ColumnsPlan&, const ColumnsSpace&, void*);
-PLANISH_COLUMNS_CALLS(PLANISH_INSTANTIATE)
+}  // namespace
+
+template <template <class> class Call, class T>
+void RunColumns(const Call<T>& call, const ColumnsRun& run) {
+  Start(call, Caller<T>{{ArraysOf(call), {}, {}}, run});
+}
+
+#define PLANISH_INSTANTIATE(Call) template void RunColumns(const Call&, const ColumnsRun&);
+PLANISH_COLUMNS_CALLS(PLANISH_INSTANTIATE, PLANISH_ELEMENT)
 #undef PLANISH_INSTANTIATE
 
 }  // namespace planish::internal::cuda

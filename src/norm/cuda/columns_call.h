@@ -12,6 +12,13 @@
 // From a checked call to the kernels of columns.h: packs, plans and workspace.
 namespace planish::internal::cuda {
 
+/// What a call computes, on which its plan and its workspace depend.
+struct ColumnsKind {
+  bool sums = true, maps = true;
+  bool moments = false;  ///< statistics of each channel
+  bool alone = false;    ///< a channel's bits must not depend on the number of channels
+};
+
 /// Returns `work` with the pack that its sizes and arrays allow.
 template <class T>
 ColumnsWork Packed(ColumnsWork work, std::initializer_list<Place> places) {
@@ -20,42 +27,58 @@ ColumnsWork Packed(ColumnsWork work, std::initializer_list<Place> places) {
   return work;
 }
 
-/// Parts of the workspace that a call needs.
-struct ColumnsNeeds {
-  bool sums = true, maps = true, online = false;
-};
+/// Divides `workspace` into its parts; with null it only computes the size.
+template <class T>
+ColumnsSpace CutSpace(const ColumnsWork& work, const ColumnsPlan& plan, const ColumnsKind& kind,
+                      void* workspace) {
+  ColumnsSpace space;
+  char* begin = static_cast<char*>(workspace);
+  const auto take = [&]<class N>(N*& part, int64_t count) {
+    if (begin != nullptr) part = reinterpret_cast<N*>(begin + space.bytes);
+    space.bytes += (count * static_cast<int64_t>(sizeof(N)) + 15) / 16 * 16;
+  };
+  if (kind.sums) take(space.pairs, work.channels * plan.pairs);
+  if (kind.sums) take(space.shifts, work.channels);
+  Compute<T>* values = nullptr;
+  if (kind.maps) take(values, work.channels * kMaxMapParameters);
+  space.values = values;
+  if (kind.moments) take(space.moments, work.channels);
+  return space;
+}
 
 /// Returns the workspace for a shape, in bytes, for any alignment of the arrays.
 template <class T>
-int64_t ColumnsBytes(ColumnsWork work, const ColumnsNeeds& needs) {
+int64_t ColumnsBytes(int64_t batch, int64_t channels, int64_t spatial, const ColumnsKind& kind) {
   int64_t max = 0;
-  if (work.batch == 0 || work.channels == 0 || work.spatial == 0) return max;
+  if (batch == 0 || channels == 0 || spatial == 0) return max;
+  ColumnsWork work = {
+      .batch = batch, .channels = channels, .spatial = spatial, .alone = kind.alone};
   for (const int pack : {1, kFullPack<T>}) {
     work.pack = pack;
     if (pack != Packed<T>(work, {}).pack && pack != 1) continue;
-    const ColumnsSpace space =
-        CutSpace<T>(work, PlanColumns(work), needs.sums, needs.maps, needs.online, nullptr);
-    max = std::max(max, space.bytes);
+    max = std::max(max, CutSpace<T>(work, PlanColumns(work), kind, nullptr).bytes);
   }
   return max;
 }
 
 /// Plans and runs `call`. Sums read a and x; the map also writes out.
-template <class T, template <class> class Call, class Options>
-void RunColumnsCall(const char* function, const Call<T>& call, bool alone,
-                    const ColumnsNeeds& needs, const Options& options) {
-  const ColumnArrays<T>& arrays = call.arrays;
+template <template <class> class Call, class T, class Options>
+void RunColumnsCall(const char* function, const Call<T>& call, const ColumnsKind& kind,
+                    const Options& options) {
+  const ChannelArrays<T> arrays = ArraysOf(call);
   const ColumnsWork work = {.batch = arrays.batch,
                             .channels = arrays.channels,
                             .spatial = arrays.spatial,
-                            .alone = alone};
+                            .alone = kind.alone};
   const ColumnsWork sums = Packed<T>(work, {arrays.a, arrays.x});
   const ColumnsPlan plan = PlanColumns(sums);
-  const ColumnsPlan map = PlanColumns(Packed<T>(work, {arrays.a, arrays.x, arrays.out}));
-  const ColumnsSpace space =
-      CutSpace<T>(sums, plan, needs.sums, needs.maps, needs.online, options.workspace);
-  CheckWorkspace(function, options, space.bytes);
-  RunColumns(function, call, plan, map, space, options.stream);
+  const ColumnsRun run = {.function = function,
+                          .sums = plan,
+                          .map = PlanColumns(Packed<T>(work, {arrays.a, arrays.x, arrays.out})),
+                          .space = CutSpace<T>(sums, plan, kind, options.workspace),
+                          .stream = options.stream};
+  CheckWorkspace(function, options, run.space.bytes);
+  RunColumns(call, run);
 }
 
 }  // namespace planish::internal::cuda

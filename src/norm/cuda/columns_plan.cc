@@ -78,8 +78,4 @@ ColumnsPlan PlanColumns(const ColumnsWork& work) {
   return plan;
 }
 
-int64_t PairBytes(const ColumnsWork& work, const ColumnsPlan& plan) {
-  return work.channels * plan.pairs * static_cast<int64_t>(sizeof(SumPair));
-}
-
 }  // namespace planish::internal::cuda

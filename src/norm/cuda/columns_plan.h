@@ -48,9 +48,6 @@ bool AreColumns(int64_t batch, int64_t spatial);
 
 ColumnsPlan PlanColumns(const ColumnsWork& work);
 
-/// Returns the bytes of the pairs of all channels.
-int64_t PairBytes(const ColumnsWork& work, const ColumnsPlan& plan);
-
 }  // namespace planish::internal::cuda
 
 #endif  // PLANISH_SRC_NORM_CUDA_COLUMNS_PLAN_H_

@@ -33,30 +33,22 @@ void RunPositions(const char* function, const PositionsBackward<T>&, const Posit
   Fail(function);
 }
 
-#define PLANISH_DEFINE(Call)                                                                    \
-  template <class T>                                                                            \
-  void RunColumns(const char* function, const Call<T>&, const ColumnsPlan&, const ColumnsPlan&, \
-                  const ColumnsSpace&, void*) {                                                 \
-    Fail(function);                                                                             \
-  }                                                                                             \
-  template void RunColumns(const char*, const Call<float>&, const ColumnsPlan&,                 \
-                           const ColumnsPlan&, const ColumnsSpace&, void*);                     \
-  template void RunColumns(const char*, const Call<double>&, const ColumnsPlan&,                \
-                           const ColumnsPlan&, const ColumnsSpace&, void*);                     \
-  template void RunColumns(const char*, const Call<bfloat16>&, const ColumnsPlan&,              \
-                           const ColumnsPlan&, const ColumnsSpace&, void*);                     \
-  template void RunColumns(const char*, const Call<float16>&, const ColumnsPlan&,               \
-                           const ColumnsPlan&, const ColumnsSpace&, void*);
-PLANISH_COLUMNS_CALLS(PLANISH_DEFINE)
-#undef PLANISH_DEFINE
+template <template <class> class Call, class T>
+void RunColumns(const Call<T>&, const ColumnsRun& run) {
+  Fail(run.function);
+}
 
+#define PLANISH_COLUMNS(Call) template void RunColumns(const Call&, const ColumnsRun&);
 #define PLANISH_INSTANTIATE(T)                                                               \
   template void RunForward(const char*, const Forward<T>&, const RowsPlan&, void*, void*);   \
   template void RunBackward(const char*, const Backward<T>&, const RowsPlan&, void*, void*); \
   template void RunPositions(const char*, const PositionsForward<T>&, const PositionsPlan&,  \
                              void*);                                                         \
-  template void RunPositions(const char*, const PositionsBackward<T>&, const PositionsPlan&, void*);
+  template void RunPositions(const char*, const PositionsBackward<T>&, const PositionsPlan&, \
+                             void*);                                                         \
+  PLANISH_COLUMNS_CALLS(PLANISH_COLUMNS, T)
 PLANISH_ELEMENT_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
+#undef PLANISH_COLUMNS
 
 }  // namespace planish::internal::cuda

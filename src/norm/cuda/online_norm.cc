@@ -13,14 +13,12 @@ inline namespace PLANISH_API {
 namespace {
 
 using internal::cuda::Alphas;
-using internal::cuda::ColumnsNeeds;
-using internal::cuda::ColumnsWork;
-using internal::cuda::GradientsOf;
-using internal::cuda::ParamsOf;
+using internal::cuda::ColumnsKind;
 using internal::cuda::RunColumnsCall;
+using internal::cuda::Untyped;
 
-// Workspace needs of sums along rows, and of sums over rows.
-constexpr ColumnsNeeds kRows = {.online = true}, kColumns = {.maps = false};
+// Sums along rows, and sums over rows.
+constexpr ColumnsKind kRows = {.moments = true, .alone = true}, kColumns = {.maps = false};
 
 // The argument beside OnlineNormForwardArgs.
 struct StateArgs {
@@ -44,10 +42,8 @@ int64_t OnlineNormWorkspaceBytes(int64_t rows, int64_t cols) {
   constexpr const char* kFunction = "OnlineNormWorkspaceBytes";
   internal::CheckShape<T>(kFunction, rows, cols);
   internal::CheckCases(kFunction, cols);
-  return std::max(
-      internal::cuda::ColumnsBytes<T>(
-          {.batch = 1, .channels = rows, .spatial = cols, .alone = true}, kRows),
-      internal::cuda::ColumnsBytes<T>({.batch = rows, .channels = cols, .spatial = 1}, kColumns));
+  return std::max(internal::cuda::ColumnsBytes<T>(1, rows, cols, kRows),
+                  internal::cuda::ColumnsBytes<T>(rows, cols, 1, kColumns));
 }
 
 template <class T, class P>
@@ -61,17 +57,8 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState* sta
   arrays.Add(StateArgs{state});
   arrays.CheckAlignedAndDisjoint();
   if (args.rows == 0) return;
-  const internal::cuda::OnlineForward<T> call = {
-      .arrays = {1, args.rows, args.cols, args.x, nullptr, args.y, ParamsOf(args.gain),
-                 ParamsOf(args.bias)},
-      .alphas = alphas,
-      .state = state,
-      .mean = args.mean,
-      .mean_lo = args.mean_lo,
-      .rstd = args.rstd,
-      .offset = args.offset,
-      .deviation = args.deviation};
-  RunColumnsCall(kFunction, call, true, kRows, options);
+  const internal::cuda::OnlineForward<T> call = {Untyped(args), alphas, state};
+  RunColumnsCall(kFunction, call, kRows, options);
 }
 
 template <class T, class P>
@@ -89,25 +76,25 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
   }
   // Must precede all writes.
   internal::CheckWorkspace(kFunction, options, OnlineNormWorkspaceBytes<T>(rows, cols));
-  const internal::cuda::SavedMoments<Compute<T>> saved = {
-      .mean = args.mean, .mean_lo = args.mean_lo, .rstd = args.rstd};
   // Must precede dx, which can be dy.
   if (args.dgain != nullptr || args.dbias != nullptr) {
-    const internal::cuda::PositionGradients<T> call = {
-        .arrays = {rows, cols, 1, args.dy, args.x, nullptr, {}, {}},
-        .saved = saved,
-        .dgain = GradientsOf(args.dgain),
-        .dbias = GradientsOf(args.dbias)};
-    RunColumnsCall(kFunction, call, false, kColumns, options);
+    // A case is a sample with one position.
+    const ChannelNormBackwardArgs<T, P> columns = {.batch = rows,
+                                                   .channels = cols,
+                                                   .spatial = 1,
+                                                   .dy = args.dy,
+                                                   .x = args.x,
+                                                   .mean = args.mean,
+                                                   .mean_lo = args.mean_lo,
+                                                   .rstd = args.rstd,
+                                                   .dgain = args.dgain,
+                                                   .dbias = args.dbias};
+    RunColumnsCall(kFunction, internal::cuda::PositionGradients<T>{Untyped(columns)}, kColumns,
+                   options);
   }
   if (args.dx == nullptr) return;
-  const internal::cuda::OnlineBackward<T> call = {
-      .arrays = {1, rows, cols, args.dy, args.x, args.dx, ParamsOf(args.gain), {}},
-      .alphas = alphas,
-      .saved = saved,
-      .offset = args.offset,
-      .deviation = args.deviation};
-  RunColumnsCall(kFunction, call, true, kRows, options);
+  const internal::cuda::OnlineBackward<T> call = {Untyped(args), alphas};
+  RunColumnsCall(kFunction, call, kRows, options);
 }
 
 #define PLANISH_INSTANTIATE(T, P)                                                   \

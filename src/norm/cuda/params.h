@@ -2,7 +2,6 @@
 #define PLANISH_SRC_NORM_CUDA_PARAMS_H_
 
 #include <cstdint>
-#include <type_traits>
 
 #include "src/base/cuda/elements.h"
 
@@ -14,11 +13,6 @@ struct Params {
   const void* data = nullptr;
   bool is_float = false;
 };
-
-template <class P>
-Params ParamsOf(const P* data) {
-  return {data, std::is_same_v<P, float>};
-}
 
 /// Returns parameter i, or `none` if there are no parameters.
 template <class T, class C = Compute<T>>
@@ -46,11 +40,6 @@ struct ParamGradients {
   void* data = nullptr;
   bool is_float = false;
 };
-
-template <class P>
-ParamGradients GradientsOf(P* data) {
-  return {data, std::is_same_v<P, float>};
-}
 
 template <class T>
 PLANISH_DEVICE void SetParam(const ParamGradients& params, int64_t i, Compute<T> value) {

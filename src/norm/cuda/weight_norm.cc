@@ -9,18 +9,21 @@
 // A row of weights is a channel of one sample.
 namespace planish::cuda {
 inline namespace PLANISH_API {
+namespace {
 
 using internal::cuda::FillEach;
-using internal::cuda::GradientsOf;
 using internal::cuda::kZeroByte;
-using internal::cuda::ParamsOf;
 using internal::cuda::RunColumnsCall;
+using internal::cuda::Untyped;
+
+constexpr internal::cuda::ColumnsKind kAlone = {.alone = true};
+
+}  // namespace
 
 template <class T>
 int64_t WeightNormWorkspaceBytes(int64_t rows, int64_t cols) {
   internal::CheckShape<T>("WeightNormWorkspaceBytes", rows, cols);
-  return internal::cuda::ColumnsBytes<T>(
-      {.batch = 1, .channels = rows, .spatial = cols, .alone = true}, {});
+  return internal::cuda::ColumnsBytes<T>(1, rows, cols, kAlone);
 }
 
 template <class T, class P>
@@ -31,11 +34,7 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const WeightNorm
     FillEach(kFunction, {args.norm}, args.rows, kZeroByte, options.stream);
     return;
   }
-  const internal::cuda::WeightForward<T> call = {
-      .arrays = {1, args.rows, args.cols, args.v, nullptr, args.w, {}, {}},
-      .g = ParamsOf(args.g),
-      .norm = args.norm};
-  RunColumnsCall(kFunction, call, true, {}, options);
+  RunColumnsCall(kFunction, internal::cuda::WeightForward<T>{Untyped(args)}, kAlone, options);
 }
 
 template <class T, class P>
@@ -47,12 +46,7 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args,
     FillEach(kFunction, {args.dg}, args.rows, kZeroByte, options.stream);
     return;
   }
-  const internal::cuda::WeightBackward<T> call = {
-      .arrays = {1, args.rows, args.cols, args.dw, args.v, args.dv, {}, {}},
-      .g = ParamsOf(args.g),
-      .norm = args.norm,
-      .dg = GradientsOf(args.dg)};
-  RunColumnsCall(kFunction, call, true, {}, options);
+  RunColumnsCall(kFunction, internal::cuda::WeightBackward<T>{Untyped(args)}, kAlone, options);
 }
 
 #define PLANISH_INSTANTIATE(T, P)                                                                \

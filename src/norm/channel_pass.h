@@ -1,0 +1,99 @@
+#ifndef PLANISH_SRC_NORM_CHANNEL_PASS_H_
+#define PLANISH_SRC_NORM_CHANNEL_PASS_H_
+
+#include <cstdint>
+
+#include "planish/batch_norm.h"
+#include "planish/online_norm.h"
+#include "planish/weight_norm.h"
+
+// The norms over channels as passes over [batch, channels, spatial] arrays, for CPU and GPU: sums
+// over each channel, then a map of all elements with parameters of their channel.
+namespace planish::internal {
+
+/// Arrays of a pass.
+template <class T>
+struct ChannelArrays {
+  int64_t batch = 0, channels = 0, spatial = 0;
+  const T* a = nullptr;  ///< x in forward, dy in backward
+  const T* x = nullptr;  ///< for gradients; null if it is not read
+  T* out = nullptr;      ///< may be a; null: no map
+};
+
+template <class T, class P>
+ChannelArrays<T> ArraysOf(const BatchNormForwardArgs<T, P>& args) {
+  return {args.batch, args.channels, args.spatial, args.x, nullptr, args.y};
+}
+template <class T, class P>
+ChannelArrays<T> ArraysOf(const BatchNormBackwardArgs<T, P>& args) {
+  return {args.batch, args.channels, args.spatial, args.dy, args.x, args.dx};
+}
+template <class T, class P>
+ChannelArrays<T> ArraysOf(const BatchNormEvaluateArgs<T, P>& args) {
+  return {args.batch, args.channels, args.spatial, args.x, nullptr, args.y};
+}
+template <class T, class P>
+ChannelArrays<T> ArraysOf(const BatchNormEvaluateBackwardArgs<T, P>& args) {
+  const T* x = args.dgain != nullptr ? args.x : nullptr;
+  return {args.batch, args.channels, args.spatial, args.dy, x, args.dx};
+}
+// A row of weights, or a case of online normalization, is a channel of one sample.
+template <class T, class P>
+ChannelArrays<T> ArraysOf(const WeightNormForwardArgs<T, P>& args) {
+  return {1, args.rows, args.cols, args.v, nullptr, args.w};
+}
+template <class T, class P>
+ChannelArrays<T> ArraysOf(const WeightNormBackwardArgs<T, P>& args) {
+  return {1, args.rows, args.cols, args.dw, args.v, args.dv};
+}
+template <class T, class P>
+ChannelArrays<T> ArraysOf(const OnlineNormForwardArgs<T, P>& args) {
+  return {1, args.rows, args.cols, args.x, nullptr, args.y};
+}
+template <class T, class P>
+ChannelArrays<T> ArraysOf(const OnlineNormBackwardArgs<T, P>& args) {
+  return {1, args.rows, args.cols, args.dy, args.x, args.dx};
+}
+
+/// Sums over the elements a of a channel.
+enum class ChannelSums : uint8_t {
+  kNone,
+  kMoments,   ///< d and d^2 with d = a - shift; parameters: {shift}
+  kGradient,  ///< a and a * xhat, xhat = (x - mean) * rstd + offset; parameters: {mean, rstd,
+              ///< offset}
+  // On a GPU only:
+  kSquares,              ///< a^2; for double in two parts, large elements and others
+  kGradientOfRows,       ///< kGradient of gain * a; the gain depends on the place in the channel
+  kGradientOfPositions,  ///< kGradient; the parameters depend on sample and place
+};
+
+/// Map of the elements of a channel.
+enum class ChannelMap : uint8_t {
+  kNone,
+  kNormalize,  ///< (a - mean) * scale + bias; parameters: {mean, scale, bias}
+  kGradient,   ///< ((a - mean_g) - xhat * mean_g_xhat) * scale; parameters: {mean, rstd, offset,
+               ///< mean_g, mean_g_xhat, scale}
+  kScale,      ///< a * scale; parameters: {scale}
+  // On a GPU only:
+  kNormalizeRows,   ///< xhat * gain + bias, those of the place in the channel; parameters: {mean,
+                    ///< rstd, offset}
+  kGradientOfRows,  ///< kGradient of gain * a with scale = rstd; parameters as there, without scale
+};
+
+inline constexpr int kMaxSumParameters = 3, kMaxMapParameters = 6;  // upper bounds
+
+/// Return the number of parameters of a channel.
+constexpr int ParameterCount(ChannelSums sums) {
+  return sums == ChannelSums::kNone ? 0 : sums == ChannelSums::kMoments ? 1 : 3;
+}
+constexpr int ParameterCount(ChannelMap map) {
+  return map == ChannelMap::kNone             ? 0
+         : map == ChannelMap::kScale          ? 1
+         : map == ChannelMap::kGradient       ? 6
+         : map == ChannelMap::kGradientOfRows ? 5
+                                              : 3;
+}
+
+}  // namespace planish::internal
+
+#endif  // PLANISH_SRC_NORM_CHANNEL_PASS_H_
