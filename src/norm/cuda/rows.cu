@@ -159,13 +159,107 @@ PLANISH_DEVICE void ToMemory(const Compute<T> (&x)[E], uint32_t (&words)[E / kFu
   for (int v = 0; v < E / kFullPack<T>; ++v) ToWords<T>(x + v * kFullPack<T>, words[v]);
 }
 
+// Adds the residual to x, rounds the sum to T and writes it.
+template <class T, int E, class Row>
+PLANISH_DEVICE void AddHeldResidual(const Forward<T>& a, const Row& held, int64_t row, bool has_row,
+                                    Compute<T> (&x)[E]) {
+  using C = Compute<T>;
+  typename Row::Words words, more;
+  held.Read(a.residual + row * a.residual_stride,
+            EndOf(a.residual, a.residual_stride, a.rows, a.cols), has_row, more);
+  C added[E];
+  ToValues<T, E>(more, added);
+  PLANISH_UNROLL
+  for (int i = 0; i < E; ++i) x[i] += added[i];
+  ToMemory<T, E>(x, words);
+  ToValues<T, E>(words, x);
+  held.Write(a.sum + row * a.sum_stride, has_row, words);
+}
+
+// Statistics of a row. `squares` is the sum of the squared differences from the mean.
+template <class C>
+struct RowStatistics {
+  Mean<C> mean;
+  C more = 0;  // x - more is the difference from the mean, after Centre
+  C squares = 0;
+};
+
+// Returns the statistics of a row, and replaces x by its differences from a value near the mean.
+template <class T, int E, class Row, class RowTeam>
+PLANISH_DEVICE RowStatistics<Compute<T>> Centre(const Forward<T>& a, const Row& held, int64_t row,
+                                                Compute<T> per_n, RowTeam& team,
+                                                Compute<T> (&x)[E]) {
+  using C = Compute<T>;
+  RowStatistics<C> stats;
+  if (!a.centre) {
+    held.Fill(0, x);
+    held.ForEach([&](int i) { stats.squares = FusedMulAdd(x[i], x[i], stats.squares); });
+    team.Sum(stats.squares);
+    return stats;
+  }
+  C sum = 0;
+  if constexpr (sizeof(T) == 2) {
+    // A sum in float is near enough, because elements have few digits. Scaled to stay finite.
+    held.Fill(0, x);
+    held.ForEach([&](int i) { sum = FusedMulAdd(x[i], 0x1p-17f, sum); });
+    team.Sum(sum);
+    stats.mean.hi = sum * (0x1p17f * per_n);
+  } else {
+    const C shift = ShiftOf(a, row, x, team);
+    held.Fill(shift, x);
+    held.ForEach([&](int i) { sum += x[i] - shift; });
+    team.Sum(sum);
+    stats.mean.hi = shift + sum * per_n;
+  }
+  held.Fill(stats.mean.hi, x);
+  C rest = 0;
+  held.ForEach([&](int i) {
+    x[i] -= stats.mean.hi;
+    rest += x[i];
+    stats.squares = FusedMulAdd(x[i], x[i], stats.squares);
+  });
+  team.Sum(rest, stats.squares);
+  stats.more = rest * per_n;
+  stats.squares = FusedMulAdd(-rest, stats.more, stats.squares);
+  if (stats.squares < 0) stats.squares = 0;
+  const C before = stats.mean.hi;
+  stats.mean.hi = before + stats.more;
+  stats.mean.lo = stats.more - (stats.mean.hi - before);
+  return stats;
+}
+
+// Replaces xhat by y. `gains` and `biases` are in shared memory with kStaged.
+template <bool kStaged, class T, int E, class Row>
+PLANISH_DEVICE void ToOutput(const Forward<T>& a, const Row& held, const Compute<T>* gains,
+                             const Compute<T>* biases, Compute<T> (&x)[E]) {
+  using C = Compute<T>;
+  constexpr int N = Row::kPack;
+  if (a.adaptive) {
+    held.ForEach([&](int i) { x[i] = a.scale * (C{1} - a.slope * x[i]) * x[i]; });
+  } else if (kStaged || a.gain != nullptr || a.bias != nullptr) {
+    held.ForEachPack([&](int v) {
+      C gain[N], bias[N];
+      if constexpr (kStaged) {
+        held.ReadStaged(v, gains, gain);
+        held.ReadStaged(v, biases, bias);
+      } else {
+        held.ReadParams(v, a.Gain(), C{1}, gain);
+        held.ReadParams(v, a.Bias(), C{0}, bias);
+      }
+      PLANISH_UNROLL
+      for (int j = 0; j < N; ++j) {
+        x[v * N + j] = FusedMulAdd(gain[j], x[v * N + j], bias[j]);
+      }
+    });
+  }
+}
+
 template <class T, int E, bool kAligned, bool kStaged, class RowTeam>
 PLANISH_DEVICE void ForwardOf(const Forward<T>& a, RowTeam team) {
   using C = Compute<T>;
   constexpr bool kLanes = std::is_same_v<RowTeam, LanesTeam>;
   constexpr bool kPrefetches = FetchesAhead<T, kAligned, kStaged, RowTeam>();
   using Row = Held<T, E, kAligned, !kLanes>;
-  constexpr int N = Row::kPack;
   const Row held(team.size(), team.lane(), static_cast<int>(a.cols));
   const C n = static_cast<C>(a.cols), per_n = C{1} / n, eps = static_cast<C>(a.eps);
   const C min_squares = MinSquares(n, a.eps);
@@ -192,57 +286,9 @@ PLANISH_DEVICE void ForwardOf(const Forward<T>& a, RowTeam team) {
     held.Take(a.x + row * a.x_stride, raw, words);
     ToValues<T, E>(words, x);
     if (kPrefetches) fetch(row + step);
-    if (a.residual != nullptr) {
-      typename Row::Words more;
-      held.Read(a.residual + row * a.residual_stride,
-                EndOf(a.residual, a.residual_stride, a.rows, a.cols), has_row, more);
-      C added[E];
-      ToValues<T, E>(more, added);
-      PLANISH_UNROLL
-      for (int i = 0; i < E; ++i) x[i] += added[i];
-      ToMemory<T, E>(x, words);
-      ToValues<T, E>(words, x);  // rounded
-      held.Write(a.sum + row * a.sum_stride, has_row, words);
-    }
+    if (a.residual != nullptr) AddHeldResidual<T, E>(a, held, row, has_row, x);
 
-    // x becomes its difference from the mean, without `more`.
-    Mean<C> mean;
-    C more = 0, squares = 0;
-    if (a.centre) {
-      C sum = 0;
-      if constexpr (sizeof(T) == 2) {
-        // Its sum is near enough to the mean in float: numbers have few digits. Scaled, so that it
-        // is finite.
-        held.Fill(0, x);
-        held.ForEach([&](int i) { sum = FusedMulAdd(x[i], 0x1p-17f, sum); });
-        team.Sum(sum);
-        mean.hi = sum * (0x1p17f * per_n);
-      } else {
-        const C shift = ShiftOf(a, row, x, team);
-        held.Fill(shift, x);
-        held.ForEach([&](int i) { sum += x[i] - shift; });
-        team.Sum(sum);
-        mean.hi = shift + sum * per_n;
-      }
-      held.Fill(mean.hi, x);
-      C rest = 0;
-      held.ForEach([&](int i) {
-        x[i] -= mean.hi;
-        rest += x[i];
-        squares = FusedMulAdd(x[i], x[i], squares);
-      });
-      team.Sum(rest, squares);
-      more = rest * per_n;
-      squares = FusedMulAdd(-rest, more, squares);
-      if (squares < 0) squares = 0;
-      const C before = mean.hi;
-      mean.hi = before + more;
-      mean.lo = more - (mean.hi - before);
-    } else {
-      held.Fill(0, x);
-      held.ForEach([&](int i) { squares = FusedMulAdd(x[i], x[i], squares); });
-      team.Sum(squares);
-    }
+    const auto [mean, more, squares] = Centre<T, E>(a, held, row, per_n, team, x);
     C rstd = Rstd(squares, n, eps, a.unbiased);
     const bool extreme = IsExtreme(squares, min_squares);
     if (team.Any(extreme)) {
@@ -258,24 +304,7 @@ PLANISH_DEVICE void ForwardOf(const Forward<T>& a, RowTeam team) {
     }
     const C off = -more * rstd;
     held.ForEach([&](int i) { x[i] = FusedMulAdd(x[i], rstd, off); });
-    if (a.adaptive) {
-      held.ForEach([&](int i) { x[i] = a.scale * (C{1} - a.slope * x[i]) * x[i]; });
-    } else if (kStaged || a.gain != nullptr || a.bias != nullptr) {
-      held.ForEachPack([&](int v) {
-        C gain[N], bias[N];
-        if constexpr (kStaged) {
-          held.ReadStaged(v, gains, gain);
-          held.ReadStaged(v, biases, bias);
-        } else {
-          held.ReadParams(v, a.Gain(), C{1}, gain);
-          held.ReadParams(v, a.Bias(), C{0}, bias);
-        }
-        PLANISH_UNROLL
-        for (int j = 0; j < N; ++j) {
-          x[v * N + j] = FusedMulAdd(gain[j], x[v * N + j], bias[j]);
-        }
-      });
-    }
+    ToOutput<kStaged, T, E>(a, held, gains, biases, x);
     ToMemory<T, E>(x, words);
     held.Write(a.y + row * a.y_stride, has_row, words);
   }
@@ -320,13 +349,69 @@ struct SavedRow {
   C rstd = 0;
 };
 
+// Replaces the gradient g of y by that of xhat. `gains` are in shared memory with kStaged.
+template <bool kStaged, class T, int E, class Row>
+PLANISH_DEVICE void ToXhatGradient(const Backward<T>& a, const Row& held, const Compute<T>* gains,
+                                   const Compute<T> (&xhat)[E], Compute<T> (&g)[E]) {
+  using C = Compute<T>;
+  constexpr int N = Row::kPack;
+  if (a.adaptive) {
+    held.ForEach([&](int i) { g[i] *= a.scale * (C{1} - a.slope * xhat[i]); });
+  } else if (a.gain != nullptr) {
+    held.ForEachPack([&](int v) {
+      C gain[N];
+      if constexpr (kStaged) {
+        held.ReadStaged(v, gains, gain);
+      } else {
+        held.ReadParams(v, a.Gain(), C{1}, gain);
+      }
+      PLANISH_UNROLL
+      for (int j = 0; j < N; ++j) g[v * N + j] *= gain[j];
+    });
+  }
+}
+
+// Writes the sums of each column over the block's teams: first within warps, then in order of
+// warps.
+template <int E, class Row, class RowTeam, class C>
+PLANISH_DEVICE void WriteColumnSums(const Row& held, const RowTeam& team, int cols, C (&dgain)[E],
+                                    C (&dbias)[E], C* partials) {
+  const auto write = [&](C* to) {
+    held.ForEachInside([&](int i, int col) {
+      to[col] = dgain[i];
+      to[cols + col] = dbias[i];
+    });
+  };
+  C* own = partials + team.group() * 2 * cols;
+  if constexpr (!std::is_same_v<RowTeam, LanesTeam>) {
+    write(own);
+  } else {
+    const int warp = ThreadIndex() / kWarpThreads, warps = BlockThreads() / kWarpThreads;
+    for (int mask = team.size(); mask < kWarpThreads; mask *= 2) {
+      PLANISH_UNROLL
+      for (int i = 0; i < E; ++i) {
+        dgain[i] += XorLane(dgain[i], mask);
+        dbias[i] += XorLane(dbias[i], mask);
+      }
+    }
+    C* of_warps = SharedMemory<C>();  // [warps, 2, cols], in place of gains
+    SyncBlock();
+    if (ThreadIndex() % kWarpThreads < team.size()) write(of_warps + warp * 2 * cols);
+    SyncBlock();
+    for (int c = ThreadIndex(); c < 2 * cols; c += BlockThreads()) {
+      C total = 0;
+      for (int w = 0; w < warps; ++w) total += of_warps[w * 2 * cols + c];
+      own[c] = total;
+    }
+  }
+}
+
 template <class T, int E, bool kAligned, bool kStaged, class RowTeam>
 PLANISH_DEVICE void BackwardOf(const Backward<T>& a, RowTeam team, Compute<T>* partials) {
   using C = Compute<T>;
   constexpr bool kLanes = std::is_same_v<RowTeam, LanesTeam>;
   constexpr bool kPrefetches = sizeof(T) == 2;  // of others there are too few registers
   using Row = Held<T, E, kAligned, !kLanes>;
-  constexpr int N = Row::kPack;
   const int cols = static_cast<int>(a.cols);
   const Row held(team.size(), team.lane(), cols);
   const C n = static_cast<C>(a.cols), eps = static_cast<C>(a.eps);
@@ -380,20 +465,7 @@ PLANISH_DEVICE void BackwardOf(const Backward<T>& a, RowTeam team, Compute<T>* p
       });
     }
     if (a.dx == nullptr) continue;
-    if (a.adaptive) {
-      held.ForEach([&](int i) { g[i] *= a.scale * (C{1} - a.slope * xhat[i]); });
-    } else if (a.gain != nullptr) {
-      held.ForEachPack([&](int v) {
-        C gain[N];
-        if constexpr (kStaged) {
-          held.ReadStaged(v, gains, gain);
-        } else {
-          held.ReadParams(v, a.Gain(), C{1}, gain);
-        }
-        PLANISH_UNROLL
-        for (int j = 0; j < N; ++j) g[v * N + j] *= gain[j];
-      });
-    }
+    ToXhatGradient<kStaged, T, E>(a, held, gains, xhat, g);
     C sum = 0, product = 0;
     held.ForEach([&](int i) {
       sum += g[i];
@@ -415,37 +487,7 @@ PLANISH_DEVICE void BackwardOf(const Backward<T>& a, RowTeam team, Compute<T>* p
     ToMemory<T, E>(g, words);
     held.Write(a.dx + row * a.dx_stride, has_row, words);
   }
-  if (partials == nullptr) return;
-
-  // The sums of each column, over the block's teams: those of a warp, then warp after warp.
-  const auto write = [&](C* to) {
-    held.ForEachInside([&](int i, int col) {
-      to[col] = dgain[i];
-      to[cols + col] = dbias[i];
-    });
-  };
-  C* own = partials + team.group() * 2 * cols;
-  if constexpr (!kLanes) {
-    write(own);
-  } else {
-    const int warp = ThreadIndex() / kWarpThreads, warps = BlockThreads() / kWarpThreads;
-    for (int mask = team.size(); mask < kWarpThreads; mask *= 2) {
-      PLANISH_UNROLL
-      for (int i = 0; i < E; ++i) {
-        dgain[i] += XorLane(dgain[i], mask);
-        dbias[i] += XorLane(dbias[i], mask);
-      }
-    }
-    C* of_warps = SharedMemory<C>();  // [warps, 2, cols], in place of gains
-    SyncBlock();
-    if (ThreadIndex() % kWarpThreads < team.size()) write(of_warps + warp * 2 * cols);
-    SyncBlock();
-    for (int c = ThreadIndex(); c < 2 * cols; c += BlockThreads()) {
-      C total = 0;
-      for (int w = 0; w < warps; ++w) total += of_warps[w * 2 * cols + c];
-      own[c] = total;
-    }
-  }
+  if (partials != nullptr) WriteColumnSums<E>(held, team, cols, dgain, dbias, partials);
 }
 
 template <class T, int E, bool kAligned>
