@@ -5,11 +5,10 @@
 
 #include "src/base/cuda/kernel.h"
 
-// Threads that put numbers together: the same bits in each of them, whatever the order in which
-// they run.
+// Reductions over teams of threads. All threads get the same bits, in whatever order they run.
 namespace planish::internal::cuda {
 
-/// Each number becomes its sum over `lanes` neighbours in a warp, a power of two.
+/// Replaces each value by its sum over `lanes` neighbors in a warp, a power of two.
 template <int N, class A>
 PLANISH_DEVICE void SumOverLanes(int lanes, A (&values)[N]) {
   PLANISH_UNROLL
@@ -20,7 +19,7 @@ PLANISH_DEVICE void SumOverLanes(int lanes, A (&values)[N]) {
   }
 }
 
-/// Each number becomes the largest of `lanes` neighbours in a warp, a power of two.
+/// Returns the largest value of `lanes` neighbors in a warp, a power of two.
 template <class A>
 PLANISH_DEVICE A MaxOverLanes(int lanes, A value) {
   PLANISH_UNROLL
@@ -32,7 +31,7 @@ PLANISH_DEVICE A MaxOverLanes(int lanes, A value) {
   return value;
 }
 
-/// The team's SumAll of numbers that are no array.
+/// Calls the team's SumAll with separate values.
 template <class AnyTeam, class A, class... More>
 PLANISH_DEVICE void SumEach(AnyTeam& team, A& first, More&... more) {
   A values[] = {first, more...};
@@ -42,8 +41,8 @@ PLANISH_DEVICE void SumEach(AnyTeam& team, A& first, More&... more) {
   ((more = values[++i]), ...);
 }
 
-/// A power of two of a warp's threads. All threads of the warp must meet in its functions that take
-/// numbers.
+/// A team of a power of two of a warp's threads. All threads of the warp must call the functions
+/// that take values.
 class LanesTeam {
  public:
   PLANISH_DEVICE explicit LanesTeam(int size)
@@ -59,11 +58,11 @@ class LanesTeam {
   PLANISH_DEVICE int index() const { return index_; }  ///< among the block's teams
   PLANISH_DEVICE int count() const { return count_; }
   PLANISH_DEVICE int size() const { return size_; }
-  /// The number of the block whose teams these are, and how many there are.
+  /// Return the index of the teams' block, and the number of blocks.
   PLANISH_DEVICE int64_t group() const { return BlockIndex(); }
   PLANISH_DEVICE int64_t groups() const { return Blocks(); }
 
-  /// Each becomes its sum over the team.
+  /// Replaces each value by its sum over the team.
   template <int N, class A>
   PLANISH_DEVICE void SumAll(A (&values)[N]) {
     SumOverLanes(size_, values);
@@ -72,26 +71,25 @@ class LanesTeam {
   PLANISH_DEVICE void Sum(A& first, More&... more) {
     SumEach(*this, first, more...);
   }
-  /// The largest over the team.
+  /// Returns the largest value of the team.
   template <class A>
   PLANISH_DEVICE A Max(A value) {
     return MaxOverLanes(size_, value);
   }
-  /// The value of the team's first thread.
+  /// Returns the value of the team's first thread.
   template <class A>
   PLANISH_DEVICE A First(A value) {
     return FromLane(value, ThreadIndex() % kWarpThreads & -size_);
   }
-  /// Whether it is so for any of the threads that meet in this class's functions: those of the
-  /// warp.
+  /// Returns whether it is true in any thread that must call the functions together.
   PLANISH_DEVICE bool Any(bool same_in_team) const { return AnyLane(same_in_team); }
 
  private:
   int size_, lane_, index_, count_;
 };
 
-/// All of a block of whole warps. All threads of the block must meet in its functions that take
-/// numbers.
+/// The team of all threads of a block of whole warps. All of them must call the functions that take
+/// values.
 template <int kMaxSums>
 class WarpsTeam {
  public:
@@ -104,14 +102,14 @@ class WarpsTeam {
   }
 
   PLANISH_DEVICE int lane() const { return ThreadIndex(); }
-  PLANISH_DEVICE int index() const { return 0; }  ///< as LanesTeam's: the block has one
+  PLANISH_DEVICE int index() const { return 0; }  ///< the block has one team
   PLANISH_DEVICE int count() const { return 1; }
   PLANISH_DEVICE int size() const { return BlockThreads(); }
-  /// The number of the block, and how many there are.
+  /// Return the index of the block, and the number of blocks.
   PLANISH_DEVICE int64_t group() const { return BlockIndex(); }
   PLANISH_DEVICE int64_t groups() const { return Blocks(); }
 
-  /// Each becomes its sum over the block.
+  /// Replaces each value by its sum over the block.
   template <int N, class A>
   PLANISH_DEVICE void SumAll(A (&values)[N]) {
     static_assert(N <= kMaxSums && sizeof(A) <= sizeof(double));
@@ -133,7 +131,7 @@ class WarpsTeam {
     SumEach(*this, first, more...);
   }
 
-  /// The largest over the block.
+  /// Returns the largest value of the block.
   template <class A>
   PLANISH_DEVICE A Max(A value) {
     value = MaxOverLanes(kWarpThreads, value);
@@ -145,7 +143,7 @@ class WarpsTeam {
     return MaxOverLanes(lanes_, warp < warps_ ? slots[warp] : slots[0]);
   }
 
-  /// The value of the block's first thread.
+  /// Returns the value of the block's first thread.
   template <class A>
   PLANISH_DEVICE A First(A value) {
     if (warps_ == 1) return FromLane(value, 0);
@@ -158,8 +156,8 @@ class WarpsTeam {
   PLANISH_DEVICE bool Any(bool same_in_team) const { return same_in_team; }
 
  private:
-  // Of the block's shared memory by turns one half and the other: threads may still read one while
-  // others write the next.
+  // Returns the halves of the slots alternately: some threads can still read one half while others
+  // write the next.
   template <class A>
   PLANISH_DEVICE A* NextSlots() {
     parity_ ^= 1;
@@ -167,12 +165,11 @@ class WarpsTeam {
   }
 
   int warps_;
-  int lanes_ = 1;  // a power of two, at least as many as there are warps
+  int lanes_ = 1;  // warps_, rounded up to a power of two
   int parity_ = 0;
 };
 
-/// A power of two of a warp's threads, or all of a block of whole warps. All threads of the block
-/// must meet in its functions that take numbers.
+/// A LanesTeam or a WarpsTeam. All threads of the block must call the functions that take values.
 template <int kMaxSums>
 class Team {
  public:
@@ -216,15 +213,13 @@ class Team {
   WarpsTeam<kMaxSums> block_;
 };
 
-/// All threads of a cluster of blocks of whole warps. All of them must meet in its functions that
-/// take numbers, and where it is made.
+/// The team of all threads of a cluster of blocks of whole warps. All of them must call the
+/// constructor and the functions that take values.
 ///
-/// A block's threads put their numbers together first. Then each block writes the result to a place
-/// of its own in the shared memory of every block of the cluster, all meet, and each thread reads
-/// what its own block was given. So the blocks meet once for a result, and
-/// - no block returns too soon: what is written to it is there before it leaves the last meeting;
-/// - two places by turns are enough: what goes to the same place again is written after the meeting
-///   between the two, to which each thread comes when it has read the first.
+/// Each block reduces its values, writes the result to its own slot in the shared memory of every
+/// block, and reads all slots after one SyncCluster. No block returns before others have written to
+/// it. Two alternating sets of slots suffice: all threads have read one set before the SyncCluster
+/// after which it is written again.
 template <int kMaxSums>
 class ClusterTeam {
  public:
@@ -232,14 +227,14 @@ class ClusterTeam {
       WarpsTeam<kMaxSums>::kSharedBytes + 2 * kMaxSums * kMaxClusterBlocks * sizeof(double);
 
   PLANISH_DEVICE ClusterTeam() : rank_(ClusterRank()), blocks_(ClusterBlocks()) {
-    SyncCluster();  // nobody writes to a block that has not begun
+    SyncCluster();  // no block writes to one that has not started
   }
 
   PLANISH_DEVICE int lane() const { return rank_ * BlockThreads() + ThreadIndex(); }
-  PLANISH_DEVICE int index() const { return 0; }  ///< as Team's: the cluster has one
+  PLANISH_DEVICE int index() const { return 0; }  ///< the cluster has one team
   PLANISH_DEVICE int count() const { return 1; }
   PLANISH_DEVICE int size() const { return blocks_ * BlockThreads(); }
-  /// The number of the cluster, and how many there are.
+  /// Return the index of the cluster, and the number of clusters.
   PLANISH_DEVICE int64_t group() const {
     return static_cast<unsigned>(BlockIndex()) / static_cast<unsigned>(blocks_);
   }
@@ -247,7 +242,7 @@ class ClusterTeam {
     return static_cast<unsigned>(Blocks()) / static_cast<unsigned>(blocks_);
   }
 
-  /// Each becomes its sum over the cluster.
+  /// Replaces each value by its sum over the cluster.
   template <int N, class A>
   PLANISH_DEVICE void SumAll(A (&values)[N]) {
     block_.SumAll(values);
@@ -269,7 +264,7 @@ class ClusterTeam {
     SumEach(*this, first, more...);
   }
 
-  /// The largest over the cluster.
+  /// Returns the largest value of the cluster.
   template <class A>
   PLANISH_DEVICE A Max(A value) {
     value = block_.Max(value);
@@ -281,7 +276,7 @@ class ClusterTeam {
     return value;
   }
 
-  /// The value of the cluster's first thread.
+  /// Returns the value of the cluster's first thread.
   template <class A>
   PLANISH_DEVICE A First(A value) {
     value = FromLane(value, 0);
@@ -294,7 +289,7 @@ class ClusterTeam {
   PLANISH_DEVICE bool Any(bool same_in_team) const { return same_in_team; }
 
  private:
-  // Calls f(b) for the blocks behind the first.
+  // Calls f(b) for all blocks except the first.
   template <class F>
   PLANISH_DEVICE void ForEachOtherBlock(F&& f) const {
     PLANISH_UNROLL
@@ -315,6 +310,64 @@ class ClusterTeam {
   int rank_, blocks_;
   int parity_ = 0;
 };
+
+/// The threads of a block as a matrix: each row consists of `width` adjacent threads, a power of
+/// two. All threads of the block must call the functions that take values.
+struct ThreadMatrix {
+  int threads, thread, width, x, y, rows;
+
+  PLANISH_DEVICE explicit ThreadMatrix(int row_threads)
+      : threads(BlockThreads()),
+        thread(ThreadIndex()),
+        width(row_threads),
+        x(thread % width),
+        y(thread / width),
+        rows(threads / width) {}
+
+  /// Sums N pairs of values over each column, in the first 2 * N * threads elements of shared
+  /// memory. Sum returns the results until the next call.
+  template <int N>
+  PLANISH_DEVICE void SumColumns(const double (&first)[N], const double (&second)[N]) const {
+    double* slots = SharedMemory<double>();  // [2 * N, threads]
+    SyncBlock();                             // others can still be reading the previous sums
+    PLANISH_UNROLL
+    for (int j = 0; j < N; ++j) {
+      slots[2 * j * threads + thread] = first[j];
+      slots[(2 * j + 1) * threads + thread] = second[j];
+    }
+    SyncBlock();
+    for (int half = rows / 2; half > 0; half /= 2) {
+      if (y < half) {
+        PLANISH_UNROLL
+        for (int j = 0; j < 2 * N; ++j) {
+          slots[j * threads + thread] += slots[j * threads + thread + half * width];
+        }
+      }
+      SyncBlock();
+    }
+  }
+
+  /// Returns the sum of the first (`which` = 0) or second (1) values of pair j in the thread's
+  /// column.
+  PLANISH_DEVICE double Sum(int which, int j) const {
+    return SharedMemory<double>()[(2 * j + which) * threads + x];
+  }
+};
+
+/// Sums over the warps of a block, in order: returns the sum of the values in all lanes `lane` to
+/// thread `lane` of the first warp, and `value` to other threads. Uses an element of shared memory
+/// for each of the kWarps * kWarpThreads threads.
+template <int kWarps>
+PLANISH_DEVICE double SumOverWarps(double value) {
+  double* slots = SharedMemory<double>();  // [warps, lanes]
+  slots[ThreadIndex()] = value;
+  SyncBlock();
+  if (ThreadIndex() < kWarpThreads) {
+    for (int w = 1; w < kWarps; ++w) value += slots[w * kWarpThreads + ThreadIndex()];
+  }
+  SyncBlock();
+  return value;
+}
 
 }  // namespace planish::internal::cuda
 

@@ -85,6 +85,25 @@ void ExpectTold(const std::vector<Told>& told, int size) {
   }
 }
 
+// Writes the sums that each thread of the first row gets in two turns.
+template <int kRowThreads>
+void SumMatrix(double* sums) {
+  const ThreadMatrix block(kRowThreads);
+  for (int turn = 0; turn < 2; ++turn) {
+    const double first[2] = {block.thread + 0.5, block.thread * 2.0 + turn};
+    const double second[2] = {-1.0 * block.thread, 1.0};
+    block.SumColumns(first, second);
+    if (block.y > 0) continue;
+    for (int i = 0; i < 4; ++i)
+      sums[(turn * 4 + i) * kRowThreads + block.x] = block.Sum(i % 2, i / 2);
+  }
+}
+
+void SumWarps(double* sums) {
+  const double sum = SumOverWarps<4>(ThreadIndex());
+  if (ThreadIndex() < kWarpThreads) sums[ThreadIndex()] = sum;
+}
+
 class ClusterTeamTest : public ::testing::TestWithParam<Order> {
  protected:
   void SetUp() override { emulation::SetOrder(GetParam()); }
@@ -136,6 +155,37 @@ TEST_P(ClusterTeamTest, ThreadsOfABlockAreToldTheSame) {
     cuda::Run("test", AskLanes, {.blocks = kBlocks, .threads = kThreads}, nullptr, told.data(),
               size);
     ExpectTold(told, size);
+  }
+}
+
+TEST_P(ClusterTeamTest, ThreadMatrixSumsItsColumns) {
+  constexpr int kThreads = 64, kRowThreads = 8, kRows = kThreads / kRowThreads;
+  std::vector<double> sums(8 * kRowThreads);
+  cuda::Run("test", SumMatrix<kRowThreads>,
+            {.threads = kThreads, .shared_bytes = 4 * kThreads * sizeof(double)}, nullptr,
+            sums.data());
+  for (int turn = 0; turn < 2; ++turn) {
+    for (int x = 0; x < kRowThreads; ++x) {
+      const auto at = [&](int i) {
+        return sums[static_cast<size_t>((turn * 4 + i) * kRowThreads + x)];
+      };
+      double threads = 0;  // sum of the indices of the column's threads
+      for (int y = 0; y < kRows; ++y) threads += y * kRowThreads + x;
+      EXPECT_EQ(at(0), threads + 0.5 * kRows);
+      EXPECT_EQ(at(1), -threads);
+      EXPECT_EQ(at(2), 2 * threads + turn * kRows);
+      EXPECT_EQ(at(3), kRows);
+    }
+  }
+}
+
+TEST_P(ClusterTeamTest, FirstWarpGetsTheSumsOverWarps) {
+  constexpr int kThreads = 4 * kWarpThreads;
+  std::vector<double> sums(kWarpThreads);
+  cuda::Run("test", SumWarps, {.threads = kThreads, .shared_bytes = kThreads * sizeof(double)},
+            nullptr, sums.data());
+  for (int lane = 0; lane < kWarpThreads; ++lane) {
+    EXPECT_EQ(sums[static_cast<size_t>(lane)], 4 * lane + 6 * kWarpThreads);
   }
 }
 

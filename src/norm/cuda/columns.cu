@@ -200,15 +200,13 @@ SumColumns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double*
            int64_t parts, int64_t part_length, SumPair* pairs) {
   using C = Compute<T>;
   constexpr int kFlight = kSumFlight<kSums>;
-  double* slots = SharedMemory<double>();  // [2 * N, threads]
-  const int threads = BlockThreads(), thread = ThreadIndex();
-  const int x_thread = thread % team, y_thread = thread / team, rows = threads / team;
+  const ThreadMatrix block(team);
   const int64_t width = arrays.channels * arrays.spatial;
   const int64_t tile_width = static_cast<int64_t>(team) * N;
   const int64_t tiles = (width + tile_width - 1) / tile_width;
   for (int64_t item = BlockIndex(); item < tiles * parts; item += Blocks()) {
     const int64_t tile = item % tiles, part = item / tiles;
-    const int64_t col = tile * tile_width + static_cast<int64_t>(x_thread) * N;
+    const int64_t col = tile * tile_width + static_cast<int64_t>(block.x) * N;
     double first[N] = {}, second[N] = {};
     if (col < width) {
       XhatMap<C> xhat[N] = {};
@@ -225,18 +223,18 @@ SumColumns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double*
         }
       }
       const int64_t end = EndOfPart(part, part_length, arrays.batch);
-      for (int64_t b = part * part_length + y_thread; b < end; b += rows * kFlight) {
+      for (int64_t b = part * part_length + block.y; b < end; b += block.rows * kFlight) {
         C a[kFlight][N] = {}, x[kFlight][N] = {};
         PLANISH_UNROLL
         for (int f = 0; f < kFlight; ++f) {
-          const int64_t row = b + f * rows;
+          const int64_t row = b + f * block.rows;
           if (row >= end) continue;
           Load<N>(arrays.a + row * width + col, a[f]);
           if constexpr (kReadsX<kSums>) Load<N>(arrays.x + row * width + col, x[f]);
         }
         PLANISH_UNROLL
         for (int f = 0; f < kFlight; ++f) {
-          const int64_t row = b + f * rows;
+          const int64_t row = b + f * block.rows;
           if (row >= end) continue;
           PLANISH_UNROLL
           for (int j = 0; j < N; ++j) {
@@ -248,29 +246,13 @@ SumColumns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double*
         }
       }
     }
-    PLANISH_UNROLL
-    for (int j = 0; j < N; ++j) {
-      slots[2 * j * threads + thread] = first[j];
-      slots[(2 * j + 1) * threads + thread] = second[j];
-    }
-    SyncBlock();
-    for (int half = rows / 2; half > 0; half /= 2) {
-      if (y_thread < half) {
-        PLANISH_UNROLL
-        for (int j = 0; j < 2 * N; ++j) {
-          slots[j * threads + thread] += slots[j * threads + thread + half * team];
-        }
-      }
-      SyncBlock();
-    }
-    if (y_thread == 0 && col < width) {
+    block.SumColumns(first, second);
+    if (block.y == 0 && col < width) {
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {
-        pairs[(col + j) * parts + part] = {slots[2 * j * threads + thread],
-                                           slots[(2 * j + 1) * threads + thread]};
+        pairs[(col + j) * parts + part] = {block.Sum(0, j), block.Sum(1, j)};
       }
     }
-    SyncBlock();
   }
 }
 
@@ -373,14 +355,13 @@ MapColumns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
            const Compute<T>* values) {
   using C = Compute<T>;
   constexpr int kFlight = kMapFlight<kMap>, kParameters = kParameterCount<kMap>;
-  const int rows = BlockThreads() / team;
-  const int x_thread = ThreadIndex() % team, y_thread = ThreadIndex() / team;
+  const ThreadMatrix block(team);
   const int64_t width = arrays.channels * arrays.spatial;
   const int64_t tile_width = static_cast<int64_t>(team) * N;
   const int64_t tiles = (width + tile_width - 1) / tile_width, items = tiles * parts;
-  for (int64_t block = BlockIndex(); block < items; block += Blocks()) {
-    const int64_t item = items - 1 - block, tile = item % tiles, part = item / tiles;
-    const int64_t col = tile * tile_width + static_cast<int64_t>(x_thread) * N;
+  for (int64_t turn = BlockIndex(); turn < items; turn += Blocks()) {
+    const int64_t item = items - 1 - turn, tile = item % tiles, part = item / tiles;
+    const int64_t col = tile * tile_width + static_cast<int64_t>(block.x) * N;
     if (col >= width) continue;
     C v[N][kParameters];
     PLANISH_UNROLL
@@ -390,18 +371,18 @@ MapColumns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
       for (int i = 0; i < kParameters; ++i) v[j][i] = values[i * arrays.channels + c];
     }
     const int64_t end = EndOfPart(part, part_length, arrays.batch);
-    for (int64_t b = part * part_length + y_thread; b < end; b += rows * kFlight) {
+    for (int64_t b = part * part_length + block.y; b < end; b += block.rows * kFlight) {
       C a[kFlight][N] = {}, x[kFlight][N] = {};
       PLANISH_UNROLL
       for (int f = 0; f < kFlight; ++f) {
-        const int64_t row = b + f * rows;
+        const int64_t row = b + f * block.rows;
         if (row >= end) continue;
         Load<N>(arrays.a + row * width + col, a[f]);
         if constexpr (kMapReadsX<kMap>) Load<N>(arrays.x + row * width + col, x[f]);
       }
       PLANISH_UNROLL
       for (int f = 0; f < kFlight; ++f) {
-        const int64_t row = b + f * rows;
+        const int64_t row = b + f * block.rows;
         if (row >= end) continue;
         PLANISH_UNROLL
         for (int j = 0; j < N; ++j) a[f][j] = Mapped<kMap>(a[f][j], x[f][j], v[j], C{1}, C{0});

@@ -3,6 +3,7 @@
 
 #include "src/base/cuda/elements.h"
 #include "src/base/cuda/kernel.h"
+#include "src/base/cuda/team.h"
 #include "src/norm/cuda/params.h"
 #include "src/norm/cuda/positions.h"
 
@@ -20,52 +21,6 @@ inline constexpr int kBackwardFlight = N == 8 ? 2 : 4;
 inline constexpr int kForwardFlight = 4;
 
 // --- End of tuning constants ---
-
-// A block's threads and its positions [tile * team * N, ...).
-template <int N>
-struct Place {
-  int threads, thread, team, x, y, rows;
-
-  PLANISH_DEVICE explicit Place(int team_size)
-      : threads(BlockThreads()),
-        thread(ThreadIndex()),
-        team(team_size),
-        x(thread % team),
-        y(thread / team),
-        rows(threads / team) {}
-
-  PLANISH_DEVICE double* sums() const { return SharedMemory<double>(); }  // [2 * N, threads]
-  template <class C>
-  PLANISH_DEVICE C* results() const {  // [3, N * team]
-    return reinterpret_cast<C*>(SharedMemory<double>() + 2 * N * threads);
-  }
-  // Valid for the first thread of a column after AddUp: position j of thread x has index j * team +
-  // x.
-  PLANISH_DEVICE double Sum(int which, int i) const {
-    return sums()[(2 * (i / team) + which) * threads + i % team];
-  }
-
-  // Adds the threads' sums of each position.
-  PLANISH_DEVICE void AddUp(const double* first, const double* second) const {
-    double* slots = sums();
-    SyncBlock();  // others can still be reading the previous sums
-    PLANISH_UNROLL
-    for (int j = 0; j < N; ++j) {
-      slots[2 * j * threads + thread] = first[j];
-      slots[(2 * j + 1) * threads + thread] = second[j];
-    }
-    SyncBlock();
-    for (int half = rows / 2; half > 0; half /= 2) {
-      if (y < half) {
-        PLANISH_UNROLL
-        for (int j = 0; j < 2 * N; ++j) {
-          slots[j * threads + thread] += slots[j * threads + thread + half * team];
-        }
-      }
-      SyncBlock();
-    }
-  }
-};
 
 // For kFlight channels of this thread at a time, calls load(c, f) for each of them, then use(c, f).
 template <int kFlight, class Load, class Use>
@@ -89,12 +44,12 @@ ForwardPositions(PositionsForward<T> a, int team) {
   using C = Compute<T>;
   // For doubles the first round gives a shift near the mean, the second one the statistics.
   constexpr int kRounds = std::is_same_v<C, double> ? 2 : 1;
-  const Place<N> place(team);
+  const ThreadMatrix block(team);
   const KernelSettings<C>& recipe = a;
   const int64_t positions = a.batch * a.spatial, step = static_cast<int64_t>(team) * N;
   const auto n = static_cast<double>(a.channels);
   for (int64_t begin = BlockIndex() * step; begin < positions; begin += Blocks() * step) {
-    const int64_t position = begin + static_cast<int64_t>(place.x) * N;
+    const int64_t position = begin + static_cast<int64_t>(block.x) * N;
     const bool has = position < positions;
     const int64_t b = has ? position / a.spatial : 0;
     const int64_t base = b * a.channels * a.spatial + (position - b * a.spatial);
@@ -110,7 +65,7 @@ ForwardPositions(PositionsForward<T> a, int team) {
     for (int round = 0; round < kRounds; ++round) {
       double first[N] = {}, second[N] = {};
       if (has) {
-        ForEachChannel<kForwardFlight>(a.channels, place.y, place.rows, load, [&](int64_t, int f) {
+        ForEachChannel<kForwardFlight>(a.channels, block.y, block.rows, load, [&](int64_t, int f) {
           PLANISH_UNROLL
           for (int j = 0; j < N; ++j) {
             const double d = static_cast<double>(x[f][j]) - shift[j];
@@ -119,21 +74,22 @@ ForwardPositions(PositionsForward<T> a, int team) {
           }
         });
       }
-      place.AddUp(first, second);
+      block.SumColumns(first, second);
       if (round + 1 < kRounds && recipe.centre) {
         PLANISH_UNROLL
-        for (int j = 0; j < N; ++j) shift[j] += place.Sum(0, j * team + place.x) / n;
+        for (int j = 0; j < N; ++j) shift[j] += block.Sum(0, j) / n;
       }
     }
     // Only the first threads of the columns have the sums; the others read the results.
-    C* results = place.template results<C>();
+    C* results =
+        reinterpret_cast<C*>(SharedMemory<double>() + 2 * N * block.threads);  // [3, count]
     const int count = N * team;
-    if (place.y == 0) {
+    if (block.y == 0) {
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {
-        const int i = j * team + place.x;
+        const int i = j * team + block.x;
         if (!has) continue;
-        const double sum = place.Sum(0, i), squares = place.Sum(1, i);
+        const double sum = block.Sum(0, j), squares = block.Sum(1, j);
         const double offset = recipe.centre ? sum / n : 0;
         double deviations = recipe.centre ? FusedMulAdd(-offset, sum, squares) : squares;
         if (deviations < 0) deviations = 0;
@@ -157,10 +113,10 @@ ForwardPositions(PositionsForward<T> a, int team) {
     C mean[N], rstd[N], offset[N];
     PLANISH_UNROLL
     for (int j = 0; j < N; ++j) {
-      const int i = j * team + place.x;
+      const int i = j * team + block.x;
       mean[j] = results[i], rstd[j] = results[count + i], offset[j] = results[2 * count + i];
     }
-    ForEachChannel<kForwardFlight>(a.channels, place.y, place.rows, load, [&](int64_t c, int f) {
+    ForEachChannel<kForwardFlight>(a.channels, block.y, block.rows, load, [&](int64_t c, int f) {
       const C gain = ParamAt<T>(a.Gain(), c, C{1}), bias = ParamAt<T>(a.Bias(), c, C{0});
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {
@@ -178,13 +134,13 @@ PLANISH_KERNEL(kPositionsThreads, 2)
 BackwardPositions(PositionsBackward<T> a, int team) {
   using C = Compute<T>;
   constexpr int kFlight = kBackwardFlight<N>;
-  const Place<N> place(team);
+  const ThreadMatrix block(team);
   const KernelSettings<C>& recipe = a;
   const int64_t positions = a.batch * a.spatial, step = static_cast<int64_t>(team) * N;
   const auto n = static_cast<double>(a.channels);
   const bool means = recipe.via_mean || recipe.via_scale;
   for (int64_t begin = BlockIndex() * step; begin < positions; begin += Blocks() * step) {
-    const int64_t position = begin + static_cast<int64_t>(place.x) * N;
+    const int64_t position = begin + static_cast<int64_t>(block.x) * N;
     const bool has = position < positions;
     const int64_t b = has ? position / a.spatial : 0;
     const int64_t base = b * a.channels * a.spatial + (position - b * a.spatial);
@@ -216,7 +172,7 @@ BackwardPositions(PositionsBackward<T> a, int team) {
     if (means) {
       double first[N] = {}, second[N] = {};
       if (has) {
-        ForEachChannel<kFlight>(a.channels, place.y, place.rows, load, [&](int64_t c, int f) {
+        ForEachChannel<kFlight>(a.channels, block.y, block.rows, load, [&](int64_t c, int f) {
           prepare(c, f);
           PLANISH_UNROLL
           for (int j = 0; j < N; ++j) {
@@ -226,23 +182,22 @@ BackwardPositions(PositionsBackward<T> a, int team) {
           }
         });
       }
-      place.AddUp(first, second);
+      block.SumColumns(first, second);
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {
-        const int i = j * team + place.x;
-        if (recipe.via_mean) mean_g[j] = static_cast<C>(place.Sum(0, i) / n);
+        if (recipe.via_mean) mean_g[j] = static_cast<C>(block.Sum(0, j) / n);
         if (!recipe.via_scale) continue;
         // With eps outside the root the sum is divided by (n - 1) * s * rstd, and s * rstd = 1 -
         // eps * rstd.
         const double s_rstd = 1 - recipe.eps * static_cast<double>(rstd[j]);
-        const double sum = place.Sum(1, i);
+        const double sum = block.Sum(1, j);
         mean_gx[j] = static_cast<C>(!recipe.unbiased ? sum / n
                                     : s_rstd > 0     ? sum / ((n - 1) * s_rstd)
                                                      : 0);
       }
     }
     if (!has) continue;
-    ForEachChannel<kFlight>(a.channels, place.y, place.rows, load, [&](int64_t c, int f) {
+    ForEachChannel<kFlight>(a.channels, block.y, block.rows, load, [&](int64_t c, int f) {
       prepare(c, f);
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {

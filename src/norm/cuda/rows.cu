@@ -732,7 +732,6 @@ FinishColumns(const C* partials, int64_t count, int64_t cols, G* dgain, G* dbias
   G* out = BlockIndexY() == 0 ? dgain : dbias;
   if (out == nullptr) return;
   const int lane = ThreadIndex() % kWarpThreads, slice = ThreadIndex() / kWarpThreads;
-  double* sums = SharedMemory<double>();  // [slices, lanes]
   for (int64_t first = BlockIndex() * kWarpThreads; first < cols;
        first += Blocks() * kWarpThreads) {
     const int64_t col = first + lane;
@@ -749,13 +748,8 @@ FinishColumns(const C* partials, int64_t count, int64_t cols, G* dgain, G* dbias
       }
       for (; p < count; p += kSlices) sum += static_cast<double>(from[p * 2 * cols]);
     }
-    sums[slice * kWarpThreads + lane] = sum;
-    SyncBlock();
-    if (slice == 0 && col < cols) {
-      for (int s = 1; s < kSlices; ++s) sum += sums[s * kWarpThreads + lane];
-      out[col] = FromCompute<G>(static_cast<C>(sum));
-    }
-    SyncBlock();
+    sum = SumOverWarps<kSlices>(sum);
+    if (slice == 0 && col < cols) out[col] = FromCompute<G>(static_cast<C>(sum));
   }
 }
 

@@ -2,6 +2,7 @@
 #include <type_traits>
 
 #include "src/base/cuda/kernel.h"
+#include "src/base/cuda/team.h"
 #include "src/rnn/cuda/cells.h"
 #include "src/rnn/cuda/math.h"
 #include "src/rnn/cuda/norm.h"
@@ -348,7 +349,6 @@ FinishSums(const T* partials, int64_t count, int sums, int64_t cols, SumsOutputs
   const SumsOutput<T> out = outputs.output[BlockIndexY()];
   if (out.data == nullptr) return;
   const int lane = ThreadIndex() % kWarpThreads, slice = ThreadIndex() / kWarpThreads;
-  double* shared = SharedMemory<double>();  // [slices, lanes]
   for (int64_t first = BlockIndex() * kWarpThreads; first < out.count;
        first += Blocks() * kWarpThreads) {
     const int64_t col = first + lane;
@@ -358,13 +358,8 @@ FinishSums(const T* partials, int64_t count, int sums, int64_t cols, SumsOutputs
         sum += static_cast<double>(partials[(p * sums + out.sum) * cols + out.begin + col]);
       }
     }
-    shared[slice * kWarpThreads + lane] = sum;
-    SyncBlock();
-    if (slice == 0 && col < out.count) {
-      for (int s = 1; s < kSlices; ++s) sum += shared[s * kWarpThreads + lane];
-      out.data[col] = static_cast<T>(sum);
-    }
-    SyncBlock();
+    sum = SumOverWarps<kSlices>(sum);
+    if (slice == 0 && col < out.count) out.data[col] = static_cast<T>(sum);
   }
 }
 

@@ -1,6 +1,7 @@
 #include <cstdint>
 
 #include "src/base/cuda/kernel.h"
+#include "src/base/cuda/team.h"
 #include "src/rnn/cuda/math.h"
 #include "src/rnn/cuda/norm.h"
 #include "src/rnn/cuda/persistent.h"
@@ -242,15 +243,16 @@ struct BackwardBlock {
     const int64_t of_block = batch * plan.stride;
     for (int i = me; i - me % kWarpThreads < count; i += BlockThreads()) {
       const int b = i / kCollectors / units, unit = i / kCollectors % units;
-      T sum = 0;
+      T sum[1] = {0};
       if (i < count) {
         const T* const mine = partials + b * plan.stride + BlockIndex() * plan.units + unit;
         ReadAndAdd(
             i % kCollectors, kCollectors, plan.blocks,
-            [&](int64_t p) { return mine[p * of_block]; }, [&](int64_t, T part) { sum += part; });
+            [&](int64_t p) { return mine[p * of_block]; },
+            [&](int64_t, T part) { sum[0] += part; });
       }
-      for (int mask = kCollectors / 2; mask > 0; mask /= 2) sum += XorLane(sum, mask);
-      if (i < count && i % kCollectors == 0) dh[b * plan.units + unit] += sum;
+      SumOverLanes(kCollectors, sum);
+      if (i < count && i % kCollectors == 0) dh[b * plan.units + unit] += sum[0];
     }
     SyncBlock();
   }
