@@ -8,8 +8,7 @@
 #include "src/base/cuda/kernel.h"
 #include "src/base/cuda/pack.h"
 
-// What kernels do with numbers of any type: read and write them by packs, and the functions whose
-// names depend on the type.
+// Packs of elements of every type in kernels, and math functions whose names depend on the type.
 namespace planish::internal::cuda {
 
 PLANISH_DEVICE float FusedMulAdd(float a, float b, float c) { return fmaf(a, b, c); }
@@ -24,7 +23,7 @@ PLANISH_DEVICE C Nan() {
 }
 PLANISH_DEVICE bool IsFinite(double value) { return value - value == 0; }
 
-/// The elements of 16 bytes.
+/// Converts 16 bytes to elements.
 template <class T>
 PLANISH_DEVICE void FromWords(const uint32_t (&words)[4], Compute<T>* to) {
   PLANISH_UNROLL
@@ -43,7 +42,7 @@ PLANISH_DEVICE void FromWords(const uint32_t (&words)[4], Compute<T>* to) {
   }
 }
 
-/// The 16 bytes of the elements of type T nearest to `from`.
+/// Rounds elements to T and returns their 16 bytes.
 template <class T>
 PLANISH_DEVICE void ToWords(const Compute<T>* from, uint32_t (&words)[4]) {
   PLANISH_UNROLL
@@ -59,7 +58,7 @@ PLANISH_DEVICE void ToWords(const Compute<T>* from, uint32_t (&words)[4]) {
   }
 }
 
-/// Element j of 16 bytes.
+/// Returns element j of 16 bytes.
 template <class T>
 PLANISH_DEVICE T ElementOf(const uint32_t (&words)[4], int j) {
   if constexpr (sizeof(T) == 2) {
@@ -71,8 +70,8 @@ PLANISH_DEVICE T ElementOf(const uint32_t (&words)[4], int j) {
   }
 }
 
-/// The 16 bytes that begin `offset` < 16 bytes, of whole elements of type T, behind the first of
-/// `first` and `second`, which follow each other.
+/// Computes the 16 bytes from byte `offset` < 16 on of `first` followed by `second`. `offset` is a
+/// multiple of the size of T.
 template <class T>
 PLANISH_DEVICE void Window(const uint32_t (&first)[4], const uint32_t (&second)[4], int offset,
                            uint32_t (&to)[4]) {
@@ -93,7 +92,7 @@ PLANISH_DEVICE void Window(const uint32_t (&first)[4], const uint32_t (&second)[
   }
 }
 
-/// Reads N numbers, aligned to as many, up to 16 bytes: a power of two.
+/// Reads N elements, a power of two, from an address aligned to their size or to 16 bytes.
 template <int N, class T, class C>
 PLANISH_DEVICE void Load(const T* from, C* to) {
   if constexpr (N < kFullPack<T>) {
@@ -113,7 +112,7 @@ PLANISH_DEVICE void Load(const T* from, C* to) {
   }
 }
 
-/// Writes N numbers: one, or as many as 16 bytes hold.
+/// Writes N elements: one, or 16 bytes at an aligned address.
 template <int N, class T, class C>
 PLANISH_DEVICE void Store(const C* from, T* to) {
   if constexpr (N == 1) {

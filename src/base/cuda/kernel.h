@@ -86,7 +86,7 @@ PLANISH_DEVICE T* SharedMemory() {
 PLANISH_DEVICE void StoreWords(void* to, const uint32_t (&words)[4]) {
   *static_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
 }
-/// Reads 16 bytes, from where they are aligned to as much, at once.
+/// Reads 16 bytes at once from a 16-byte aligned address.
 PLANISH_DEVICE void LoadWords(const void* from, uint32_t (&words)[4]) {
   const uint4 pack = *static_cast<const uint4*>(from);
   words[0] = pack.x, words[1] = pack.y, words[2] = pack.z, words[3] = pack.w;
@@ -132,7 +132,7 @@ PLANISH_DEVICE uint32_t LowWordOf(double value) {
 PLANISH_DEVICE uint32_t HighWordOf(double value) {
   return static_cast<uint32_t>(__double2hiint(value));
 }
-/// The low 32 of the 64 bits of `high` and `low`, shifted right by `shift` < 32.
+/// Returns the low 32 bits of `high` and `low`, shifted right by `shift` < 32.
 PLANISH_DEVICE uint32_t ShiftWords(uint32_t low, uint32_t high, int shift) {
   return __funnelshift_r(low, high, static_cast<unsigned>(shift));
 }
@@ -159,7 +159,7 @@ PLANISH_DEVICE T FromCompute(float value) {
     return static_cast<T>(value);
   }
 }
-/// The bits of two elements of 16 bits, `low` first in memory.
+/// Returns the bits of two 16-bit elements, `low` first in memory.
 template <class T>
 PLANISH_DEVICE uint32_t WordOf(float low, float high) {
   uint32_t word;
@@ -289,8 +289,8 @@ struct alignas(sizeof(T) * N) Pack {
   T values[N];
 };
 
-/// The blocks of a launch that run at the same time on the current device; of its emulation, a few.
-/// 0: not known.
+/// Returns how many blocks of a launch are resident on the current device at the same time, a few
+/// in the emulation. 0: not known.
 inline int64_t ResidentBlocks(const void* kernel, const Launch& launch) {
 #ifdef __CUDACC__
   int device = 0, processors = 0, blocks = 0;
@@ -307,7 +307,7 @@ inline int64_t ResidentBlocks(const void* kernel, const Launch& launch) {
 #endif
 }
 
-/// The blocks that a launch has.
+/// Returns the number of blocks of a launch.
 template <class... Parameters>
 int64_t BlocksOf(void (*kernel)(Parameters...), const Launch& launch) {
   const int64_t resident =

@@ -15,7 +15,7 @@ struct Launch {
   int threads = kWarpThreads;
   int64_t shared_bytes = 0;
   int cluster = 1;
-  /// Blocks take what there is to do in turn: no more are launched than run at the same time.
+  /// Set if blocks loop over the work. No more blocks are launched than are resident at once.
   bool resident = false;
 };
 

@@ -6,41 +6,41 @@
 #include "src/base/cuda/elements.h"
 #include "src/norm/cuda/params.h"
 
-// Rows that a team's threads hold in registers, in packs of 16 bytes: which thread holds which
-// columns, and reading and writing them. The columns of a thread depend on the shape alone. Where
-// rows do not begin at multiples of 16 bytes, the aligned packs that a row lies in are read, and
-// shifted; and what is written is shifted between neighbours first.
+// Rows in the registers of a team's threads, in packs of 16 bytes: which thread holds which
+// columns, and how they are read and written. The columns of a thread depend only on the shape. For
+// unaligned rows, threads read the aligned packs that contain the row and shift them, and shift
+// packs between neighbours before they write.
 namespace planish::internal::cuda {
 
-/// Bytes of gains or biases that StageParams puts into shared memory: of whole packs.
+/// Returns the bytes of gains or biases that StageParams writes to shared memory, in whole packs.
 template <class T>
 inline int64_t StagedBytes(int64_t cols) {
   return (cols + kFullPack<T> - 1) / kFullPack<T> * kFullPack<T> *
          static_cast<int64_t>(sizeof(Compute<T>));
 }
 
-/// The packs of a row that a thread holds: E elements of type T. Each warp has columns that follow
-/// one another, and its threads have packs of them by turns. kAligned: rows begin and end at
-/// multiples of 16 bytes. kWarp: teams are whole warps.
+/// The packs of a row in a thread's registers: E elements of type T. Each warp has consecutive
+/// columns, whose packs alternate over its threads. kAligned: rows begin and end at multiples of 16
+/// bytes. kWarp: teams are whole warps.
 template <class T, int E, bool kAligned, bool kWarp>
 class Held {
  public:
   using C = Compute<T>;
   static constexpr int kPack = kFullPack<T>, kPacks = E / kPack;
-  /// The words of all packs, as memory has them.
+  /// The words of all packs, as in memory.
   using Words = uint32_t[kPacks][4];
 
-  /// Of thread `lane` of a team of `size`, whose rows have `cols` columns.
+  /// For thread `lane` of a team of `size` and rows of `cols` columns.
   PLANISH_DEVICE Held(int size, int lane, int cols)
       : lanes_(size), lane_(lane & (Lanes() - 1)), cols_(cols) {
     warp_first_ = kWarp ? (lane - lane_) * E : 0;
     first_ = warp_first_ + lane_ * kPack;
   }
 
-  /// The first column of pack v.
+  /// Returns the first column of pack v.
   PLANISH_DEVICE int Column(int v) const { return first_ + v * Lanes() * kPack; }
 
-  /// Calls f(v) for each pack but those of which no thread of the warp has elements.
+  /// Calls f(v) for each pack that has elements in some thread of the warp.
   template <class F>
   PLANISH_DEVICE void ForEachPack(F&& f) const {
     PLANISH_UNROLL
@@ -49,7 +49,7 @@ class Held {
     }
   }
 
-  /// Calls f(i) for each element of these packs: Fill says what elements beyond the row are.
+  /// Calls f(i) for each element of these packs. Fill sets those beyond the row.
   template <class F>
   PLANISH_DEVICE void ForEach(F&& f) const {
     ForEachPack([&](int v) {
@@ -81,12 +81,12 @@ class Held {
     }
   }
 
-  /// What is read of a row: aligned packs and, where rows are not aligned, the ones behind them.
+  /// Packs read for a row: aligned ones and, if rows are not aligned, those after them.
   struct Raw {
     Words first, next;
   };
 
-  /// Begins to read a row of an array whose last element is before `end`.
+  /// Starts reading a row of an array that ends at `end`.
   PLANISH_DEVICE void Fetch(const T* row, const T* end, bool has_row, Raw& raw) const {
     PLANISH_UNROLL
     for (int v = 0; v < kPacks; ++v) {
@@ -99,7 +99,7 @@ class Held {
         if (has_row && Column(v) < cols_) LoadWords(row + Column(v), raw.first[v]);
       }
     } else {
-      // Columns are counted from the first one of the pack in which the row begins.
+      // Columns are relative to the pack that contains the start of the row.
       const T* const packs = row - OffsetOf(row) / static_cast<int>(sizeof(T));
       const int64_t max = end - packs;
       const int max_cols = max < (1 << 30) ? static_cast<int>(max) : 1 << 30;
@@ -118,7 +118,7 @@ class Held {
     }
   }
 
-  /// The packs of a row that has been fetched. Elements beyond the row are anything.
+  /// Gets the packs of a fetched row. Elements beyond the row are unspecified.
   PLANISH_DEVICE void Take(const T* row, const Raw& raw, Words& words) const {
     if constexpr (kAligned) {
       PLANISH_UNROLL
@@ -131,14 +131,14 @@ class Held {
     }
   }
 
-  /// Fetches a row and takes it.
+  /// Calls Fetch and Take.
   PLANISH_DEVICE void Read(const T* row, const T* end, bool has_row, Words& words) const {
     Raw raw;
     Fetch(row, end, has_row, raw);
     Take(row, raw, words);
   }
 
-  /// The elements of pack v of an array with a value for each column, which is not written to.
+  /// Reads pack v of an array with a value for each column, which the kernel does not write to.
   template <class P>
   PLANISH_DEVICE void ReadColumns(int v, const P* values, C* to) const {
     const int col = Column(v);
@@ -165,7 +165,7 @@ class Held {
     }
   }
 
-  /// Gains or biases of pack v; `none` where there are none.
+  /// Reads the gains or biases of pack v; `none` if there are none.
   PLANISH_DEVICE void ReadParams(int v, const Params& params, C none, C* to) const {
     PLANISH_UNROLL
     for (int j = 0; j < kPack; ++j) to[j] = none;
@@ -177,8 +177,7 @@ class Held {
     }
   }
 
-  /// Puts all gains or biases into the block's shared memory, for ReadStaged, when all threads have
-  /// met.
+  /// Writes all gains or biases to shared memory, for ReadStaged after a SyncBlock.
   PLANISH_DEVICE void StageParams(const Params& params, C none, C* shared) const {
     const int packs = (cols_ + kPack - 1) / kPack;
     for (int p = ThreadIndex(); p < packs; p += BlockThreads()) {
@@ -190,20 +189,20 @@ class Held {
       }
     }
   }
-  /// The elements that these are in shared memory.
+  /// Returns the number of these elements in shared memory.
   PLANISH_DEVICE int Staged() const { return (cols_ + kPack - 1) / kPack * kPack; }
   PLANISH_DEVICE void ReadStaged(int v, const C* shared, C* to) const {
     const int packs = (cols_ + kPack - 1) / kPack, p = Column(v) / kPack;
     PLANISH_UNROLL
     for (int j = 0; j < kPack; j += kQuad) {
-      // Packs beyond the row have those of the first one.
+      // Packs beyond the row read those of the first one.
       uint32_t words[4];
       LoadWords(shared + (j / kQuad * packs + (p < packs ? p : 0)) * kQuad, words);
       FromWords<C>(words, to + j);
     }
   }
 
-  /// Writes all packs. The threads of a warp meet in it.
+  /// Writes all packs. All threads of the warp must call it.
   PLANISH_DEVICE void Write(T* row, bool has_row, Words& words) const {
     if constexpr (kAligned) {
       PLANISH_UNROLL
@@ -211,7 +210,7 @@ class Held {
         if (has_row && Column(v) < cols_) StoreWords(row + Column(v), words[v]);
       }
     } else {
-      // Each thread has the pack of its neighbour before its own.
+      // Each thread gets the pack before its own from its neighbour.
       Words before;
       uint32_t last[4] = {0, 0, 0, 0};
       const int lane = ThreadIndex() % kWarpThreads;
@@ -241,7 +240,7 @@ class Held {
           WriteInside(row, col + Column(v), v == 0 ? warp_first_ : 0, end, words[v]);
         }
       }
-      // What is left of the warp's last pack, nearly always of the first thread.
+      // The rest of the warp's last pack, which nearly always belongs to the first thread.
       if (lane_ == 0 && col + warp_end < end) {
         uint32_t window[4];
         Window<T>(last, last, offset, window);
@@ -254,14 +253,14 @@ class Held {
   static constexpr int kQuad = kPackBytes / static_cast<int>(sizeof(C));
 
   PLANISH_DEVICE int Lanes() const { return kWarp ? kWarpThreads : lanes_; }
-  // The bytes from the last multiple of 16 bytes to a row.
+  // Returns the bytes from the last multiple of 16 bytes to a row.
   static PLANISH_DEVICE int OffsetOf(const T* row) {
     return static_cast<int>(reinterpret_cast<uintptr_t>(row) % kPackBytes);
   }
-  // The first column of pack v of the warp's first thread, or the team's.
+  // Returns the first column of pack v in the first thread of the warp or the team.
   PLANISH_DEVICE int Begin(int v) const { return warp_first_ + v * Lanes() * kPack; }
 
-  // Of each pack the 16 bytes that begin `offset` bytes behind the first.
+  // Computes for each pack the 16 bytes from byte `offset` on of `first` followed by `second`.
   static PLANISH_DEVICE void Shift(int offset, const Words& first, const Words& second, Words& to) {
     const auto shift = [&](auto words_constant) {
       constexpr int kWords = decltype(words_constant)::value;
@@ -279,7 +278,7 @@ class Held {
         }
       }
     };
-    // Of a warp that shares a row this is the same for all threads.
+    // The same for all threads of a warp that shares a row.
     if (sizeof(T) == 8) {
       if (offset == 0) return shift(std::integral_constant<int, 0>());
       return shift(std::integral_constant<int, 2>());
@@ -292,7 +291,7 @@ class Held {
     shift(std::integral_constant<int, 3>());
   }
 
-  // The elements of a pack that there are of `count` ones, one by one.
+  // Reads the first `count` elements of a pack, one by one.
   static PLANISH_DEVICE void ReadInside(const T* from, int count, uint32_t (&words)[4]) {
     PLANISH_UNROLL
     for (int i = 0; i < 4; ++i) words[i] = 0;
@@ -314,7 +313,7 @@ class Held {
     }
   }
 
-  // Writes 16 bytes from column `col` on, but not before `begin` or from `end` on.
+  // Writes the part of 16 bytes from column `col` on that is in [begin, end).
   static PLANISH_DEVICE void WriteInside(T* row, int col, int begin, int end,
                                          const uint32_t (&words)[4]) {
     if (col >= begin && col + kPack <= end) {

@@ -149,7 +149,7 @@ TYPED_TEST(TurnsTest, TeamsTakeRowsInTurn) {
                                        .cols = cols,
                                        .pack = aligned ? kPack : 1,
                                        .element_bytes = static_cast<int>(sizeof(T))});
-      ASSERT_FALSE(plan.streamed);
+      ASSERT_FALSE(plan.multi_pass);
       for (const int64_t blocks : {1, 2}) {
         plan.launch.blocks = blocks;
         for (const Order order : {Order::kForward, Order::kBackward, Order::kRandom}) {
@@ -174,7 +174,7 @@ TYPED_TEST(TurnsTest, TeamsTakeRowsInTurn) {
   SetOrder(Order::kForward);
 }
 
-// Clusters of 4 blocks need more partial sums than clusters of 8 and than streamed rows. The
+// Clusters of 4 blocks need more partial sums than clusters of 8 and than multi-pass plans. The
 // reported size suffices for every device, and a call requires only what it uses.
 TEST(CudaEmulated, WorkspaceIsThatOfAnyDevice) {
   const int64_t rows = 70, cols = 16392;

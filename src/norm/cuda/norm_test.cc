@@ -77,7 +77,7 @@ using AllTypes = ::testing::Types<Types<float, float>, Types<double, double>, Ty
 TYPED_TEST_SUITE(CudaTest, AllTypes);
 
 // Rows shorter than a warp, of a warp, of several, of the limit of a block in each direction, and
-// beyond it, held by clusters or streamed: see tests::ClustersFor.
+// beyond it, held by clusters or read in several passes: see tests::ClustersFor.
 TYPED_TEST(CudaTest, EveryNormAgreesWithTheReference) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
@@ -140,7 +140,7 @@ TYPED_TEST(CudaTest, SmallerClustersAgreeWithTheReference) {
 }
 
 // dgain and dbias over several blocks, many rows a thread, clusters with several rows each, and
-// streamed rows.
+// multi-pass plans.
 TYPED_TEST(CudaTest, ManyRowsAgreeWithTheReference) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;

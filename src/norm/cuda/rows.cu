@@ -8,17 +8,16 @@
 #include "src/norm/cuda/params.h"
 #include "src/norm/cuda/rows.h"
 
-// Norms of rows on a GPU. A row is shared by a team of threads and lies in their registers from its
-// one reading on: lane l of a team of s holds the packs l, l + s, l + 2 s, ... of N numbers. The
-// team is of a block's threads or, for longer rows and where the device has them, of a cluster's. A
-// row that is too long for that is read again for each pass over it, by one block or several.
+// A team of threads reads a row once and keeps it in registers: lane l of a team of s holds the
+// packs l, l + s, l + 2 s, ... of N elements. The threads belong to a block or, for longer rows, to
+// a cluster. Rows that are too long for that are read again by each pass, by one or several blocks.
 //
-// The mean is kept as a sum of two numbers, near enough to x for x - mean to be exact
-// (docs/math.md); products and sums are fused where it is written, and nowhere else, so that
-// results are the same on every device and in its emulation.
+// The mean is a sum of two values, so near to x that x - mean is exact (docs/math.md). Products and
+// sums are fused only where the code says so. Results are therefore the same on every device and in
+// the emulation.
 namespace planish::internal::cuda {
 
-// What the parts of a row tell each other.
+// Partial sums of the parts of a row in a multi-pass plan.
 struct PartSums {
   double sum, rest, squares, shift;
 };
@@ -30,11 +29,11 @@ namespace {
 
 // --- Tuning constants (docs/tuning.md) ---
 
-// Bytes of gains and biases in shared memory, at the most: a block has 48 kB without asking for
+// Maximum of bytes of gains and biases in shared memory. A block has 48 kB without opting in to
 // more.
 inline constexpr int64_t kMaxStaged = int64_t{40} << 10;
 
-// Threads of a block that adds up partial sums.
+// Threads of a block that sums partial sums.
 inline constexpr int kFinishThreads = 512;
 
 // --- End of tuning constants ---
@@ -42,7 +41,7 @@ inline constexpr int kFinishThreads = 512;
 using BlockTeam = WarpsTeam<2>;
 using BlocksTeam = ClusterTeam<2>;
 
-// mean = hi + lo, hi the nearest number to it.
+// The mean as hi + lo. hi is the mean, rounded.
 template <class C>
 struct Mean {
   C hi = 0, lo = 0;
@@ -56,15 +55,15 @@ PLANISH_DEVICE Mean<C> TwoSum(C a, C b) {
   return {sum, (a - (sum - of_b)) + (b - of_b)};
 }
 
-// 1 over the deviation, from the sum of squares of n numbers.
+// Returns 1 / deviation from the sum of squares of n differences.
 template <class C>
 PLANISH_DEVICE C Rstd(C squares, C n, C eps, bool unbiased) {
   return unbiased ? C{1} / (SquareRoot(squares / (n - 1)) + eps)
                   : C{1} / SquareRoot(squares / n + eps);
 }
 
-// 1 over the deviation of a row whose squares are beyond what a float holds, or nearly 0: from the
-// differences d - more from its mean, divided by a power of two near the largest of them.
+// Returns 1 / deviation of a row whose squares overflow or underflow in float. Computed from the
+// differences d - more from the mean, scaled by a power of two near the largest.
 template <class Held, class RowTeam>
 PLANISH_DEVICE float ScaledRstd(const Held& held, const float* d, float more, int64_t cols,
                                 double eps, bool unbiased, RowTeam& team) {
@@ -94,23 +93,23 @@ PLANISH_DEVICE double ScaledRstd(const Held&, const double*, double, int64_t, do
   return Nan<double>();
 }
 
-// Squares below this may have lost too much: float's, where eps does not outweigh them.
+// Returns the sum of squares below which float can have lost digits that eps does not outweigh.
 template <class C>
 PLANISH_DEVICE C MinSquares(C n, double eps) {
   return std::is_same_v<C, float> && eps < 0x1p-60 ? n * C(0x1p-80f) : C{0};
 }
 
-// Whether squares may have been lost: float's, beyond what it holds or nearly 0. Of double those
-// that are not finite.
+// Returns whether squares can have overflowed or underflowed: in float near its limits, in double
+// if they are not finite.
 template <class C>
 PLANISH_DEVICE bool IsExtreme(C squares, C min_squares) {
   if constexpr (std::is_same_v<C, double>) return squares - squares != 0;
   return !(squares <= C(0x1p100f)) || squares < min_squares;
 }
 
-// What sums of a row are taken about: its first number, x[0] of the team's first thread. Blocks and
-// clusters would have to meet for that: each thread reads it, beside its own. Nobody writes over it
-// before they meet for the sum, but where a residual is added.
+// Returns the shift of a row's sums: its first element, x[0] of the team's first thread. In teams
+// that would have to synchronize, each thread reads it from memory. The team sums, and thereby
+// synchronizes, before it overwrites the row, except after adding a residual.
 template <class T, class RowTeam>
 PLANISH_DEVICE Compute<T> ShiftOf(const Forward<T>& a, int64_t row, const Compute<T>* x,
                                   RowTeam& team) {
@@ -118,7 +117,7 @@ PLANISH_DEVICE Compute<T> ShiftOf(const Forward<T>& a, int64_t row, const Comput
   return ToCompute(a.x[row * a.x_stride]);
 }
 
-// Bytes of shared memory, from the first on, that a team puts its sums into.
+// Returns the bytes at the start of shared memory in which a team sums.
 template <class RowTeam>
 PLANISH_DEVICE constexpr int SumsBytes() {
   if constexpr (std::is_same_v<RowTeam, LanesTeam>)
@@ -127,14 +126,14 @@ PLANISH_DEVICE constexpr int SumsBytes() {
     return static_cast<int>(RowTeam::kSharedBytes);
 }
 
-// Gains and biases are in shared memory, as numbers to compute with, where that spares
-// instructions: of rows of 16 bits, which have the most of them for a byte, and of rows that are
-// not whole packs. Aligned float and double are as fast as memory without.
+// Set if gains and biases are converted and copied to shared memory, where that saves instructions:
+// for 16-bit elements and for rows that are not whole packs. Aligned float and double rows are
+// bound by memory.
 template <class T, bool kAligned>
 inline constexpr bool kStages = sizeof(T) == 2 || !kAligned;
 
-// Whether a forward pass reads the next row while it computes one: where the registers for it cost
-// fewer threads than it is worth.
+// Returns whether forward reads the next row while it computes one, if the registers for that are
+// worth fewer threads.
 template <class T, bool kAligned, bool kStaged, class RowTeam>
 PLANISH_DEVICE constexpr bool FetchesAhead() {
   if (sizeof(T) != 2) return false;
@@ -142,7 +141,7 @@ PLANISH_DEVICE constexpr bool FetchesAhead() {
   return std::is_same_v<RowTeam, BlockTeam> && kAligned && !kStaged;
 }
 
-// One past the last element of rows.
+// Returns the end of the last of `count` rows.
 template <class T>
 PLANISH_DEVICE const T* EndOf(const T* rows, int64_t stride, int64_t count, int64_t cols) {
   return rows == nullptr ? nullptr : rows + (count - 1) * stride + cols;
@@ -326,8 +325,8 @@ ForwardByCluster(Forward<T> a) {
   if constexpr (kHasClusters) ForwardOf<T, E, kAligned, false>(a, BlocksTeam());
 }
 
-// What dx takes off g times xhat, from the sum of g * xhat. With the deviation s and eps beside it
-// it is over (n - 1) * s * rstd, and s * rstd = 1 - eps * rstd.
+// Returns the factor of xhat in dx from the sum of g * xhat. With eps outside the root the sum is
+// divided by (n - 1) * s * rstd, and s * rstd = 1 - eps * rstd.
 template <class C>
 PLANISH_DEVICE C MeanGradientXhat(C sum, C n, C rstd, C eps, bool unbiased) {
   if (!unbiased) return sum / n;
@@ -342,7 +341,7 @@ PLANISH_DEVICE Mean<Compute<T>> SavedMean(const Backward<T>& a, int64_t row) {
   return mean;
 }
 
-// What forward saved of a row.
+// Statistics of a row, saved by forward.
 template <class C>
 struct SavedRow {
   Mean<C> mean;
@@ -410,7 +409,7 @@ template <class T, int E, bool kAligned, bool kStaged, class RowTeam>
 PLANISH_DEVICE void BackwardOf(const Backward<T>& a, RowTeam team, Compute<T>* partials) {
   using C = Compute<T>;
   constexpr bool kLanes = std::is_same_v<RowTeam, LanesTeam>;
-  constexpr bool kPrefetches = sizeof(T) == 2;  // of others there are too few registers
+  constexpr bool kPrefetches = sizeof(T) == 2;  // other types need too many registers
   using Row = Held<T, E, kAligned, !kLanes>;
   const int cols = static_cast<int>(a.cols);
   const Row held(team.size(), team.lane(), cols);
@@ -521,7 +520,7 @@ PLANISH_DEVICE void ForEachPack(int64_t first, int64_t last, F&& f) {
 
 template <class T, int N>
 PLANISH_KERNEL(kMaxThreads, 1)
-ForwardStreamed(Forward<T> a, int64_t parts, int64_t part_cols, Phase phase, PartSums* sums) {
+ForwardMultiPass(Forward<T> a, int64_t parts, int64_t part_cols, Phase phase, PartSums* sums) {
   using C = Compute<T>;
   BlockTeam team;
   const double n = static_cast<double>(a.cols);
@@ -535,7 +534,7 @@ ForwardStreamed(Forward<T> a, int64_t parts, int64_t part_cols, Phase phase, Par
     double shift = 0, sum = 0;
     Mean<C> mean;
     if (a.centre) {
-      // The first number may be overwritten, in place, while other blocks have yet to read it.
+      // In place, another block can already have overwritten the first element.
       shift = phase == Phase::kMap ? all[part].shift : static_cast<double>(ToCompute(x[0]));
       if (phase == Phase::kAll || phase == Phase::kSum) {
         ForEachPack<N>(begin, end, [&](int64_t col) {
@@ -633,8 +632,8 @@ AddResidual(Forward<T> a) {
 
 template <class T, int N>
 PLANISH_KERNEL(kMaxThreads, 1)
-BackwardStreamed(Backward<T> a, int64_t parts, int64_t part_cols, Phase phase,
-                 PartGradientSums* sums) {
+BackwardMultiPass(Backward<T> a, int64_t parts, int64_t part_cols, Phase phase,
+                  PartGradientSums* sums) {
   using C = Compute<T>;
   BlockTeam team;
   const double n = static_cast<double>(a.cols);
@@ -644,7 +643,7 @@ BackwardStreamed(Backward<T> a, int64_t parts, int64_t part_cols, Phase phase,
     const int64_t end = begin + part_cols < a.cols ? begin + part_cols : a.cols;
     const Mean<C> mean = SavedMean(a, row);
     const C rstd = a.rstd[row];
-    // g and xhat of the pack that begins at `col`.
+    // Computes g and xhat of the pack at column `col`.
     const auto load = [&](int64_t col, C* g, C* xhat) {
       C gain[N];
       Load<N>(a.dy + row * a.dy_stride + col, g);
@@ -696,7 +695,7 @@ BackwardStreamed(Backward<T> a, int64_t parts, int64_t part_cols, Phase phase,
   }
 }
 
-// dgain and dbias of streamed rows: a thread a column, `partial_rows` rows one after the other.
+// Computes partial sums of dgain and dbias in a multi-pass plan, one thread for each column.
 template <class T>
 PLANISH_KERNEL(kMaxThreads, 1)
 SumColumns(Backward<T> a, int64_t count, int64_t partial_rows, Compute<T>* partials) {
@@ -722,8 +721,7 @@ SumColumns(Backward<T> a, int64_t count, int64_t partial_rows, Compute<T>* parti
   }
 }
 
-// The sums of `count` partial sums [count, 2, cols]: of dgain where BlockIndexY() is 0, else of
-// dbias.
+// Sums `count` partial sums [count, 2, cols]: those of dgain if BlockIndexY() is 0, else of dbias.
 template <class C, class G>
 PLANISH_KERNEL(kFinishThreads, 1)
 FinishColumns(const C* partials, int64_t count, int64_t cols, G* dgain, G* dbias) {
@@ -755,7 +753,7 @@ FinishColumns(const C* partials, int64_t count, int64_t cols, G* dgain, G* dbias
 
 // --- Launching ---
 
-// Calls f(held, aligned) with what the plan says as constants: `held` one of kHeld.
+// Calls f(held, aligned) with the plan's values as constants; `held` is one of kHeld.
 template <int... kHeld, class F>
 void VisitHeld(const RowsPlan& plan, F&& f) {
   const auto visit = [&](auto held) {
@@ -768,7 +766,7 @@ void VisitHeld(const RowsPlan& plan, F&& f) {
   };
   (visit(std::integral_constant<int, kHeld>()), ...);
 }
-// Calls f as VisitHeld does, with all that a thread of a block may hold forward or backward.
+// Like VisitHeld, for all values that plans of blocks have.
 template <class T, class F>
 void VisitForwardHeld(const RowsPlan& plan, F&& f) {
   if constexpr (sizeof(T) == 8) {
@@ -788,7 +786,7 @@ void VisitBackwardHeld(const RowsPlan& plan, F&& f) {
   }
 }
 
-// A grid of blocks over columns, and over `count` rows or groups of rows.
+// Returns a grid over columns, and over `count` rows or groups of rows.
 Launch OverColumns(int64_t cols, int pack, int64_t count) {
   constexpr int64_t kThreads = 256;
   const int64_t blocks = (cols + kThreads * pack - 1) / (kThreads * pack);
@@ -811,7 +809,7 @@ void RunForward(const char* function, const Forward<T>& call, const RowsPlan& pl
     });
     return;
   }
-  if (!plan.streamed) {
+  if (!plan.multi_pass) {
     VisitForwardHeld<T>(plan, [&](auto held, auto aligned) {
       constexpr int E = decltype(held)::value;
       constexpr bool kAligned = decltype(aligned)::value;
@@ -841,7 +839,7 @@ void RunForward(const char* function, const Forward<T>& call, const RowsPlan& pl
     }
     launch.shared_bytes = BlockTeam::kSharedBytes;
     const auto run = [&](Phase phase) {
-      Run(function, ForwardStreamed<T, N>, launch, stream, rows, plan.parts, plan.part_cols, phase,
+      Run(function, ForwardMultiPass<T, N>, launch, stream, rows, plan.parts, plan.part_cols, phase,
           plan.parts == 1 ? nullptr : static_cast<PartSums*>(workspace));
     };
     if (plan.parts == 1) return run(Phase::kAll);
@@ -853,7 +851,7 @@ template <class T>
 void RunBackward(const char* function, const Backward<T>& call, const RowsPlan& plan, void* stream,
                  void* workspace) {
   using C = Compute<T>;
-  const bool several = plan.streamed && plan.parts > 1;
+  const bool several = plan.multi_pass && plan.parts > 1;
   auto* sums = several ? static_cast<PartGradientSums*>(workspace) : nullptr;
   auto* partials =
       static_cast<C*>(several ? static_cast<void*>(sums + call.rows * plan.parts) : workspace);
@@ -865,7 +863,7 @@ void RunBackward(const char* function, const Backward<T>& call, const RowsPlan& 
       Run(function, BackwardByCluster<T, decltype(held)::value, decltype(aligned)::value>, launch,
           stream, call, columns ? partials : nullptr);
     });
-  } else if (!plan.streamed) {
+  } else if (!plan.multi_pass) {
     VisitBackwardHeld<T>(plan, [&](auto held, auto aligned) {
       constexpr int E = decltype(held)::value;
       constexpr bool kAligned = decltype(aligned)::value;
@@ -899,7 +897,7 @@ void RunBackward(const char* function, const Backward<T>& call, const RowsPlan& 
       if (call.dx == nullptr) return;
       launch.shared_bytes = BlockTeam::kSharedBytes;
       const auto run = [&](Phase phase) {
-        Run(function, BackwardStreamed<T, N>, launch, stream, call, plan.parts, plan.part_cols,
+        Run(function, BackwardMultiPass<T, N>, launch, stream, call, plan.parts, plan.part_cols,
             phase, sums);
       };
       if (plan.parts == 1) return run(Phase::kAll);

@@ -10,36 +10,37 @@ namespace {
 
 // --- Tuning constants (docs/tuning.md) ---
 
-// Threads that fill the largest device there is: with fewer, rows are cut into more threads.
+// Threads that fill the largest device. With fewer, rows are divided among more threads.
 constexpr int64_t kThreadsToFill = int64_t{132} << 10;
 
-// Blocks that streamed rows are cut into, where there are fewer rows: two for each multiprocessor
-// of the largest device; and the least columns of each.
+// Blocks that share the rows of a multi-pass plan if there are fewer rows: two for each
+// multiprocessor of the largest device. kPartColumns is the minimum of columns of a block.
 constexpr int64_t kBlocksToFill = 264;
 constexpr int64_t kPartColumns = 8192;
 
-// Multiprocessors of the largest device that was measured, and blocks of clusters for which
-// dgain and dbias are added up, each cluster with sums of its own.
+// Multiprocessors of the largest device, and blocks in clusters that sum dgain and dbias. Each
+// cluster has its own partial sums.
 constexpr int64_t kProcessors = 132, kColumnClusterBlocks = 4 * kProcessors;
 
-// Rows of 16 bits that a warp, or a part of one, takes in turn, where there are enough of them.
+// Rows of 16-bit elements that a team of at most a warp processes one after the other, if there are
+// enough.
 constexpr int64_t kForwardRowsInTurn = 8;
 
-// Packs of a row that the team's threads read at once, at the least: a line of 128 bytes.
+// Minimum of packs of a row that a team reads at once: a line of 128 bytes.
 constexpr int64_t kMinTeam = 8;
 
 // --- End of tuning constants ---
 
 int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
-// Threads that hold `cols` elements, `held` each.
+// Returns the threads that hold a row with `held` elements each.
 int64_t ThreadsFor(const RowsWork& work, int held) {
   const int pack = kPackBytes / work.element_bytes;
   return CeilDiv(CeilDiv(work.cols, pack), held / pack);
 }
 
-// The team, and the launch, of rows that registers hold: up to `max_held` elements a thread, and
-// `max_threads(held)` at most for a row.
+// Returns the plan for rows in the registers of at most a block: up to `max_held` elements a
+// thread, and up to `max_threads(held)` threads a row. Sets multi_pass if they are too long.
 template <class MostThreads>
 RowsPlan HoldRows(const RowsWork& work, int max_held, const MostThreads& max_threads) {
   RowsPlan plan;
@@ -47,14 +48,14 @@ RowsPlan HoldRows(const RowsWork& work, int max_held, const MostThreads& max_thr
   plan.aligned = work.pack > 1;
   const auto fits = [&](int held) { return ThreadsFor(work, held) <= max_threads(held); };
   plan.held = 8;
-  // The most that leaves threads enough to fill the device and, of short rows, to read lines.
+  // The largest that leaves enough threads to fill the device and, for short rows, to read lines.
   for (int held = 16; held <= max_held; held *= 2) {
     const int64_t threads = ThreadsFor(work, held);
     const bool many = work.rows >= kThreadsToFill / threads && threads >= kMinTeam;
     if (fits(held) && (many || !fits(plan.held))) plan.held = held;
   }
   if (!fits(plan.held)) {
-    plan.streamed = true;
+    plan.multi_pass = true;
     return plan;
   }
   const int64_t threads = ThreadsFor(work, plan.held);
@@ -69,15 +70,15 @@ RowsPlan HoldRows(const RowsWork& work, int max_held, const MostThreads& max_thr
   return plan;
 }
 
-// The same for rows that are too long for a block: `held` numbers a thread of a cluster of blocks
-// of up to `max_threads`. False, and no change, where they are too long for that, too.
+// Changes the plan to rows in the registers of a cluster, with `held` elements a thread and blocks
+// of up to `max_threads`. Returns false without a change if rows are too long for that.
 bool ShareRows(const RowsWork& work, int held, int max_threads, RowsPlan& plan) {
   const int64_t threads = ThreadsFor(work, held);
   for (const int of_block : {std::min(kClusterThreads, max_threads), max_threads}) {
     const int64_t blocks = CeilDiv(threads, of_block);
     if (blocks < 2 || blocks > work.cluster_blocks) continue;
     const int cluster = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(blocks)));
-    plan.streamed = false;
+    plan.multi_pass = false;
     plan.held = held;
     plan.launch.cluster = cluster;
     plan.launch.threads =
@@ -89,7 +90,7 @@ bool ShareRows(const RowsWork& work, int held, int max_threads, RowsPlan& plan) 
   return false;
 }
 
-void StreamRows(const RowsWork& work, RowsPlan& plan) {
+void PlanMultiPass(const RowsWork& work, RowsPlan& plan) {
   const int64_t max_parts = CeilDiv(work.cols, kPartColumns);
   const int64_t parts = std::clamp<int64_t>(CeilDiv(kBlocksToFill, work.rows), 1, max_parts);
   plan.part_cols = CeilDiv(CeilDiv(work.cols, parts), kMaxThreads) * kMaxThreads;
@@ -106,14 +107,14 @@ RowsPlan PlanForward(const RowsWork& work) {
   const auto max_threads = [&](int held) { return MaxForwardThreads(held, work.pack > 1); };
   RowsPlan plan = HoldRows(work, MaxForwardHeld(work.element_bytes), max_threads);
   const int held = ForwardClusterHeld(work.element_bytes);
-  if (plan.streamed) {
-    if (!ShareRows(work, held, MaxForwardThreads(held, true), plan)) StreamRows(work, plan);
+  if (plan.multi_pass) {
+    if (!ShareRows(work, held, MaxForwardThreads(held, true), plan)) PlanMultiPass(work, plan);
   } else if (!plan.aligned || (work.element_bytes == 2 && plan.team > kWarpThreads)) {
-    // Blocks read gains and biases once.
+    // Each block reads gains and biases once.
     plan.launch.resident = true;
   } else if (work.element_bytes == 2) {
-    // Nor do these read them for each row; but a grid of several times what runs at the same time
-    // keeps a device busier.
+    // Fewer blocks read gains and biases less often, but a grid larger than the resident one keeps
+    // the device busier.
     const int64_t min_blocks = std::min(plan.launch.blocks, kThreadsToFill / plan.launch.threads);
     plan.launch.blocks = std::max(CeilDiv(plan.launch.blocks, kForwardRowsInTurn), min_blocks);
   }
@@ -123,9 +124,9 @@ RowsPlan PlanForward(const RowsWork& work) {
 RowsPlan PlanBackward(const RowsWork& work) {
   const auto max_threads = [&](int held) { return MaxBackwardThreads(held, work.element_bytes); };
   RowsPlan plan = HoldRows(work, MaxBackwardHeld(work.element_bytes), max_threads);
-  if (plan.streamed &&
+  if (plan.multi_pass &&
       !ShareRows(work, kBackwardClusterHeld, max_threads(kBackwardClusterHeld), plan)) {
-    StreamRows(work, plan);
+    PlanMultiPass(work, plan);
     if (work.columns) {
       plan.partial_rows = kRowsInTurn;
       plan.partials = CeilDiv(work.rows, kRowsInTurn);
@@ -134,8 +135,8 @@ RowsPlan PlanBackward(const RowsWork& work) {
     const int cluster = plan.launch.cluster;
     const int64_t teams = plan.launch.threads * cluster / plan.team;  // of a block or cluster
     const int64_t min_partials = CeilDiv(CeilDiv(work.rows, teams), kRowsInTurn);
-    // As many blocks as have their registers on the device at the same time, or a multiple: more
-    // would only have more sums to add up at the end.
+    // The blocks that are resident at the same time, or a multiple. More blocks would only add
+    // partial sums.
     const int64_t resident = cluster > 1
                                  ? kColumnClusterBlocks / cluster
                                  : kProcessors * (max_threads(plan.held) / plan.launch.threads);
@@ -150,12 +151,12 @@ RowsPlan PlanBackward(const RowsWork& work) {
 }
 
 int64_t ForwardWorkspaceBytes(const RowsWork& work, const RowsPlan& plan) {
-  if (!plan.streamed || plan.parts == 1) return 0;
+  if (!plan.multi_pass || plan.parts == 1) return 0;
   return work.rows * plan.parts * 4 * static_cast<int64_t>(sizeof(double));
 }
 
 int64_t BackwardWorkspaceBytes(const RowsWork& work, const RowsPlan& plan, int compute_bytes) {
-  const int64_t sums = plan.streamed && plan.parts > 1
+  const int64_t sums = plan.multi_pass && plan.parts > 1
                            ? work.rows * plan.parts * 2 * static_cast<int64_t>(sizeof(double))
                            : 0;
   return sums + plan.partials * 2 * work.cols * compute_bytes;

@@ -77,7 +77,7 @@ void ExpectHeld(const RowsWork& work, const RowsPlan& plan) {
 // cluster can. `of_block`: what one holds at most.
 void ExpectClusters(const RowsWork& work, const RowsPlan& plan, int64_t of_block, int held,
                     int max_threads) {
-  EXPECT_EQ(plan.launch.cluster > 1, !plan.streamed && work.cols > of_block);
+  EXPECT_EQ(plan.launch.cluster > 1, !plan.multi_pass && work.cols > of_block);
   if (plan.launch.cluster == 1) return;
   EXPECT_EQ(plan.held, held);
   EXPECT_LE(plan.launch.threads, max_threads);
@@ -92,7 +92,7 @@ void ExpectTheSame(const RowsPlan& plan, const RowsPlan& without_clusters) {
   EXPECT_EQ(plan.launch.blocks, without_clusters.launch.blocks);
   EXPECT_EQ(plan.launch.threads, without_clusters.launch.threads);
   EXPECT_EQ(plan.launch.cluster, 1);
-  EXPECT_EQ(plan.streamed, without_clusters.streamed);
+  EXPECT_EQ(plan.multi_pass, without_clusters.multi_pass);
   EXPECT_EQ(plan.parts, without_clusters.parts);
   EXPECT_EQ(plan.part_cols, without_clusters.part_cols);
   EXPECT_EQ(plan.partials, without_clusters.partials);
@@ -104,7 +104,7 @@ RowsWork WithoutClusters(RowsWork work) {
 }
 
 // Parts follow one another and hold all columns; none is empty.
-void ExpectStreamed(const RowsWork& work, const RowsPlan& plan) {
+void ExpectMultiPass(const RowsWork& work, const RowsPlan& plan) {
   EXPECT_GE(plan.parts, 1);
   EXPECT_GE(plan.part_cols * plan.parts, work.cols);
   EXPECT_LT(plan.part_cols * (plan.parts - 1), work.cols);
@@ -123,12 +123,13 @@ TEST(CudaPlan, ForwardFitsTheShape) {
                          : work.element_bytes == 4 && !aligned ? 12288
                                                                : 16384;
     const int64_t of_cluster = work.element_bytes == 8 ? 8192 : 16384;
-    EXPECT_EQ(plan.streamed,
+    EXPECT_EQ(plan.multi_pass,
               work.cols > (work.cluster_blocks == 1 ? most : of_cluster * work.cluster_blocks));
     ExpectClusters(work, plan, most, work.element_bytes == 8 ? 8 : 16, 1024);
-    if (plan.streamed || work.cols <= most) ExpectTheSame(plan, PlanForward(WithoutClusters(work)));
-    if (plan.streamed) {
-      ExpectStreamed(work, plan);
+    if (plan.multi_pass || work.cols <= most)
+      ExpectTheSame(plan, PlanForward(WithoutClusters(work)));
+    if (plan.multi_pass) {
+      ExpectMultiPass(work, plan);
     } else {
       ExpectHeld(work, plan);
       EXPECT_LE(plan.launch.threads,
@@ -136,7 +137,7 @@ TEST(CudaPlan, ForwardFitsTheShape) {
       EXPECT_LE(plan.held, MaxForwardHeld(work.element_bytes));
     }
     const int64_t bytes = ForwardWorkspaceBytes(work, plan);
-    EXPECT_EQ(bytes, plan.streamed && plan.parts > 1 ? work.rows * plan.parts * 32 : 0);
+    EXPECT_EQ(bytes, plan.multi_pass && plan.parts > 1 ? work.rows * plan.parts * 32 : 0);
   }
 }
 
@@ -146,13 +147,13 @@ TEST(CudaPlan, BackwardFitsTheShape) {
     const RowsPlan plan = PlanBackward(work);
     ExpectLaunchable(plan);
     const int64_t most = work.element_bytes == 8 ? 4096 : 8192;
-    EXPECT_EQ(plan.streamed, work.cols > most * work.cluster_blocks);
+    EXPECT_EQ(plan.multi_pass, work.cols > most * work.cluster_blocks);
     ExpectClusters(work, plan, most, 8, MaxBackwardThreads(8, work.element_bytes));
-    if (plan.streamed || work.cols <= most) {
+    if (plan.multi_pass || work.cols <= most) {
       ExpectTheSame(plan, PlanBackward(WithoutClusters(work)));
     }
-    if (plan.streamed) {
-      ExpectStreamed(work, plan);
+    if (plan.multi_pass) {
+      ExpectMultiPass(work, plan);
     } else {
       ExpectHeld(work, plan);
       EXPECT_LE(plan.launch.threads, MaxBackwardThreads(plan.held, work.element_bytes));
@@ -162,7 +163,7 @@ TEST(CudaPlan, BackwardFitsTheShape) {
       continue;
     }
     EXPECT_GE(plan.partials, 1);
-    if (plan.streamed) {
+    if (plan.multi_pass) {
       EXPECT_GE(plan.partials * plan.partial_rows, work.rows);
       EXPECT_LT((plan.partials - 1) * plan.partial_rows, work.rows);
       EXPECT_LE(plan.partial_rows, kRowsInTurn);
@@ -198,7 +199,7 @@ TEST(CudaPlan, PartialSumsAreFew) {
 
 TEST(CudaPlan, FewLongRowsAreSharedByBlocks) {
   const RowsPlan plan = PlanForward({.rows = 1, .cols = 1 << 24});
-  EXPECT_TRUE(plan.streamed);
+  EXPECT_TRUE(plan.multi_pass);
   EXPECT_GE(plan.launch.blocks, 250);
 }
 
