@@ -7,9 +7,11 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "planish/norm.h"
+#include "src/norm/arguments.h"
 #include "src/norm/testing.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -99,12 +101,14 @@ class Guarded {
   std::vector<unsigned char> kept_;
 };
 
-/// Initial value of outputs: a NaN that arithmetic does not produce.
+constexpr unsigned char kUnwrittenByte = 0xa7;
+
+/// Initial value of outputs: a NaN that arithmetic does not produce from inputs without its byte.
 template <class E>
 E Unwritten() {
   E value;
   std::memset(&value, 0xff, sizeof value);
-  reinterpret_cast<unsigned char&>(value) = 0xa7;
+  reinterpret_cast<unsigned char&>(value) = kUnwrittenByte;
   return value;
 }
 template <class E>
@@ -127,8 +131,9 @@ class Fuzz {
   explicit Fuzz(Bytes bytes) : bytes_(bytes) {}
 
   void Run() {
-    norm_ = static_cast<Norm>(bytes_.OneIn(40) ? 8 + bytes_.Below(248) : bytes_.Below(8));
-    affine_ = norm_ == Norm::kLayer || norm_ == Norm::kRms;
+    const bool valid_norm = !bytes_.OneIn(40);
+    norm_ = static_cast<Norm>(valid_norm ? bytes_.Below(8) : 8 + bytes_.Below(248));
+    recipe_ = internal::RecipeOf(valid_norm ? norm_ : Norm::kLayer);
     Shape();
     options_.eps = Pick({1e-5, 1e-5, 0, 1e-12, 1, 1e30, -1, NAN, INFINITY}, 24);
     options_.scale = Pick({1, 1, 0, -2, 1e10, NAN, INFINITY}, 24);
@@ -187,18 +192,48 @@ class Fuzz {
         E value;
         uint64_t bits = bytes_.Below(1 << 24);
         bits = bits << 40 ^ bits << 17 ^ bits ^ static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15u;
+        if ((bits & 0xff) == kUnwrittenByte) bits ^= 1;  // NaNs keep the byte in results
         std::memcpy(&value, &bits, sizeof value);
         return value;
       }
     }
   }
 
-  /// Allocates an array of a call, occasionally null or in an invalid place. For an invalid shape
-  /// an address is enough.
+  /// Sets the shape, the strides and the arrays of a call, some of them to invalid values.
+  template <class Args>
+  void SetArguments(Args& args) {
+    args.rows = rows_;
+    args.cols = cols_;
+    first_of_call_ = arrays_.size();
+    outputs_.clear();
+    bool decided[16] = {};
+    for (const bool last_pass : {false, true}) {  // some arrays can be given only with others
+      size_t next = 0;
+      const auto set = [&]<class E>(const internal::Argument<Args, E>& argument) {
+        bool& done = decided[next++];
+        const bool must_be_null = argument.presence.null_reason != nullptr;
+        if (done || (must_be_null && !last_pass)) return;
+        done = true;
+        int64_t wide = argument.extent.cols;
+        if (argument.stride) args.*argument.stride = Stride(&wide);
+        const bool given = must_be_null                 ? bytes_.OneIn(40)
+                           : argument.presence.required ? !bytes_.OneIn(60)
+                                                        : bytes_.OneIn(2);
+        if (!given) return;
+        auto* data = Allocate<std::remove_const_t<E>>(argument.name, argument.extent, wide,
+                                                      /*output=*/!std::is_const_v<E>);
+        args.*argument.member = data;
+        if (!std::is_const_v<E>) outputs_.push_back(data);
+      };
+      internal::ForEachArgument(args, set, recipe_);
+    }
+  }
+
+  /// Allocates an array of a call, occasionally in an invalid place. For an invalid shape an
+  /// address is enough.
   template <class E>
-  E* Allocate(const char* name, int64_t rows, int64_t cols, int64_t stride, bool output,
-              bool needed) {
-    if (needed ? bytes_.OneIn(60) : bytes_.OneIn(3)) return nullptr;
+  E* Allocate(const char* name, internal::Extent extent, int64_t stride, bool output) {
+    const auto [rows, cols] = extent;
     const auto others = static_cast<uint32_t>(arrays_.size() - first_of_call_);
     if (output && others > 0 && bytes_.OneIn(12)) {
       // Overlaps another array of the call, or replaces it.
@@ -224,7 +259,7 @@ class Fuzz {
 
   /// Makes the call and compares all arrays before and after. Returns whether it did not throw.
   template <class F>
-  bool Call(const char* function, const std::vector<const void*>& outputs, F&& call) {
+  bool Call(const char* function, F&& call) {
     for (auto& array : arrays_) array->Keep(), array->Poison(true);
     bool threw = false;
     try {
@@ -241,78 +276,67 @@ class Fuzz {
       array.Poison(false);
       const std::string name = std::string(function) + ": " + names_[i];
       Require(array.Intact(), name + " was written outside its bounds");
-      const bool output = std::ranges::find(outputs, array.data()) != outputs.end();
+      const bool output = std::ranges::find(outputs_, array.data()) != outputs_.end();
       Require((output && !threw) || !array.Changed(), name + " was written");
     }
     return !threw;
   }
 
-  template <class E>
-  void RequireWritten(const char* name, const E* data, int64_t rows, int64_t cols, int64_t stride) {
-    if (data == nullptr || cols == 0) return;
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t c = 0; c < stride; ++c) {
-        if (r == rows - 1 && c >= cols) break;
-        Require(IsUnwritten(data[r * stride + c]) == (c >= cols),
-                std::string(name) + (c < cols ? " was not written" : " was written between rows"));
+  /// Requires that a call wrote all outputs, except in place of inputs, and nothing between rows.
+  template <class Args>
+  void RequireWritten(const Args& args) {
+    const auto require = [&]<class E>(const internal::Argument<Args, E>& argument) {
+      const auto& [rows, cols] = argument.extent;
+      const E* data = args.*argument.member;
+      const bool in_place = argument.in_place[0] == data || argument.in_place[1] == data;
+      if (std::is_const_v<E> || data == nullptr || in_place) return;
+      const int64_t stride = StrideOf(args, argument);
+      for (int64_t i = 0; rows > 0 && cols > 0 && i < (rows - 1) * stride + cols; ++i) {
+        const bool inside = i % stride < cols;
+        Require(IsUnwritten(data[i]) != inside,
+                std::string(argument.name) +
+                    (inside ? " was not written" : " was written between rows"));
       }
-    }
+    };
+    internal::ForEachArgument(args, require, recipe_);
+  }
+
+  template <class Args, class E>
+  static int64_t StrideOf(const Args& args, const internal::Argument<Args, E>& argument) {
+    const int64_t stride = argument.stride ? args.*argument.stride : 0;
+    return stride == 0 ? argument.extent.cols : stride;
   }
 
   void Forward() {
-    int64_t x_wide, y_wide, residual_wide, sum_wide;
-    NormForwardArgs<T, P>& a = forward_;
-    a.rows = rows_;
-    a.cols = cols_;
-    a.x_stride = Stride(&x_wide);
-    a.y_stride = Stride(&y_wide);
-    a.residual_stride = Stride(&residual_wide);
-    a.sum_stride = Stride(&sum_wide);
-    a.x = Allocate<T>("x", rows_, cols_, x_wide, false, true);
-    const bool params = affine_ || bytes_.OneIn(40);
-    if (params) a.gain = Allocate<P>("gain", 1, cols_, cols_, false, false);
-    if (params) a.bias = Allocate<P>("bias", 1, cols_, cols_, false, false);
-    const bool residual = bytes_.OneIn(4);
-    if (residual) a.residual = Allocate<T>("residual", rows_, cols_, residual_wide, false, true);
-    a.y = Allocate<T>("y", rows_, cols_, y_wide, true, true);
-    if (residual || bytes_.OneIn(60)) {
-      a.sum = Allocate<T>("sum", rows_, cols_, sum_wide, true, true);
+    NormForwardArgs<T, P> args;
+    SetArguments(args);
+    const int64_t x_stride = args.x_stride == 0 ? cols_ : args.x_stride;
+    std::vector<T> x;  // outputs can replace it
+    if (valid_shape_ && args.x != nullptr && rows_ > 0 && x_stride >= cols_) {
+      x.assign(args.x, args.x + (rows_ - 1) * x_stride + cols_);
     }
-    a.mean = Allocate<C>("mean", 1, rows_, rows_, true, false);
-    a.mean_lo = Allocate<C>("mean_lo", 1, rows_, rows_, true, false);
-    a.rstd = Allocate<C>("rstd", 1, rows_, rows_, true, false);
-    // In place: x is overwritten.
-    const bool in_place = a.x != nullptr && (a.y == a.x || a.sum == a.x || a.sum == a.residual);
-    std::vector<T> x;
-    if (valid_shape_ && a.x != nullptr && rows_ > 0 && cols_ > 0) {
-      x.assign(a.x, a.x + (rows_ - 1) * x_wide + cols_);
-    }
-    const bool done = Call("NormForward", {a.y, a.sum, a.mean, a.mean_lo, a.rstd},
-                           [&] { NormForward<T, P>(norm_, a, options_); });
+    const bool done = Call("NormForward", [&] { NormForward<T, P>(norm_, args, options_); });
     if (!done || rows_ == 0) return;
-    if (!in_place) RequireWritten("y", a.y, rows_, cols_, y_wide);
-    RequireWritten("mean", a.mean, 1, rows_, rows_);
-    RequireWritten("mean_lo", a.mean_lo, 1, rows_, rows_);
-    RequireWritten("rstd", a.rstd, 1, rows_, rows_);
-    if (a.residual == nullptr) CheckRows(x, x_wide, y_wide);
+    RequireWritten(args);
+    if (args.residual == nullptr) CheckRows(args, x, x_stride);
   }
 
-  void CheckRows(const std::vector<T>& x, int64_t x_wide, int64_t y_wide) {
-    const NormForwardArgs<T, P>& a = forward_;
-    const bool plain =
-        a.gain == nullptr && a.bias == nullptr && norm_ != Norm::kAda && norm_ != Norm::kAdaAsCoded;
+  void CheckRows(const NormForwardArgs<T, P>& args, const std::vector<T>& x, int64_t x_stride) {
+    const int64_t y_stride = args.y_stride == 0 ? cols_ : args.y_stride;
+    const bool plain = args.gain == nullptr && args.bias == nullptr &&
+                       recipe_.output != internal::Output::kAdaptive;
     for (int64_t r = 0; r < rows_; ++r) {
       bool finite = true, tame = true;
       for (int64_t c = 0; c < cols_; ++c) {
-        const double value = std::abs(ToDouble(x[static_cast<size_t>(r * x_wide + c)]));
+        const double value = std::abs(ToDouble(x[static_cast<size_t>(r * x_stride + c)]));
         finite = finite && std::isfinite(value);
         tame = tame && value < 1e15;
       }
       const double max = std::sqrt(static_cast<double>(cols_)) * 1.01;
       for (int64_t c = 0; c < cols_; ++c) {
-        const double y = ToDouble(a.y[r * y_wide + c]);
+        const double y = ToDouble(args.y[r * y_stride + c]);
         Require(finite || std::isnan(y), "y of a row that is not finite must be NaN");
-        // xhat| is at most sqrt(cols); a tame row has a finite xhat.
+        // |xhat| is at most sqrt(cols); a tame row has a finite xhat.
         if (plain && tame && options_.eps > 0) {
           Require(std::abs(y) <= max, "xhat must be at most sqrt(cols)");
         }
@@ -321,44 +345,23 @@ class Fuzz {
   }
 
   void Backward() {
-    first_of_call_ = arrays_.size();
-    int64_t dy_wide, x_wide, dx_wide, dsum_wide;
-    NormBackwardArgs<T, P> a;
-    a.rows = rows_;
-    a.cols = cols_;
-    a.dy_stride = Stride(&dy_wide);
-    a.x_stride = Stride(&x_wide);
-    a.dx_stride = Stride(&dx_wide);
-    a.dsum_stride = Stride(&dsum_wide);
-    a.dy = Allocate<T>("dy", rows_, cols_, dy_wide, false, true);
-    a.x = Allocate<T>("x of backward", rows_, cols_, x_wide, false, true);
-    const bool params = affine_ || bytes_.OneIn(40);
-    if (params) a.gain = Allocate<P>("gain of backward", 1, cols_, cols_, false, false);
-    a.mean = Allocate<C>("mean of backward", 1, rows_, rows_, false, true);
-    a.mean_lo = Allocate<C>("mean_lo of backward", 1, rows_, rows_, false, true);
-    a.rstd = Allocate<C>("rstd of backward", 1, rows_, rows_, false, true);
-    if (bytes_.OneIn(4)) a.dsum = Allocate<T>("dsum", rows_, cols_, dsum_wide, false, false);
-    a.dx = Allocate<T>("dx", rows_, cols_, dx_wide, true, !bytes_.OneIn(4));
-    if (params) a.dgain = Allocate<P>("dgain", 1, cols_, cols_, true, false);
-    if (params) a.dbias = Allocate<P>("dbias", 1, cols_, cols_, true, false);
-    const bool in_place = a.dx == a.dy;
-    const bool done = Call("NormBackward", {a.dx, a.dgain, a.dbias},
-                           [&] { NormBackward<T, P>(norm_, a, options_); });
-    if (!done) return;
-    if (!in_place) RequireWritten("dx", a.dx, rows_, cols_, dx_wide);
-    RequireWritten("dgain", a.dgain, 1, cols_, cols_);
-    RequireWritten("dbias", a.dbias, 1, cols_, cols_);
+    NormBackwardArgs<T, P> args;
+    SetArguments(args);
+    if (Call("NormBackward", [&] { NormBackward<T, P>(norm_, args, options_); })) {
+      RequireWritten(args);
+    }
   }
 
   Bytes bytes_;
   Norm norm_ = Norm::kLayer;
-  bool affine_ = true, valid_shape_ = true;
+  internal::Recipe recipe_ = {};
+  bool valid_shape_ = true;
   int64_t rows_ = 0, cols_ = 0;
   NormOptions options_;
-  NormForwardArgs<T, P> forward_;
   std::vector<std::unique_ptr<Guarded>> arrays_;
   std::vector<std::string> names_;
-  size_t first_of_call_ = 0;
+  size_t first_of_call_ = 0;          // index of its first array
+  std::vector<const void*> outputs_;  // of the call
 };
 
 }  // namespace
