@@ -196,27 +196,172 @@ void FillZero(const char* function, T* data, int64_t elements, void* stream) {
   Fill(function, data, 0, elements * static_cast<int64_t>(sizeof(T)), stream);
 }
 
-/// Writes the gradients of all parameters except the weights, from the column sums.
+/// The kernels of a backward call with at least one step and one sequence.
 template <class T>
-void WriteParamGradients(const char* function, const CellRecipe& recipe, const Sizes& n,
-                         const RnnParams<T>& to, const BackwardWorkspace<T>& workspace,
-                         void* stream) {
-  const auto of = [&](T* data, ColumnSum sum) {
-    return SumsOutput<T>{data, static_cast<int>(sum), 0, n.columns};
-  };
-  using enum ColumnSum;
-  const bool apart = IsDisjoint(recipe);
-  const SumsOutputs<T> outputs = {{of(to.bias, kDa),
-                                   {to.bias_hn, static_cast<int>(kDah), 2 * n.hidden, n.hidden},
-                                   of(apart ? to.ln_ih_weight : to.ln_weight, kDaXhatX),
-                                   of(apart ? to.ln_ih_bias : to.ln_bias, kDa),
-                                   of(to.ln_hh_weight, kDahXhatH),
-                                   of(to.ln_hh_bias, kDah)}};
-  RunFinishSums(function, workspace.partials, n.parts, kColumnSums, n.columns, outputs, stream);
-  if (!HasCellNorm(recipe)) return;
-  RunFinishSums(function, workspace.cell_partials, n.parts, kCellColumnSums, n.hidden,
-                {{{to.ln_c_bias, 0, 0, n.hidden}, {to.ln_c_weight, 1, 0, n.hidden}}}, stream);
-}
+class LayerBackward {
+ public:
+  LayerBackward(const char* function, const CellRecipe& recipe, const RnnBackwardArgs<T>& args,
+                const RnnOptions<T>& options)
+      : function_(function),
+        recipe_(recipe),
+        args_(args),
+        in_(args.inputs),
+        n_(recipe, in_.shape),
+        plan_(options.persistent ? PlanBackwardOnDevice<T>(recipe, in_.shape)
+                                 : PersistentBackwardPlan()),
+        multiply_(function, options),
+        stream_(options.stream),
+        layer_(LayerOf(recipe, in_, options)) {
+    // `saved` is only read.
+    Workspace saved(const_cast<T*>(args.saved)), workspace(options.workspace);
+    TakeKept(saved, recipe, n_, layer_);
+    to_ = TakeBackward(workspace, recipe, n_, in_.shape.inputs, in_.lengths != nullptr, plan_,
+                       layer_);
+  }
+
+  void Run() const {
+    BeginStates();
+    RunSteps();
+    EndStates();
+    WriteParamGradients();
+    WriteWeightAndInputGradients();
+  }
+
+ private:
+  int64_t first() const { return in_.reverse ? in_.shape.time - 1 : 0; }
+
+  /// Prepares all that the steps read.
+  void BeginStates() const {
+    RunPackParams(function_, layer_, in_.params, stream_);
+    RunBeginState<T>(function_, layer_, -1, args_.dh_n, nullptr, to_.dh, stream_);
+    RunBeginState<T>(function_, layer_, -1, args_.dc_n, nullptr, to_.dc, stream_);
+    if (in_.resets != nullptr) {
+      FillZero(function_, to_.dh_reset, n_.states, stream_);
+      FillZero(function_, to_.dc_reset, n_.states, stream_);
+    }
+    if (recipe_.is_gru() || args_.dparams.weight_hh != nullptr) {
+      RunStatesBefore(function_, layer_, in_.reverse, in_.h0, args_.y, to_.h_before, stream_);
+    }
+  }
+
+  /// Computes the gradients of the sums of all steps, and of the first states.
+  void RunSteps() const {
+    const BackwardArrays<T> arrays = {.y = args_.y,
+                                      .h_before = to_.h_before,
+                                      .dy = args_.dy,
+                                      .dh = to_.dh,
+                                      .dc = to_.dc,
+                                      .da = to_.da,
+                                      .dzh = to_.dzh,
+                                      .dcell = to_.dcell,
+                                      .dh_reset = to_.dh_reset,
+                                      .dc_reset = to_.dc_reset};
+    if (plan_.fits) {
+      RunBackwardPersistent<T>(function_, layer_,
+                               {arrays, plan_, in_.reverse, in_.params.weight_hh, to_.sum_parts,
+                                to_.cell_parts, to_.state_partials},
+                               stream_);
+      return;
+    }
+    const int64_t last = in_.shape.time - 1;
+    int64_t later = -1;
+    for (int64_t i = last; i >= 0; --i) {
+      const int64_t t = in_.reverse ? last - i : i;
+      RunBackwardStep<T>(function_, layer_, {arrays, t, later}, stream_);
+      multiply_({.rows = in_.shape.batch,
+                 .cols = n_.hidden,
+                 .inner = n_.columns,
+                 .a = to_.dzh + t * n_.step_sums,
+                 .b = in_.params.weight_hh,
+                 .c = to_.dh,
+                 .accumulate = true});
+      later = t;
+    }
+  }
+
+  void EndStates() const {
+    const bool resets = in_.resets != nullptr;
+    RunEndState<T>(function_, layer_, first(), to_.dh, resets ? to_.dh_reset : nullptr, args_.dh0,
+                   args_.dh_reset, stream_);
+    RunEndState<T>(function_, layer_, first(), to_.dc, resets ? to_.dc_reset : nullptr, args_.dc0,
+                   args_.dc_reset, stream_);
+  }
+
+  /// Writes the gradients of all parameters except the weights, from the column sums.
+  void WriteParamGradients() const {
+    const RnnParams<T>& to = args_.dparams;
+    const auto params = ParamsOf<T>(recipe_, in_.shape);
+    // The first two parameters are the weights.
+    if (std::none_of(params.begin() + 2, params.end(),
+                     [&](const Param<T>& param) { return to.*param.member != nullptr; })) {
+      return;
+    }
+    RunColumnSums<T>(function_, layer_, to_.da, to_.dcell, to_.partials, to_.cell_partials,
+                     stream_);
+    const auto of = [&](T* data, ColumnSum sum) {
+      return SumsOutput<T>{data, static_cast<int>(sum), 0, n_.columns};
+    };
+    using enum ColumnSum;
+    const bool disjoint = IsDisjoint(recipe_);
+    const SumsOutputs<T> outputs = {{of(to.bias, kDa),
+                                     {to.bias_hn, static_cast<int>(kDah), 2 * n_.hidden, n_.hidden},
+                                     of(disjoint ? to.ln_ih_weight : to.ln_weight, kDaXhatX),
+                                     of(disjoint ? to.ln_ih_bias : to.ln_bias, kDa),
+                                     of(to.ln_hh_weight, kDahXhatH),
+                                     of(to.ln_hh_bias, kDah)}};
+    RunFinishSums(function_, to_.partials, n_.parts, kColumnSums, n_.columns, outputs, stream_);
+    if (!HasCellNorm(recipe_)) return;
+    RunFinishSums(function_, to_.cell_partials, n_.parts, kCellColumnSums, n_.hidden,
+                  {{{to.ln_c_bias, 0, 0, n_.hidden}, {to.ln_c_weight, 1, 0, n_.hidden}}}, stream_);
+  }
+
+  /// Computes the matrix products for the gradients of the weights and of x.
+  void WriteWeightAndInputGradients() const {
+    const int64_t inputs = in_.shape.inputs;
+    if (args_.dparams.weight_hh != nullptr) {
+      multiply_({.rows = n_.columns,
+                 .cols = n_.hidden,
+                 .inner = n_.rows,
+                 .a = to_.dzh,
+                 .b = to_.h_before,
+                 .c = args_.dparams.weight_hh,
+                 .a_transposed = true});
+    }
+    if (args_.dparams.weight_ih == nullptr && args_.dx == nullptr) return;
+    if (IsDisjoint(recipe_)) RunInputNormBackward(function_, layer_, to_.da, stream_);
+    const T* const dzx = recipe_.sums == Sums::kJoint ? to_.dzh : to_.da;
+    if (args_.dparams.weight_ih != nullptr) {
+      // Inputs past the length of a sequence are undefined and must not be read.
+      if (in_.lengths != nullptr) RunMaskInputs(function_, layer_, inputs, in_.x, to_.x, stream_);
+      multiply_({.rows = n_.columns,
+                 .cols = inputs,
+                 .inner = n_.rows,
+                 .a = dzx,
+                 .b = in_.lengths != nullptr ? to_.x : in_.x,
+                 .c = args_.dparams.weight_ih,
+                 .a_transposed = true});
+    }
+    if (args_.dx != nullptr) {
+      multiply_({.rows = n_.rows,
+                 .cols = inputs,
+                 .inner = n_.columns,
+                 .a = dzx,
+                 .b = in_.params.weight_ih,
+                 .c = args_.dx});
+    }
+  }
+
+  const char* const function_;
+  const CellRecipe& recipe_;
+  const RnnBackwardArgs<T>& args_;
+  const RnnInputs<T>& in_;
+  const Sizes n_;
+  const PersistentBackwardPlan plan_;
+  const Products<T> multiply_;
+  void* const stream_;
+  CellLayer<T> layer_;
+  BackwardWorkspace<T> to_;
+};
 
 }  // namespace
 
@@ -334,119 +479,21 @@ void ForwardLayer(const char* function, const CellRecipe& recipe, const RnnForwa
 template <class T>
 void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBackwardArgs<T>& args,
                    const RnnOptions<T>& options) {
-  const RnnInputs<T>& in = args.inputs;
-  const RnnShape& shape = in.shape;
-  const Sizes n(recipe, shape);
-  void* const stream = options.stream;
-  CellLayer<T> layer = LayerOf(recipe, in, options);
-  if (n.rows == 0) {
-    for (const auto& param : ParamsOf<T>(recipe, shape)) {
-      if (param.taken) FillZero(function, args.dparams.*param.member, param.size, stream);
-    }
-    FillZero(function, args.dh_reset, n.hidden, stream);
-    FillZero(function, args.dc_reset, n.hidden, stream);
-    if (shape.batch == 0) return;
-    RunBeginState<T>(function, layer, -1, args.dh_n, nullptr, args.dh0, stream);
-    RunBeginState<T>(function, layer, -1, args.dc_n, nullptr, args.dc0, stream);
+  const RnnShape& shape = args.inputs.shape;
+  if (shape.time > 0 && shape.batch > 0) {
+    LayerBackward<T>(function, recipe, args, options).Run();
     return;
   }
-  // `saved` is only read.
-  Workspace saved(const_cast<T*>(args.saved)), workspace(options.workspace);
-  TakeKept(saved, recipe, n, layer);
-  const PersistentBackwardPlan plan =
-      options.persistent ? PlanBackwardOnDevice<T>(recipe, shape) : PersistentBackwardPlan();
-  const BackwardWorkspace<T> to =
-      TakeBackward(workspace, recipe, n, shape.inputs, in.lengths != nullptr, plan, layer);
-  const Products<T> multiply(function, options);
-
-  RunPackParams(function, layer, in.params, stream);
-  RunBeginState<T>(function, layer, -1, args.dh_n, nullptr, to.dh, stream);
-  RunBeginState<T>(function, layer, -1, args.dc_n, nullptr, to.dc, stream);
-  const bool resets = in.resets != nullptr;
-  if (resets) {
-    FillZero(function, to.dh_reset, n.states, stream);
-    FillZero(function, to.dc_reset, n.states, stream);
+  void* const stream = options.stream;
+  for (const auto& param : ParamsOf<T>(recipe, shape)) {
+    if (param.taken) FillZero(function, args.dparams.*param.member, param.size, stream);
   }
-  if (recipe.is_gru() || args.dparams.weight_hh != nullptr) {
-    RunStatesBefore(function, layer, in.reverse, in.h0, args.y, to.h_before, stream);
-  }
-  const BackwardArrays<T> arrays = {.y = args.y,
-                                    .h_before = to.h_before,
-                                    .dy = args.dy,
-                                    .dh = to.dh,
-                                    .dc = to.dc,
-                                    .da = to.da,
-                                    .dzh = to.dzh,
-                                    .dcell = to.dcell,
-                                    .dh_reset = to.dh_reset,
-                                    .dc_reset = to.dc_reset};
-  const int64_t last = shape.time - 1;
-  if (plan.fits) {
-    RunBackwardPersistent<T>(function, layer,
-                             {arrays, plan, in.reverse, in.params.weight_hh, to.sum_parts,
-                              to.cell_parts, to.state_partials},
-                             stream);
-  } else {
-    int64_t later = -1;
-    for (int64_t i = last; i >= 0; --i) {
-      const int64_t t = in.reverse ? last - i : i;
-      RunBackwardStep<T>(function, layer, {arrays, t, later}, stream);
-      multiply({.rows = shape.batch,
-                .cols = n.hidden,
-                .inner = n.columns,
-                .a = to.dzh + t * n.step_sums,
-                .b = in.params.weight_hh,
-                .c = to.dh,
-                .accumulate = true});
-      later = t;
-    }
-  }
-  const int64_t first = in.reverse ? last : 0;
-  RunEndState<T>(function, layer, first, to.dh, resets ? to.dh_reset : nullptr, args.dh0,
-                 args.dh_reset, stream);
-  RunEndState<T>(function, layer, first, to.dc, resets ? to.dc_reset : nullptr, args.dc0,
-                 args.dc_reset, stream);
-
-  const auto params = ParamsOf<T>(recipe, shape);
-  // The first two parameters are the weights.
-  if (std::any_of(params.begin() + 2, params.end(),
-                  [&](const Param<T>& param) { return args.dparams.*param.member != nullptr; })) {
-    RunColumnSums<T>(function, layer, to.da, to.dcell, to.partials, to.cell_partials, stream);
-    WriteParamGradients(function, recipe, n, args.dparams, to, stream);
-  }
-  if (args.dparams.weight_hh != nullptr) {
-    multiply({.rows = n.columns,
-              .cols = n.hidden,
-              .inner = n.rows,
-              .a = to.dzh,
-              .b = to.h_before,
-              .c = args.dparams.weight_hh,
-              .a_transposed = true});
-  }
-  if (args.dparams.weight_ih == nullptr && args.dx == nullptr) return;
-  if (IsDisjoint(recipe)) RunInputNormBackward(function, layer, to.da, stream);
-  const T* const dzx = recipe.sums == Sums::kJoint ? to.dzh : to.da;
-  if (args.dparams.weight_ih != nullptr) {
-    // Inputs past the length of a sequence are undefined and must not be read.
-    if (in.lengths != nullptr) {
-      RunMaskInputs(function, layer, shape.inputs, in.x, to.x, stream);
-    }
-    multiply({.rows = n.columns,
-              .cols = shape.inputs,
-              .inner = n.rows,
-              .a = dzx,
-              .b = in.lengths != nullptr ? to.x : in.x,
-              .c = args.dparams.weight_ih,
-              .a_transposed = true});
-  }
-  if (args.dx != nullptr) {
-    multiply({.rows = n.rows,
-              .cols = shape.inputs,
-              .inner = n.columns,
-              .a = dzx,
-              .b = in.params.weight_ih,
-              .c = args.dx});
-  }
+  FillZero(function, args.dh_reset, shape.hidden, stream);
+  FillZero(function, args.dc_reset, shape.hidden, stream);
+  if (shape.batch == 0) return;
+  const CellLayer<T> layer = LayerOf(recipe, args.inputs, options);
+  RunBeginState<T>(function, layer, -1, args.dh_n, nullptr, args.dh0, stream);
+  RunBeginState<T>(function, layer, -1, args.dc_n, nullptr, args.dc0, stream);
 }
 
 #define PLANISH_INSTANTIATE(T)                                                                \
