@@ -54,7 +54,7 @@ def test_table_1(norm, eps):
         table["W re-colour"]
 
 
-def test_deviations_are_what_they_are_said_to_be():
+def test_deviation_of_a_net_without_a_norm():
     """Without a norm, y = W x: the largest change is 2 y, by W -> 3 W."""
     net = nn.Sequential(linear(), nn.Identity())
     table = planish.invariances(net)
@@ -143,7 +143,7 @@ class Choosy(nn.Module):
         return {"tokens": tokens, "y": self.norm(self.linear(x)) * scale}
 
 
-def test_invariances_leave_everything_as_it_was():
+def test_invariances_change_nothing():
     module = Choosy().eval()
     before = copy.deepcopy(module.state_dict())
     modes = [m.training for m in module.modules()]

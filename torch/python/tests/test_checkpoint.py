@@ -37,7 +37,7 @@ def batches(count):
 
 
 @CHECKPOINTS
-def test_gradients_are_those_without_a_checkpoint(use_reentrant):
+def test_gradients_match_those_without_a_checkpoint(use_reentrant):
     plain = online()
     module = copy.deepcopy(plain)
     xs = batches(3)
@@ -129,7 +129,7 @@ class Triple(torch.autograd.Function):
 
 
 @CHECKPOINTS
-def test_regions_with_nodes_of_their_own(use_reentrant):
+def test_regions_with_python_functions_and_nested_regions(use_reentrant):
     """Checkpointed regions that contain Python functions and other regions."""
     plain = online()
     module = copy.deepcopy(plain)
@@ -195,7 +195,7 @@ def test_logged_calls_end_with_their_graph():
 
 @CHECKPOINTS
 @pytest.mark.parametrize("name", ["BatchNorm1d", "LayerNorm"])
-def test_other_norms_are_those_of_torch_nn(name, use_reentrant):
+def test_other_norms_match_torch_nn(name, use_reentrant):
     """Running estimates are updated twice, as those of torch.nn are."""
     ours, theirs = getattr(pnn, name)(4), getattr(nn, name)(4)
     (x,) = batches(1)

@@ -88,7 +88,7 @@ def test_transformer_encoder(norm_first):
 
 
 @pytest.mark.parametrize("to", [to for to in TARGETS if to not in ("torch", "layer_norm_rnn")])
-def test_transformer_encoder_in_evaluation_uses_the_norms_that_it_has(to):
+def test_transformer_encoder_uses_its_norms_in_evaluation(to):
     """torch.nn's fast path would compute LayerNorm itself."""
     model = encoder().eval()
     x = normal(3, 5, 16)
@@ -113,7 +113,7 @@ def test_transformer_encoder_in_evaluation_uses_the_norms_that_it_has(to):
         assert distance(fast, plain) > 1e-2  # another norm gives other results
 
 
-def test_an_encoder_layer_on_its_own_and_in_a_later_encoder():
+def test_fast_path_of_an_encoder_layer_in_a_later_encoder():
     layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True).eval()
     planish.convert(layer, "ada")
     net = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
@@ -221,7 +221,7 @@ def test_batch_norms():
     model(normal(5, 4, 3, 2))
 
 
-def test_what_goes_over():
+def test_flags_types_hooks_and_sharing_are_kept():
     """Training flag, type, device, hooks and shared modules are kept."""
     shared = nn.LayerNorm(4, dtype=torch.float64).requires_grad_(False).eval()
     tied = nn.LayerNorm(4, dtype=torch.float64)
@@ -286,7 +286,7 @@ EpsOutside.__name__ = "EpsOutsideRMSNorm"
 InAllButName.__name__ = "InAllButNameRMSNorm"
 
 
-def test_what_is_left():
+def test_unsupported_modules_are_left():
     parametrised = nn.utils.parametrizations.weight_norm(nn.LayerNorm((4, 4)))
     replaced = nn.LayerNorm(4)
     replaced.forward = lambda x: x
@@ -503,7 +503,7 @@ def test_an_altered_recurrent_layer_is_left(kind, alter, reason):
     assert vars(before) == attributes
 
 
-def test_recurrent_layers_that_are_something_else_are_left():
+def test_other_recurrent_classes_are_left():
     model = nn.ModuleDict(
         {
             "subclass": SubclassedLSTM(3, 4),
@@ -785,7 +785,7 @@ def tensors_of(outputs):
 
 
 @pytest.mark.parametrize("name", library())
-def test_a_module_with_an_equal_in_torch_becomes_it(name):
+def test_modules_with_a_counterpart_in_torch_are_converted(name):
     torch.manual_seed(0)
     module, kind = library()[name]
     model = randomise(nn.ModuleDict({"a": module}))
@@ -810,7 +810,7 @@ def test_a_module_with_an_equal_in_torch_becomes_it(name):
     assert not model["a"]._forward_hooks
 
 
-def test_modules_without_an_equal_in_torch_are_left():
+def test_modules_without_a_counterpart_in_torch_are_left():
     model = nn.ModuleList(
         [
             pnn.AdaNorm(4), pnn.DetachNorm(4), pnn.LayerNorm1d(4), pnn.LayerNorm2d(4),
@@ -877,7 +877,7 @@ def test_there_and_back():
         assert torch.equal(model["lstm"](x)[0], twin["lstm"](x)[0])
 
 
-def test_the_fast_path_comes_back_with_the_norms_of_torch():
+def test_the_fast_path_is_restored_with_the_norms_of_torch():
     model = encoder().eval()
     padding = torch.zeros(3, 5, dtype=torch.bool)
     padding[1, 3:] = True
@@ -1057,7 +1057,7 @@ FAMILIES = [
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("make", "changed", "left", "reason"), FAMILIES)
-def test_families_of_hugging_face_give_the_same_after_conversion(
+def test_families_of_hugging_face_compute_the_same_after_conversion(
     transformers, make, changed, left, reason, dtype
 ):
     before = small(transformers, make).to(dtype)
@@ -1133,7 +1133,7 @@ def test_rmsnorms_of_hugging_face_are_converted(transformers, name):
         ("deberta.DebertaLayerNorm", "it holds weight, bias, an RMSNorm one weight"),
     ],
 )
-def test_norms_of_hugging_face_that_are_no_rmsnorm_are_left(transformers, name, reason):
+def test_other_norms_of_hugging_face_are_left(transformers, name, reason):
     report = planish.convert(nn.Sequential(class_of(transformers, name)(24)), "planish")
     assert report.changed == []
     assert reason in report.left[0].reason

@@ -161,7 +161,7 @@ def test_an_rmsnorm_of_any_width_and_type_is_replaced(kind, cols, dtype):
 
 
 @pytest.mark.parametrize("kind", [Native, Steps, Sum, Conditions, Decorated, Lit])
-def test_an_rmsnorm_that_is_written_in_another_way_is_replaced(kind):
+def test_rmsnorms_written_in_other_ways_are_replaced(kind):
     model = nn.Sequential(kind())
     assert planish.convert(model, "planish").left == []
 
@@ -1059,7 +1059,7 @@ for kind in (
 
 
 @pytest.mark.parametrize("name", LOOK_ALIKES)
-def test_a_class_that_is_more_than_an_rmsnorm_is_left(name, capsys):
+def test_classes_that_differ_from_rmsnorm_are_left(name, capsys):
     kind, reason = LOOK_ALIKES[name]
     module = kind()
     model = nn.Sequential(module)
@@ -1121,7 +1121,7 @@ TRIALS = [
 
 
 @pytest.mark.parametrize(("kind", "reason"), TRIALS)
-def test_trials_find_differences_by_themselves(kind, reason, monkeypatch):
+def test_trials_find_differences_without_reading_the_code(kind, reason, monkeypatch):
     monkeypatch.setattr(formula, "check_formula", lambda *arguments: set(dir(kind)))
     model = nn.Sequential(kind())
     report = planish.convert(model, "planish")
@@ -1129,7 +1129,7 @@ def test_trials_find_differences_by_themselves(kind, reason, monkeypatch):
     assert reason in report.left[0].reason
 
 
-def test_the_code_is_read_anew_from_the_file_that_it_was_compiled_from(tmp_path):
+def test_source_that_does_not_match_the_code_is_not_used(tmp_path):
     """A file can change after its import, so the code decides, not the text."""
     text = """
 import torch
@@ -1210,7 +1210,7 @@ def test_instances_that_differ_from_their_class_are_left():
     assert all(a is b for a, b in zip(before, model, strict=True))
 
 
-def test_a_model_that_is_compiled_as_a_whole_uses_the_replacement():
+def test_compiled_models_use_the_replacement():
     model = nn.Sequential(Norm(), nn.Linear(6, 6))
     compiled = torch.compile(model, backend="eager")
     x = normal(2, 6)
@@ -1231,7 +1231,7 @@ def test_a_weight_that_the_class_hides_is_left():
     assert reason.endswith("its weight is hidden by another attribute")
 
 
-def test_attributes_go_over():
+def test_attributes_are_kept():
     """Keeps marks of transformers, and the eps that models read from their norms."""
     module = Named()
     module._is_hf_initialized = True
@@ -1249,7 +1249,7 @@ def test_attributes_go_over():
     assert report.left[0].reason == "it has an attribute k, which AdaNorm has too"
 
 
-def test_the_trial_of_one_class_is_made_once(monkeypatch):
+def test_each_class_is_tried_once(monkeypatch):
     calls = []
     check = trial.check_outputs
     monkeypatch.setattr(
@@ -1301,7 +1301,7 @@ LaterConstants.__name__ += "Norm"
     ("to", "eps", "expected"),
     [("planish", None, 1e-6), ("planish", 1e-3, 1e-3), ("ada", 1e-3, 1e-3), ("none", None, 1e-6)],
 )
-def test_constants_of_the_class_and_the_module_go_over(to, eps, expected):
+def test_constants_of_the_class_and_the_module_are_kept(to, eps, expected):
     model = nn.Sequential(WithConstants(), LaterConstants())
     report = planish.convert(model, to, eps=eps)
     assert report.left == []
@@ -1316,7 +1316,7 @@ def test_constants_of_the_class_and_the_module_go_over(to, eps, expected):
         torch.testing.assert_close(model[0](x), rms(x, expected))  # float32
 
 
-def test_tied_frozen_and_shared_norms_stay_so():
+def test_norms_stay_tied_frozen_and_shared():
     shared, tied = Norm(), Norm()
     tied.weight = shared.weight
     shared.weight.requires_grad_(False)
@@ -1344,7 +1344,7 @@ def test_hooks_of_a_converted_norm_can_be_added_and_removed_later():
     assert calls == ["before", "after"]
 
 
-def test_the_methods_that_forward_uses_are_those_of_the_class_that_is_judged(monkeypatch):
+def test_methods_are_those_of_the_judged_class(monkeypatch):
     class DoublingStepsNorm(Steps):
         def _norm(self, x):
             return super()._norm(x + x.mean())
@@ -1360,7 +1360,7 @@ def test_the_methods_that_forward_uses_are_those_of_the_class_that_is_judged(mon
     assert report.changed == []
 
 
-def test_functions_of_torch_that_somebody_replaced_are_not_understood(monkeypatch):
+def test_replaced_functions_of_torch_are_not_understood(monkeypatch):
     original = torch.rsqrt
     monkeypatch.setattr(torch, "rsqrt", lambda x: original(x) * (2 if x.numel() == 77 else 1))
     report = planish.convert(nn.Sequential(Norm()), "planish")
@@ -1387,7 +1387,7 @@ def test_the_verdict_does_not_depend_on_the_state_of_the_program(setting):
     assert [change.names for change in report.changed] == [("0",)]
 
 
-def test_verdicts_are_of_the_code_that_a_class_has_when_convert_is_called(monkeypatch):
+def test_verdicts_follow_changes_of_a_class(monkeypatch):
     class LateNorm(Norm):
         pass
 
@@ -1406,7 +1406,7 @@ def test_verdicts_are_of_the_code_that_a_class_has_when_convert_is_called(monkey
         (torch.float32, torch.float16),
     ],
 )
-def test_the_replacement_gives_the_type_and_values_of_the_class(of_x, of_weight):
+def test_the_replacement_has_the_types_and_values_of_the_class(of_x, of_weight):
     """Mamba has float32 hidden states and 16-bit weights."""
     before = Norm(32).to(of_weight)
     with torch.no_grad():

@@ -25,7 +25,7 @@ T, B, I, H = 6, 3, 4, 5
 # Both sides are float64 sums of at most 4 H + I products of order 1, in different order, equal to a
 # few ulps (2e-16). A norm divides by a deviation of order 1, and each of T steps multiplies the
 # difference by a factor of order 1. Measured: at most 2e-15. A key whose values differ by 0.1
-# changes results by 2e-2 and more (test_every_weight_counts).
+# changes results by 2e-2 and more (test_every_weight_affects_the_outputs).
 TOLERANCE = 1e-12
 
 Arrays = dict[str, Tensor]
@@ -333,7 +333,7 @@ def test_converted_weights_give_the_definitions_outputs(name: str) -> None:
 
 
 @every_definition
-def test_every_weight_counts(name: str) -> None:
+def test_every_weight_affects_the_outputs(name: str) -> None:
     # The test above detects a key that is converted to another place or left out: changing any
     # single key changes the definition's results.
     definition = DEFINITIONS[name]
@@ -396,7 +396,7 @@ def test_gates_are_not_interchangeable(name: str) -> None:
         ("contrib", ("kernel",), 1e-12),
     ],
 )
-def test_eps_is_the_definitions(name: str, matrices: tuple[str, ...], eps: float) -> None:
+def test_eps_is_that_of_the_definition(name: str, matrices: tuple[str, ...], eps: float) -> None:
     # If the sums are as small as the root of eps, results depend on the position and value of eps.
     definition = DEFINITIONS[name]
     weights = random_weights(definition)
@@ -422,7 +422,7 @@ def test_eps_is_the_definitions(name: str, matrices: tuple[str, ...], eps: float
         "kiros-lngru-column",
     ],
 )
-def test_gradients_go_the_same_way_back(name: str) -> None:
+def test_converted_gradients_are_the_definitions_gradients(name: str) -> None:
     # These converters are permutations with signs, whose inverse is their transpose. The gradient
     # of the converted weights, saved in the layout, is therefore the gradient of the definition's
     # weights.
@@ -473,7 +473,7 @@ def test_round_trip_keeps_the_bits(name: str, dtype: torch.dtype) -> None:
         assert torch.equal(again.state_dict[key], tensor), key
 
 
-def test_what_is_loaded_and_saved_is_a_copy() -> None:
+def test_loading_and_saving_copy() -> None:
     weights = random_weights(DEFINITIONS["fastrnns"])
     converted = fastrnns.load(weights)
     saved = fastrnns.save(converted.state_dict, container="cell")
@@ -578,7 +578,7 @@ def test_update_gate_of_kiros_is_not_the_papers() -> None:
     assert all(torch.equal(kept[key], turned[key]) for key in kept)
 
 
-def test_update_gate_does_not_turn_with_the_weights() -> None:
+def test_update_gate_is_not_negated_in_the_matrices() -> None:
     # Changing the signs of the matrices' z rows instead, which is right for a plain GRU, gives
     # another function, because z and r share the mean and the deviation.
     definition = DEFINITIONS["paper-gru"]
@@ -723,7 +723,7 @@ def test_kiros_bias_inside_the_norm() -> None:
 
 
 @pytest.mark.parametrize("name", ["kiros-lnlstm", "kiros-lnlstm-column", "kiros-lstm"])
-def test_kiros_saves_biases_that_were_trained_apart(name: str) -> None:
+def test_kiros_saves_two_different_biases(name: str) -> None:
     # The file has one b where the module has two. The saved weights are others, but the function is
     # the same.
     definition = DEFINITIONS[name]
@@ -736,7 +736,7 @@ def test_kiros_saves_biases_that_were_trained_apart(name: str) -> None:
     assert difference(run_definition(definition, weights), want) < TOLERANCE
 
 
-def test_kiros_gru_has_no_place_for_bias_hn() -> None:
+def test_kiros_gru_has_no_key_for_bias_hn() -> None:
     weights = with_prefix(DEFINITIONS["kiros-gru"], random_weights(DEFINITIONS["kiros-gru"]))
     state = kiros.load(weights).state_dict
     state["bias_hh_l0"][0] = 0.5
@@ -882,7 +882,7 @@ def test_error_texts() -> None:
         tensorflow.save_tfa(half.state_dict)
 
 
-def test_two_layers_do_not_fit_one() -> None:
+def test_two_layers_are_refused_by_layouts_of_one() -> None:
     state = haste.load(random_weights(DEFINITIONS["haste"])).state_dict
     state |= {key.replace("_l0", "_l1"): tensor for key, tensor in state.items()}
     with pytest.raises(ValueError, match="must be those of a state dict of one layer of haste's"):

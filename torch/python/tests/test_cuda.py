@@ -197,7 +197,7 @@ def test_recurrent_layers_of_sixteen_bits_agree_with_the_cpu(dtype):
 @cuda
 @pytest.mark.parametrize("batch", (16, 48))
 @pytest.mark.parametrize("name", ("rnn", "lstm", "gru"))
-def test_recurrence_the_same_bits_again_and_again(name, batch):
+def test_recurrence_repeats_its_bits(name, batch):
     module = RECURRENT[name](64, 256).cuda()
     x = torch.randn(200, batch, 64, device="cuda", requires_grad=True)
     step = lambda: torch.autograd.grad(module(x)[0].square().sum(), [x, *module.parameters()])  # noqa: E731
@@ -235,7 +235,7 @@ def test_rows_with_a_stride():
 
 @cuda
 @pytest.mark.parametrize("shape", ((100_000, 64), (4096, 1024), (4, 65536)))
-def test_the_same_bits_again_and_again(shape):
+def test_repeated_calls_have_the_same_bits(shape):
     module = filled(planish.nn.LayerNorm(shape[-1])).cuda()
     x, dy = torch.randn(shape, device="cuda"), torch.randn(shape, device="cuda")
     first = results(copy.deepcopy(module), x, dy)

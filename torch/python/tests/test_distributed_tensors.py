@@ -260,7 +260,7 @@ def test_dtensor(name, outcomes):
         "import planish, importlib.util; importlib.util.find_spec('torch.distributed.tensor')",
     ],
 )
-def test_rules_are_registered_whatever_is_imported_first(python, order):
+def test_rules_are_registered_for_any_order_of_imports(python, order):
     program = f"""
 import sys, torch
 {order}
@@ -271,7 +271,7 @@ assert torch.ops.planish.norm_forward.default in known
     assert python(program).returncode == 0
 
 
-def test_importing_the_package_leaves_dtensor_out(python):
+def test_importing_the_package_does_not_import_dtensor(python):
     program = "import planish, sys; assert 'torch.distributed.tensor' not in sys.modules"
     assert python(program).returncode == 0
     assert planish.__version__

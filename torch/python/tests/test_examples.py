@@ -155,7 +155,7 @@ def test_char_lstm_draws_its_curves(main, text, tmp_path):
 @pytest.mark.parametrize(
     ("low", "high", "most"), [(0, 5000, 6), (1.83, 3.41, 8), (0, 0.037, 6), (2.0, 2.9, 3)]
 )
-def test_ticks_are_few_and_round(module, low, high, most):
+def test_there_are_few_ticks_with_round_values(module, low, high, most):
     ticks = module("curves").ticks(low, high, most)
     assert 2 <= len(ticks) <= most
     assert all(low <= tick <= high for tick in ticks)
@@ -199,7 +199,7 @@ def rollouts(actor_critic, cell, count):
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_acting_and_learning_give_the_same_numbers(module, cell):
+def test_acting_and_learning_compute_the_same(module, cell):
     learner, (_, rollout) = rollouts(module("actor_critic"), cell, 2)
     starts = rollout.starts
     # Some episodes start in the middle of the rollout, others continue from the last one.
@@ -334,7 +334,7 @@ def test_usage(main, arguments, message):
     assert not out
 
 
-def test_char_lstm_names_a_text_that_it_cannot_use(main, text, tmp_path):
+def test_char_lstm_names_an_unusable_text(main, text, tmp_path):
     assert main("char_lstm", "--text", "missing.txt") == (
         1, "", "char_lstm.py: cannot read missing.txt: No such file or directory\n"
     )  # fmt: skip
@@ -345,7 +345,7 @@ def test_char_lstm_names_a_text_that_it_cannot_use(main, text, tmp_path):
     assert not list(tmp_path.glob("*.svg"))
 
 
-def test_the_text_that_is_always_there_and_that_of_planish_data(module, tmp_path, monkeypatch):
+def test_default_text_and_text_of_planish_data(module, tmp_path, monkeypatch):
     pytest.importorskip("pydoc_data.topics")
     char_lstm = module("char_lstm")
     monkeypatch.setenv("PLANISH_DATA", str(tmp_path))

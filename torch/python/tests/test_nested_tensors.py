@@ -34,7 +34,7 @@ def results(module, x, residual=None):
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_jagged_rows_are_those_of_torch_nn(name):
+def test_jagged_rows_match_torch_nn(name):
     ours, theirs = (results(draw(make()), jagged()) for make in ROWS[name])
     assert ours[1].layout == torch.jagged
     ours[1], theirs[1] = ours[1].values(), theirs[1].values()
@@ -45,7 +45,7 @@ def test_jagged_rows_are_those_of_torch_nn(name):
 @pytest.mark.parametrize(
     "make", [pnn.LayerNorm, pnn.RMSNorm, pnn.LayerNormSimple, pnn.DetachNorm, pnn.AdaNorm]
 )
-def test_jagged_rows_are_the_rows_of_each_part(make):
+def test_jagged_rows_match_each_part(make):
     module, x = make(8), jagged(requires_grad=False)
     for y, part in zip(module(x).unbind(), x.unbind(), strict=True):
         assert torch.equal(y, module(part))

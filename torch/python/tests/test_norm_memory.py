@@ -56,7 +56,7 @@ def assert_same(got, want):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", CASES)
-def test_dx_takes_no_new_memory(name, dtype):
+def test_dx_overwrites_dy(name, dtype):
     module, x, w = make(name, dtype)
     want = expected(module, x, w)
     assert not takes_new_memory((w * module(x)).sum(), x)
@@ -64,7 +64,7 @@ def test_dx_takes_no_new_memory(name, dtype):
 
 
 @pytest.mark.parametrize("shape", [(40, 33), (7, 4099), (16400, 64), (300, 1031)])
-def test_all_loops_allow_it(shape):
+def test_dx_overwrites_dy_in_all_loops(shape):
     """Narrow, odd and long rows, and large arrays, whose results otherwise use non-temporal
     stores."""
     module = planish.nn.LayerNorm(shape[1])
@@ -121,7 +121,7 @@ def test_a_gradient_that_the_output_retains():
     assert_same(gradients(module, x), want)
 
 
-def test_a_gradient_that_is_asked_for():
+def test_a_requested_gradient_is_kept():
     module, x, w = make("layer_norm")
     want = expected(module, x, w)
     y = module(x)
@@ -179,7 +179,7 @@ def views_of(owner):
 
 
 @pytest.mark.parametrize("kind", views_of(torch.empty(120, 24)))
-def test_a_gradient_in_the_memory_of_others(kind):
+def test_a_gradient_in_shared_memory(kind):
     module, x, w = make("layer_norm")
     owner = torch.cat([w, w])
     want, before = expected(module, x, w), owner.clone()

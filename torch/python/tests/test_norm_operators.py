@@ -206,7 +206,7 @@ RULES = ("layer_norm", "affine_layer_norm", "rms_norm", "layer_norm_simple", "ad
 @pytest.mark.filterwarnings("error:There is a performance drop")
 @pytest.mark.parametrize("mapped", [(0, None, None), (2, None, None), (None, 0, 0), (1, 0, 1)])
 @pytest.mark.parametrize("name", RULES)
-def test_vmap_is_each_case_alone(name, mapped):
+def test_vmap_matches_a_loop(name, mapped):
     x, w, b = inputs(requires_grad=False)
     cases = [
         t if dim is None else torch.stack([t, 2 - t, t * t], dim)
@@ -291,7 +291,7 @@ def test_opcheck_of_the_other_operators():
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_compiles_as_a_whole_with_dynamic_shapes(name):
+def test_compiles_in_one_graph_with_dynamic_shapes(name):
     compiled = torch.compile(ALL[name], fullgraph=True, dynamic=True, backend="aot_eager")
     for rows in (3, 4, 7):
         arguments = inputs(torch.float32, shape=(rows, 2, 5))
@@ -566,7 +566,7 @@ def test_a_scalar_row():
     assert torch.autograd.grad(y.sum(), x)[0].flatten().tolist() == [0.0, 0.0]
 
 
-def test_running_estimates_are_torchs():
+def test_running_estimates_match_torch():
     for momentum in (0.1, 1.0):
         theirs = torch.nn.BatchNorm1d(4, momentum=momentum, dtype=torch.float64)
         mean, var = torch.zeros(4).double(), torch.ones(4).double()
@@ -593,7 +593,7 @@ def samples(name, dtype=torch.float32):
 @pytest.mark.parametrize(
     "name", ["nn.functional.layer_norm", "nn.functional.rms_norm", "native_layer_norm"]
 )
-def test_pytorchs_own_samples(name, dtype):
+def test_samples_of_pytorch(name, dtype):
     """PyTorch's own samples of its operators, with inputs from -9 to 9."""
     compared = 0
     for sample in samples(name, dtype):
@@ -754,7 +754,7 @@ def test_cpu_threads_of_the_caller():
 
 @pytest.mark.parametrize("eps", [1e-5, 1e-3])
 @pytest.mark.parametrize("gradient", [False, True])
-def test_calls_past_the_dispatcher_have_its_bits(eps, gradient):
+def test_calls_that_skip_the_dispatcher_have_the_same_bits(eps, gradient):
     # Calls that a profiler observes go through the dispatcher, and must appear in it.
     x = torch.randn(5, 37, requires_grad=gradient)
     weight, bias = torch.randn(37), torch.randn(37)

@@ -257,7 +257,7 @@ def test_online_layer_norm(alpha, dtype, training):
     assert module.sigma == pytest.approx(state[1], rel=1e-6)
 
 
-def test_online_state_is_kept_from_call_to_call():
+def test_online_state_continues_from_call_to_call():
     whole, parts = pnn.OnlineLayerNorm(5), pnn.OnlineLayerNorm(5)
     x = normal(6, 5)
     assert torch.equal(whole(x), torch.cat([parts(x[:1]), parts(x[1:4]), parts(x[4:])]))
@@ -271,7 +271,7 @@ def test_online_state_is_kept_from_call_to_call():
     assert (whole.mu, whole.sigma) == (0.0, 1.0)
 
 
-def test_online_evaluation_leaves_the_state_unless_told():
+def test_online_evaluation_keeps_the_state_by_default():
     module = pnn.OnlineLayerNorm(5)
     module(normal(6, 5))
     before = module.state.clone()
@@ -493,7 +493,7 @@ def test_compile(training):
             torch.testing.assert_close(ours, eager, rtol=1e-6, atol=1e-6)  # the operators are the same
 
 
-def test_nnet_prints_as_the_post():
+def test_nnet_prints_like_the_post():
     # The post prints these lines for this call.
     post = [
         "   LayerNorm{n=4, mu=0.0, sigma=1.0}",

@@ -128,7 +128,7 @@ def test_says_that_the_package_has_no_library(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("build", [None, "", "{}", "[]", '{"torch": "2.13.0"}'])
-def test_says_that_nothing_tells_which_pytorch_a_library_is_of(python, tmp_path, build):
+def test_a_library_without_its_description_is_refused(python, tmp_path, build):
     library = folder_with(tmp_path, build=build)
     result = python("import planish", PLANISH_LIBRARY=library)
     message = result.stderr.splitlines()[-1]
@@ -155,7 +155,7 @@ def test_looks_in_every_folder_of_the_package(tmp_path, monkeypatch):
     assert _library._find(folders) == pathlib.Path(library)
 
 
-def test_modules_say_what_they_offer():
+def test_names_in_all_exist():
     for name in MODULES:
         module = importlib.import_module(name)
         for offered in getattr(module, "__all__", []):

@@ -48,7 +48,7 @@ LAYERS = [maker_of(layer, options) for layer, _, options in VARIANTS] + [
 CELLS = [
     maker_of(cell, options) for _, cell, options in VARIANTS if options["variant"] != "batchnorm"
 ]
-FEW = [
+SOME_MODULES = [
     pytest.param(lambda: LayerNormLSTM(I, H), id="LayerNormLSTM"),
     pytest.param(lambda: LayerNormLSTMCell(I, H), id="LayerNormLSTMCell"),
     pytest.param(lambda: LayerNormGRUCell(I, H, variant="plain"), id="LayerNormGRUCell plain"),
@@ -175,7 +175,7 @@ writers = pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
 
 
 @writers
-@pytest.mark.parametrize("make", FEW)
+@pytest.mark.parametrize("make", SOME_MODULES)
 def test_results_follow_every_writer(make, write):
     expect_changes(drawn(make()), write)
 
@@ -186,21 +186,21 @@ def test_every_module_follows_a_fused_optimizer(make):
 
 
 @pytest.mark.parametrize("make", LAYERS + CELLS)
-def test_every_parameter_counts(make):
+def test_a_change_of_any_parameter_is_detected(make):
     module = drawn(make())
     for name, _ in module.named_parameters():
         expect_changes(module, lambda module, name=name: flip_bit(module.get_parameter(name)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
-def test_each_bit_counts(dtype):
+def test_a_change_of_any_bit_is_detected(dtype):
     cell = drawn(LayerNormLSTMCell(I, H)).to(dtype)
     for bit in range(8 * cell.weight_hh.element_size()):
         expect_follows(cell, lambda cell, bit=bit: flip_bit(cell.weight_hh, 17, bit))
         expect_follows(cell, lambda cell, bit=bit: flip_bit(cell.ln_c_bias, 3, bit))
 
 
-def test_the_sign_of_zero_and_the_payload_of_nan_count():
+def test_changes_of_the_sign_of_zero_and_of_nan_payloads_are_detected():
     rnn = drawn(LayerNormRNNCell(I, H, variant="plain", nonlinearity="relu"))
     with torch.no_grad():
         rnn.bias_ih.zero_()
@@ -210,7 +210,7 @@ def test_the_sign_of_zero_and_the_payload_of_nan_count():
     expect_follows(rnn, lambda rnn: flip_bit(rnn.weight_ih, I + 2, 0))
 
 
-def test_a_parameter_in_the_memory_of_another_is_seen():
+def test_a_parameter_in_the_memory_of_another_is_detected():
     memory = numpy.random.default_rng(1).normal(size=(4 * H, H)).astype(numpy.float32)
     cell = drawn(LayerNormLSTMCell(I, H))
     cell.weight_hh = nn.Parameter(torch.from_numpy(memory))
@@ -399,7 +399,7 @@ def test_functional_calls_use_the_tensors_that_they_get():
             expect_same(cell(*x), expected)
 
 
-def test_threads_see_writes():
+def test_threads_detect_writes():
     module = drawn(LayerNormLSTM(I, 32)).eval()
     x = (torch.randn(20, 3, I),)
 
@@ -421,7 +421,7 @@ def test_threads_see_writes():
 
 @writers
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
-@pytest.mark.parametrize("make", [p for p in FEW if "Cell" in p.id])
+@pytest.mark.parametrize("make", [p for p in SOME_MODULES if "Cell" in p.id])
 def test_steps_after_every_writer_are_refused(make, write, training):
     cell = drawn(make()).train(training)
     x = inputs_of(cell)
@@ -484,7 +484,7 @@ def test_frozen_modules_compute_the_same(make):
             expect_same(module(*x), expected)
 
 
-@pytest.mark.parametrize("make", FEW)
+@pytest.mark.parametrize("make", SOME_MODULES)
 def test_frozen_modules_pack_once(make):
     module = drawn(make()).eval()
     x = inputs_of(module)
@@ -522,7 +522,7 @@ def by_a_parametrization(module):
     "change", [in_place, by_data, by_another_parameter, by_a_parametrization],
     ids=lambda f: f.__name__,
 )  # fmt: skip
-@pytest.mark.parametrize("make", FEW)
+@pytest.mark.parametrize("make", SOME_MODULES)
 def test_changes_of_frozen_modules_raise(make, change):
     module = drawn(make()).eval()
     x = inputs_of(module)
@@ -538,7 +538,7 @@ def test_changes_of_frozen_modules_raise(make, change):
         expect_same(module(*x), copy.deepcopy(module)(*x))
 
 
-def test_frozen_modules_notice_a_transposed_parameter():
+def test_frozen_modules_detect_a_transposed_parameter():
     rnn = drawn(LayerNormRNN(I, H)).eval()
     x = inputs_of(rnn)
     rnn.freeze()
@@ -574,8 +574,8 @@ def test_changes_of_frozen_modules_name_the_parameter():
     ],
     ids=["train", "train of the model", "load", "assign", "double", "to", "share"],
 )
-@pytest.mark.parametrize("make", FEW)
-def test_what_replaces_parameters_unfreezes(make, unfreezing):
+@pytest.mark.parametrize("make", SOME_MODULES)
+def test_replacing_parameters_unfreezes(make, unfreezing):
     module = drawn(make()).eval()
     x = inputs_of(module)
     module.freeze()
@@ -697,7 +697,7 @@ def test_steps_after_a_parameter_was_replaced_are_refused(training, frozen):
             expect_same(cell.steps()(*x), copy.deepcopy(cell)(*x))
 
 
-def test_frozen_modules_train_and_go_through_transforms():
+def test_frozen_modules_train_and_work_in_transforms():
     module = drawn(LayerNormGRU(I, H)).eval()
     (x,) = inputs_of(module)
     expected = module(x)[0]
@@ -716,7 +716,7 @@ def test_frozen_modules_train_and_go_through_transforms():
         torch.testing.assert_close(program.module()(x)[0], expected)
 
 
-@pytest.mark.parametrize("make", FEW)
+@pytest.mark.parametrize("make", SOME_MODULES)
 def test_transforms_of_frozen_modules_use_the_parameters(make):
     """A write that frozen modules do not detect shows whether packed weights are used."""
     module = drawn(make()).eval()
@@ -745,8 +745,8 @@ def test_transforms_of_frozen_modules_use_the_parameters(make):
         assert torch.equal(first_bits(call(x)), old)
 
 
-@pytest.mark.parametrize("make", FEW)
-def test_tangents_of_parameters_and_inputs_pass_in_inference(make):
+@pytest.mark.parametrize("make", SOME_MODULES)
+def test_tangents_pass_in_inference(make):
     module = drawn(make()).eval()
     x, *hx = inputs_of(module)
     dx = torch.randn_like(x)
@@ -767,7 +767,7 @@ def test_tangents_of_parameters_and_inputs_pass_in_inference(make):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_the_operators_packed_weights_stay_as_they_are():
+def test_packed_weights_of_the_operators_are_copies():
     cell = drawn(LayerNormGRUCell(I, H))
     params = {k: p.detach() for k, p in cell.named_parameters()}
     packed = torch.ops.planish.rnn_pack("ln_gru", **params)
@@ -790,7 +790,7 @@ def test_variants_are_all_cells_of_the_library():
     assert sorted(cells) == sorted(v.cell for table in tables for v in table.values())
 
 
-def test_modules_of_the_package_are_all_here():
+def test_all_modules_of_the_package_are_tested():
     assert {c.__name__ for case in VARIANTS for c in case[:2]} == {
         name for name in planish.nn.__all__ if name in recurrent.__all__
     }
@@ -821,7 +821,7 @@ def test_a_writer_in_another_thread_leaves_no_old_weights():
                 assert torch.equal(got, want)
 
 
-def test_steps_are_of_the_parameters_that_they_compare_with():
+def test_steps_use_the_parameters_that_they_compare():
     """A thread changes a weight and changes it back while steps are created.
 
     The steps have one of the two states, and raise in the other.
@@ -886,7 +886,7 @@ def test_module_unfrozen_while_it_packs_compares_again(steps):
             expect_same(cell(x), copy.deepcopy(cell)(x))
 
 
-def test_exchanged_tensors_are_noticed():
+def test_exchanged_tensors_are_detected():
     cell, other = (drawn(LayerNormLSTMCell(I, H)).eval() for _ in range(2))
     x = inputs_of(cell)
     with torch.no_grad():
@@ -901,7 +901,7 @@ def test_exchanged_tensors_are_noticed():
             step(*x)
 
 
-def test_replicas_have_packed_weights_of_their_own():
+def test_replicas_have_their_own_packed_weights():
     module = drawn(LayerNormLSTM(I, H)).eval()
     (x,) = inputs_of(module)
     with torch.no_grad():
@@ -917,7 +917,7 @@ def test_replicas_have_packed_weights_of_their_own():
         expect_same(module(x)[0], expected)
 
 
-def test_parameters_that_are_swapped_on_loading_are_loaded():
+def test_loading_with_swapped_parameters():
     cell = planish.nn.LayerNormLSTMCell(3, 4).eval()
     other = planish.nn.LayerNormLSTMCell(3, 4).eval()
     x = torch.randn(2, 3)

@@ -100,7 +100,7 @@ FORMS = {
 
 @layers
 @pytest.mark.parametrize("form", FORMS)
-def test_lengths_of_every_integer_type_are_those_of_packing(layer, torchs, form):
+def test_lengths_of_every_integer_type_match_packing(layer, torchs, form):
     module, other = plain_pair(layer, torchs)
     x = inputs()
     packed = pack_padded_sequence(x, torch.tensor(LENGTHS), enforce_sorted=False)
@@ -141,7 +141,7 @@ def test_lengths_out_of_range_are_refused(form, values, message):
         (torch.tensor([1j, 1j, 1j]), "torch.complex64"),
     ],
 )
-def test_lengths_that_are_no_integers_are_refused(lengths, dtype):
+def test_lengths_of_other_types_are_refused(lengths, dtype):
     module = LayerNormGRU(I, H).double()
     assert error_of(lambda: module(inputs(), lengths=lengths)) == (
         f"[LayerNormGRU] lengths must be integers, got {dtype}"
@@ -177,7 +177,7 @@ def test_resets_of_every_real_type_start_episodes(layer, torchs, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.float32], ids=str)
-def test_resets_may_have_a_last_dimension_of_one_and_be_an_array(dtype):
+def test_resets_can_have_a_last_dimension_of_one_and_be_an_array(dtype):
     module = LayerNormLSTM(I, H, batch_first=True).double()
     x, resets = inputs(batch_first=True), RESETS.T.to(dtype)
     expected = module(x, resets=resets.bool())[0]
@@ -229,7 +229,7 @@ def test_resets_that_require_gradients_get_none():
 
 @layers
 @pytest.mark.parametrize("batch_first", [False, True], ids=["", "batch first"])
-def test_a_mask_is_lengths(layer, torchs, batch_first):
+def test_a_mask_matches_lengths(layer, torchs, batch_first):
     module = layer(I, H, num_layers=2, batch_first=batch_first).double()
     x = inputs(batch_first)
     mask = torch.arange(T) < torch.tensor(LENGTHS)[:, None]
@@ -266,12 +266,12 @@ def with_hole():
         ({"mask": MASK, "lengths": LENGTHS}, "mask must be left out with lengths, got [6, 3]"),
     ],
 )
-def test_masks_that_are_no_lengths_are_refused(arguments, message):
+def test_invalid_masks_are_refused(arguments, message):
     module = LayerNormGRU(I, H).double()
     assert error_of(lambda: module(inputs(), **arguments)) == f"[LayerNormGRU] {message}"
 
 
-def test_lengths_masks_and_resets_are_left_out_of_what_has_its_own():
+def test_lengths_masks_and_resets_are_refused_for_packed_sequences():
     module = LayerNormGRU(I, H).double()
     packed = pack_padded_sequence(inputs(), torch.tensor(LENGTHS), enforce_sorted=False)
     for arguments in ({"mask": MASK}, {"lengths": LENGTHS}, {"resets": RESETS.numpy()}):
@@ -309,7 +309,7 @@ def test_every_form_compiles_in_one_graph(arguments):
 
 
 @pytest.mark.parametrize("form", ["list", "tuple", "numpy", "int32"])
-def test_other_lengths_are_not_compiled_anew(form):
+def test_other_lengths_do_not_recompile(form):
     torch.compiler.reset()
     module = LayerNormGRU(I, H).double()
     counter = CompileCounter()
@@ -321,7 +321,7 @@ def test_other_lengths_are_not_compiled_anew(form):
     assert counter.frame_count <= 2  # an int becomes dynamic when it changes
 
 
-def test_operators_of_checks_obey_pytorchs_rules():
+def test_opcheck_of_the_operators_of_checks():
     for op, value in (("reset_flags", RESETS.float()), ("mask_lengths", MASK)):
         torch.library.opcheck(getattr(torch.ops.planish, op).default, (value, "LayerNormGRU"))
 
@@ -348,7 +348,7 @@ def test_compiled_code_checks_values(good, bad, message):
     assert message in error_of(lambda: compiled(x, **bad))
 
 
-def test_resets_of_another_type_are_exported():
+def test_resets_of_another_type_export():
     module = LayerNormGRU(I, H).double()
     x, resets = inputs(), RESETS.to(torch.uint8)
     program = torch.export.export(module, (x,), {"resets": resets}).module()
@@ -356,7 +356,7 @@ def test_resets_of_another_type_are_exported():
     assert "resets must be 0 or 1, got 2" in error_of(lambda: program(x, resets=2 * resets))
 
 
-def test_resets_and_masks_may_have_a_dimension_of_vmap():
+def test_resets_and_masks_under_vmap():
     module = LayerNormGRU(I, H).double()
     x = torch.randn(2, T, B, I, dtype=torch.float64)
     resets, masks = torch.stack([RESETS, 1 - RESETS]), torch.stack([MASK, torch.ones_like(MASK)])
@@ -370,7 +370,7 @@ def test_resets_and_masks_may_have_a_dimension_of_vmap():
 
 
 @pytest.mark.parametrize("module", VARIANTS, ids=name_of)
-def test_annotations_name_the_variants_that_there_are(module):
+def test_annotations_name_all_variants(module):
     for variant in variants_of(module):
         module(2, 3, variant=variant)
     message = error_of(lambda: module(2, 3, variant="lasagne"))
@@ -411,7 +411,7 @@ OWN_EPS = {"tfa": 1e-3, "contrib": 1e-12}
 
 
 @pytest.mark.parametrize("layer", [LayerNormLSTM, LayerNormLSTMCell], ids=name_of)
-def test_no_eps_is_that_of_the_variant(layer):
+def test_default_eps_is_that_of_the_variant(layer):
     for variant in variants_of(layer):
         own = OWN_EPS.get(variant, 1e-5)
         module = layer(I, H, variant=variant, eps=None)
@@ -442,7 +442,7 @@ def test_eps_of_converted_modules_is_that_of_their_library():
 
 
 @layers
-def test_the_public_attributes_of_torch_nn_are_there(layer, torchs):
+def test_public_attributes_of_torch_nn_exist(layer, torchs):
     module, other = layer(I, H, variant="plain"), torchs(I, H)
     missing = {name for name in dir(other) if not name.startswith("_")} - set(dir(module))
     # Undocumented helpers of PyTorch's own forward: see docs/python.md.
@@ -458,7 +458,7 @@ def test_the_public_attributes_of_torch_nn_are_there(layer, torchs):
 
 
 @pytest.mark.parametrize(("cell", "torchs"), CELLS, ids=name_of)
-def test_the_public_attributes_of_torchs_cells_are_there(cell, torchs):
+def test_public_attributes_of_torch_cells_exist(cell, torchs):
     module, other = cell(I, H, variant="plain"), torchs(I, H)
     assert not {name for name in dir(other) if not name.startswith("_")} - set(dir(module))
     for name in torchs.__constants__:
@@ -487,7 +487,7 @@ def test_initial_states_get_the_gradients_of_torch(layer, torchs):
 
 @layers
 @pytest.mark.parametrize("batch_first", [False, True], ids=["", "batch first"])
-def test_the_helpers_of_packing_are_used_as_with_torch(layer, torchs, batch_first):
+def test_helpers_of_packing_work_as_with_torch(layer, torchs, batch_first):
     module, other = plain_pair(layer, torchs, batch_first=batch_first)
     lengths = torch.tensor([4, 6, 2])
     sequences = [torch.randn(length, I, dtype=torch.float64) for length in lengths]
@@ -543,7 +543,7 @@ def test_options_of_another_type_are_refused(call, message):
     assert error_of(call) == message
 
 
-def test_sizes_may_be_numpys():
+def test_sizes_can_be_numpy_integers():
     assert repr(LayerNormLSTM(np.int64(3), np.int32(4), proj_size=0)) == "LayerNormLSTM(3, 4)"
 
 
@@ -592,7 +592,7 @@ def test_matrices_become_orthogonal_and_gains_stay_one(module, variant):
     ],
     ids=["ours", "our cell", "torch's", "torch's cell"],
 )
-def test_each_gate_may_be_initialized_by_itself(module):
+def test_each_gate_can_be_initialized_separately(module):
     module, seen = module(), []
 
     def fn(block):
@@ -610,7 +610,7 @@ def test_each_gate_may_be_initialized_by_itself(module):
             assert len({float(block[0, 0]) for block in blocks}) == len(blocks)
 
 
-def test_initialization_says_what_it_cannot_do():
+def test_errors_of_initialization():
     name = "[reset_recurrent_parameters]"
     call = reset_recurrent_parameters
     assert error_of(lambda: call(nn.Linear(2, 3), nn.init.orthogonal_)) == (
@@ -630,7 +630,7 @@ def test_initialization_says_what_it_cannot_do():
     assert all(torch.equal(value, before[key]) for key, value in pruned.state_dict().items())
 
 
-def test_marks_of_loaded_parameters_are_seen_in_each_gate():
+def test_marks_of_loaded_parameters_hold_for_each_gate():
     # transformers replaces functions of torch.nn.init by ones that skip marked tensors.
     module, seen = nn.GRU(I, H), []
     module.weight_hh_l0._is_hf_initialized = True
@@ -702,7 +702,7 @@ def draw_anew(model):
             parameter.add_(torch.randn_like(parameter))
 
 
-def test_transformers_leaves_parameters_as_they_are_drawn(pretrained):
+def test_transformers_keeps_drawn_parameters(pretrained):
     model = pretrained()
     for name, value in model.state_dict().items():
         assert torch.equal(value, model.drawn[name]), name
@@ -726,7 +726,7 @@ def test_transformers_saves_and_loads(pretrained, tmp_path):
     assert torch.equal(loaded.lstm(x)[0], model.lstm(x)[0])
 
 
-def test_transformers_draws_what_a_checkpoint_lacks(pretrained, tmp_path):
+def test_transformers_draws_parameters_missing_in_a_checkpoint(pretrained, tmp_path):
     model = pretrained(variant="plain")
     draw_anew(model)
     model.save_pretrained(tmp_path)
@@ -743,7 +743,7 @@ def test_transformers_draws_what_a_checkpoint_lacks(pretrained, tmp_path):
     assert sum(name not in saved for name in state) == 12 + 6  # parameters of lstm and more
 
 
-def test_transformers_keeps_what_it_loaded_from_other_initialization(pretrained, tmp_path):
+def test_transformers_does_not_initialize_loaded_parameters(pretrained, tmp_path):
     model = pretrained()
     draw_anew(model)
     model.save_pretrained(tmp_path)
@@ -815,7 +815,7 @@ def test_layers_are_used_like_those_of_torchrl(layer, torchs):
 
 @pytest.mark.parametrize(("layer", "torchs"), LAYERS[:2], ids=name_of)
 @pytest.mark.parametrize("variant", ["plain", "paper"])
-def test_modules_of_torchrl_take_the_layers(layer, torchs, variant):
+def test_modules_of_torchrl_accept_the_layers(layer, torchs, variant):
     torchrl = pytest.importorskip("torchrl.modules", reason="torchrl is not installed")
     tensordict = pytest.importorskip("tensordict", reason="tensordict is not installed")
     lstm = layer is LayerNormLSTM

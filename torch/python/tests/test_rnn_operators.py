@@ -28,8 +28,8 @@ PARAMS = (
     "ln_weight ln_bias ln_c_weight ln_c_bias"
 ).split()
 DIFFERENTIABLE = ["x", *PARAMS, "h0", "c0", "h_reset", "c_reset"]
-APART = "ln_ih_weight ln_ih_bias ln_hh_weight ln_hh_bias"
-TOGETHER = "ln_weight ln_bias"
+SEPARATE_NORMS = "ln_ih_weight ln_ih_bias ln_hh_weight ln_hh_bias"
+JOINT_NORM = "ln_weight ln_bias"
 NORM_OF_C = "ln_c_weight ln_c_bias"
 # The parameters of cells besides their weights.
 CELLS = {
@@ -37,21 +37,21 @@ CELLS = {
     "rnn_relu": "bias",
     "lstm": "bias",
     "gru": "bias bias_hn",
-    "ln_rnn": TOGETHER,
-    "ln_rnn_relu": TOGETHER,
-    "ln_lstm": f"bias {APART} {NORM_OF_C}",
+    "ln_rnn": JOINT_NORM,
+    "ln_rnn_relu": JOINT_NORM,
+    "ln_lstm": f"bias {SEPARATE_NORMS} {NORM_OF_C}",
     "ln_lstm_haste": f"bias ln_ih_weight ln_hh_weight {NORM_OF_C}",
-    "ln_lstm_fastrnns": f"{APART} {NORM_OF_C}",
-    "ln_lstm_tfa": f"bias {APART} {NORM_OF_C}",
-    "ln_lstm_contrib": f"{TOGETHER} {NORM_OF_C}",
+    "ln_lstm_fastrnns": f"{SEPARATE_NORMS} {NORM_OF_C}",
+    "ln_lstm_tfa": f"bias {SEPARATE_NORMS} {NORM_OF_C}",
+    "ln_lstm_contrib": f"{JOINT_NORM} {NORM_OF_C}",
     "draw_lstm": f"bias {NORM_OF_C}",
-    "ln_gru": APART,
-    "bn_rnn": TOGETHER,
+    "ln_gru": SEPARATE_NORMS,
+    "bn_rnn": JOINT_NORM,
     "bn_lstm": f"bias ln_ih_weight ln_hh_weight {NORM_OF_C}",
-    "bn_gru": APART,
+    "bn_gru": SEPARATE_NORMS,
 }
 # Cells with every kind of arithmetic, place of norms and dimension of statistics.
-FEW = ["ln_lstm", "ln_gru", "ln_lstm_contrib", "bn_rnn"]
+SOME_CELLS = ["ln_lstm", "ln_gru", "ln_lstm_contrib", "bn_rnn"]
 # Both sides compute in double, in different order. Norms can amplify a rounding a thousandfold.
 SAME = {"rtol": 1e-10, "atol": 1e-10}
 
@@ -168,7 +168,7 @@ GIVEN = [{}, {"lengths": True, "resets": True, "reverse": True}]
 
 @pytest.mark.parametrize("given", GIVEN, ids=["plain", "sequences"])
 @pytest.mark.parametrize("cell", CELLS)
-def test_derivatives_are_those_of_finite_differences(cell, given):
+def test_derivatives_match_finite_differences(cell, given):
     given = dict(given)
     settings = {"reverse": given.pop("reverse", False)}
     # The norm over a batch of one sequence is constant: lengths are 1, 2, 1, 2.
@@ -186,8 +186,8 @@ def test_derivatives_are_those_of_finite_differences(cell, given):
     )
 
 
-@pytest.mark.parametrize("cell", FEW)
-def test_third_derivatives_are_those_of_finite_differences(cell):
+@pytest.mark.parametrize("cell", SOME_CELLS)
+def test_third_derivatives_match_finite_differences(cell):
     layer = make_layer(cell, time=2, batch=3)
     function, tensors = function_of(cell, layer)
     names, _, _ = split(layer)
@@ -268,7 +268,7 @@ def test_gradients_of_some_outputs_and_inputs():
             )
 
 
-def test_y_and_saved_are_no_inputs_of_their_own():
+def test_y_and_saved_are_differentiated_as_functions_of_the_layer():
     """rnn_backward differentiates y and saved as functions of the layer."""
     arguments, rest = backward_arguments("ln_gru", make_layer("ln_gru"), requires_grad=True)
     y, saved = (t.requires_grad_() for t in arguments[3:5])
@@ -303,7 +303,7 @@ def test_backward_itself_has_derivatives():
     )
 
 
-def test_forward_mode_keeps_to_itself():
+def test_forward_mode_adds_no_history():
     """Forward mode gives results a tangent and, without gradients, no history."""
     layer = make_layer("ln_lstm")
     with torch.autograd.forward_ad.dual_level():
@@ -322,8 +322,8 @@ def test_forward_mode_keeps_to_itself():
     assert expected[0].shape == layer["x"].shape[:2] + (3,)
 
 
-@pytest.mark.parametrize("cell", FEW)
-def test_what_is_not_read_has_no_say(cell):
+@pytest.mark.parametrize("cell", SOME_CELLS)
+def test_unread_elements_do_not_affect_derivatives(cell):
     """NaN past the end of a sequence, and zero variance there with eps = 0, do not reach
     derivatives."""
     layer = make_layer(cell, time=4, batch=3, inputs=2, hidden=5)
@@ -347,7 +347,7 @@ def test_what_is_not_read_has_no_say(cell):
         assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("cell", FEW)
+@pytest.mark.parametrize("cell", SOME_CELLS)
 @pytest.mark.parametrize(("time", "batch"), [(0, 2), (3, 0), (0, 0)])
 def test_no_steps_and_no_sequences(cell, time, batch):
     layer = make_layer(cell, time=time, batch=batch, resets=True)
@@ -380,7 +380,7 @@ def test_no_steps_and_no_sequences(cell, time, batch):
 # ---- torch.func
 
 
-@pytest.mark.parametrize("cell", FEW)
+@pytest.mark.parametrize("cell", SOME_CELLS)
 @pytest.mark.parametrize("sequences", [False, True])
 def test_functional_transforms_agree_with_autograd(cell, sequences):
     batch = 4 if over_batch(cell) else 2
@@ -413,7 +413,7 @@ def test_functional_transforms_agree_with_autograd(cell, sequences):
 
 @pytest.mark.parametrize("name", ["x", "weight_hh", "h0", "resets"])
 @pytest.mark.parametrize("cell", ["ln_lstm", "ln_gru", "bn_rnn"])
-def test_vmap_is_a_loop(cell, name):
+def test_vmap_matches_a_loop(cell, name):
     layer = make_layer(cell, resets=True)
     stack = torch.stack([layer[name], layer[name].flip(0), layer[name].roll(1, 0)], dim=1)
 
@@ -512,7 +512,7 @@ def test_opcheck_of_sixteen_bits(requires_grad):
     torch.library.opcheck(rnn_step.default, ("ln_lstm",), step)
 
 
-def test_derivatives_of_sixteen_bits_go_through_float():
+def test_derivatives_of_sixteen_bits_are_computed_in_float():
     """Second derivatives and those in forward mode, which bfloat16 itself cannot represent."""
     narrow = make_layer("ln_gru", 4, 2, dtype=torch.bfloat16)
     wide = {k: v.float() for k, v in narrow.items()}
@@ -538,7 +538,7 @@ def test_derivatives_of_sixteen_bits_go_through_float():
     ("cell", "backend"),
     [("ln_gru", "aot_eager"), ("bn_rnn", "aot_eager"), ("ln_lstm", "inductor")],
 )
-def test_compiles_whole_with_dynamic_shapes(cell, backend):
+def test_compiles_in_one_graph_with_dynamic_shapes(cell, backend):
     torch._dynamo.reset()
     counter = torch._dynamo.testing.CompileCounterWithBackend(backend)
 
@@ -614,7 +614,7 @@ def test_exports_with_dynamic_shapes():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.half, torch.float, torch.double])
 @pytest.mark.parametrize("cell", ["ln_lstm", "gru"])
-def test_autocast_computes_in_float_and_gives_the_type_of_x(cell, dtype):
+def test_autocast_computes_in_float_and_returns_the_type_of_x(cell, dtype):
     layer = make_layer(cell, dtype=dtype)
     exact = torch.double if dtype == torch.double else torch.float
     wide = {k: v.to(exact) for k, v in layer.items()}
@@ -653,7 +653,7 @@ def test_autocast_of_layers_in_mixed_types():
     assert torch.equal(from_packed[0], y)
 
 
-def test_autocast_reaches_no_derivative():
+def test_autocast_does_not_affect_derivatives():
     """Second and forward-mode derivatives consist of products that autocast would compute in
     bfloat16."""
     layer = make_layer("ln_gru", dtype=torch.float)
@@ -693,7 +693,7 @@ def test_autocast_compiles():
 # ---- Other kinds of tensors
 
 
-@pytest.mark.parametrize("cell", FEW)
+@pytest.mark.parametrize("cell", SOME_CELLS)
 def test_inference_mode(cell):
     layer = make_layer(cell, resets=True)
     leaves = {k: v.clone().requires_grad_(v.is_floating_point()) for k, v in layer.items()}
@@ -708,7 +708,7 @@ def test_inference_mode(cell):
                 assert rnn_step(cell, **step_of(tensors))[0].is_inference()
 
 
-@pytest.mark.parametrize("cell", FEW)
+@pytest.mark.parametrize("cell", SOME_CELLS)
 def test_strided_tensors(cell):
     layer = make_layer(cell, batch=3, lengths=True, resets=True)
     strided = {k: torch.stack([v, v], -1).select(-1, 1) for k, v in layer.items()}
@@ -770,7 +770,7 @@ def error_of(function, *arguments, **settings):
         ({"eps": float("nan")}, "[rnn_forward] eps must be finite and at least 0, got nan"),
     ],
 )
-def test_forward_says_what_is_wrong(change, text):
+def test_errors_of_forward(change, text):
     layer = {"cell": "ln_lstm"} | make_layer("ln_lstm") | change
     assert text in error_of(rnn_forward, **layer)
     if torch.is_tensor(layer["x"]) and layer["x"].is_floating_point():
@@ -782,7 +782,7 @@ def test_forward_says_what_is_wrong(change, text):
         assert text in error_of(jvp, forward, (x.detach(),), (x.detach(),))
 
 
-def test_others_say_what_is_wrong():
+def test_errors_of_the_other_operators():
     layer = make_layer("ln_lstm")
     step = step_of(layer)
     assert "[rnn_step] x must have 2 dimensions, [B, I], got [3, 2, 2]" == error_of(

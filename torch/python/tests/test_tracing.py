@@ -129,7 +129,7 @@ def test_a_traced_model_computes_what_the_model_does(name):
         assert torch.equal(a, b)
 
 
-def test_tracing_leaves_the_state_alone():
+def test_tracing_does_not_change_the_state():
     model = nn.Sequential(pnn.BatchNorm1d(6), pnn.OnlineLayerNorm(6))
     before = copy.deepcopy(model.state_dict())
     traced = torch.fx.symbolic_trace(model)
