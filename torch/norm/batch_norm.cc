@@ -201,8 +201,7 @@ Tensor BatchNorm(const Tensor& x, const OptionalTensor& weight_, const OptionalT
   const KernelParameters parameters(x, weight_, bias_);
   const OptionalTensor &weight = parameters.weight(), &bias = parameters.bias();
   CheckX(kName, x, 2);
-  TORCH_CHECK_VALUE(momentum >= 0 && momentum <= 1,
-                    "[batch_norm] momentum must be from 0 to 1, got ", momentum);
+  CheckMomentum(kName, momentum);
   TORCH_CHECK_VALUE(running_mean.has_value() == running_var.has_value(),
                     "[batch_norm] running_mean and running_var must be given together, got only "
                     "one");

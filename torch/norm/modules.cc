@@ -46,16 +46,6 @@ void CheckCount(const char* module, const char* name, int64_t count, int64_t min
                     ", got ", count);
 }
 
-void CheckMomentum(const char* module, double momentum) {
-  TORCH_CHECK_VALUE(momentum >= 0 && momentum <= 1, "[", module,
-                    "] momentum must be from 0 to 1, got ", momentum);
-}
-
-void CheckMomentum(const char* module, std::optional<double> momentum) {
-  TORCH_CHECK_VALUE(!momentum || (*momentum >= 0 && *momentum <= 1), "[", module,
-                    "] momentum must be from 0 to 1, or None, got ", *momentum);
-}
-
 int64_t MinFeatures(const OnlineLayerNormOptions& /*options*/) { return 2; }
 int64_t MinFeatures(const BatchNormOptions& /*options*/) { return 0; }
 int64_t MinFeatures(const RecurrentBatchNormOptions& /*options*/) { return 1; }
@@ -84,15 +74,16 @@ void CheckOptions(const char* module, const Options& o) {
                       "] normalized_shape must have at least 2 elements with as_coded, got ",
                       at::IntArrayRef(shape));
   }
-  if constexpr (requires { o.alpha(); }) {
-    TORCH_CHECK_VALUE(o.alpha() > 0 && o.alpha() <= 1, "[", module,
-                      "] alpha must be above 0 and at most 1, got ", o.alpha());
-  }
+  if constexpr (requires { o.alpha(); }) CheckAlpha(module, o.alpha());
   if constexpr (requires { o.eps(); }) {
     const std::optional<double> eps = o.eps();
     if (eps) CheckEps(module, *eps);
   }
-  if constexpr (requires { o.momentum(); }) CheckMomentum(module, o.momentum());
+  if constexpr (requires { *o.momentum(); }) {
+    if (o.momentum()) CheckMomentum(module, *o.momentum(), ", or None");
+  } else if constexpr (requires { o.momentum(); }) {
+    CheckMomentum(module, o.momentum());
+  }
   if constexpr (requires { o.initial_weight(); }) {
     CheckFinite(module, "initial_weight", o.initial_weight());
   }

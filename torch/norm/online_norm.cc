@@ -47,8 +47,7 @@ void CheckForward(const Tensor& x, const OptionalTensor& weight, const OptionalT
   TORCH_CHECK_VALUE(x.sym_size(-1) >= 2,
                     "[online_layer_norm] x must have at least 2 elements in a case, got ",
                     x.sym_sizes());
-  TORCH_CHECK_VALUE(alpha > 0 && alpha <= 1,
-                    "[online_layer_norm] alpha must be above 0 and at most 1, got ", alpha);
+  CheckAlpha(kName, alpha);
   CheckParameters(kName, weight, bias, x, x.sym_size(-1));
 }
 

@@ -126,6 +126,18 @@ inline void CheckLayout(const char* function, const at::Tensor& x) {
                     "nested tensor with layout=torch.strided");
 }
 
+inline void CheckAlpha(const char* function, double alpha) {
+  TORCH_CHECK_VALUE(alpha > 0 && alpha <= 1, "[", function,
+                    "] alpha must be above 0 and at most 1, got ", alpha);
+}
+
+/// Checks the weight of a batch in running estimates. `or_none` completes the text if the caller
+/// also accepts none.
+inline void CheckMomentum(const char* function, double momentum, const char* or_none = "") {
+  TORCH_CHECK_VALUE(momentum >= 0 && momentum <= 1, "[", function, "] momentum must be from 0 to 1",
+                    or_none, ", got ", momentum);
+}
+
 /// Checks that `t` has the sizes, type and device of `x`.
 inline void CheckLike(const char* function, const char* name, const at::Tensor& t,
                       const at::Tensor& x, const char* name_of_x = "x") {
