@@ -199,7 +199,7 @@ def with_gradients(call, inputs):
 
 
 @all_layers()
-def test_every_variant_is_its_equations(layer, options):
+def test_every_variant_matches_its_equations(layer, options):
     module = made(layer, options)
     x = torch.randn(6, 3, I, dtype=torch.float64, requires_grad=True)
     inputs = [x, *module.parameters()]
@@ -208,7 +208,7 @@ def test_every_variant_is_its_equations(layer, options):
 
 
 @all_layers()
-def test_layers_directions_and_sequences_are_as_the_equations_say(layer, options):
+def test_layers_directions_and_sequences_match_the_equations(layer, options):
     module = made(layer, options, num_layers=2, bidirectional=True)
     T, B, L = 6, 4, 4
     x = torch.randn(T, B, I, dtype=torch.float64, requires_grad=True)
@@ -225,7 +225,7 @@ def test_layers_directions_and_sequences_are_as_the_equations_say(layer, options
 
 
 @all_layers()
-def test_cells_are_steps_of_their_layers(layer, options):
+def test_cells_match_steps_of_their_layers(layer, options):
     cell_class = CELL_OF[layer]
     if options["variant"] == "batchnorm":
         pytest.skip("a step has no moments over a batch")
@@ -285,7 +285,7 @@ def plain(parameters=PLAIN):
     ],
     ids=["", "no bias", "deep", "batch first"],
 )
-def test_plain_variants_are_torchs(ours, theirs, options, others):
+def test_plain_variants_match_torch(ours, theirs, options, others):
     module, torchs = pair(ours, theirs, options, **others)
     # Keys, shapes, initial values and their order are the same, and state dicts load both ways.
     mine, others_dict = module.state_dict(), torchs.state_dict()
@@ -307,7 +307,7 @@ def test_plain_variants_are_torchs(ours, theirs, options, others):
 
 
 @plain()
-def test_one_sequence_without_a_batch_is_torchs(ours, theirs, options):
+def test_one_sequence_without_a_batch_matches_torch(ours, theirs, options):
     module, torchs = pair(ours, theirs, options, bidirectional=True, batch_first=True)
     x, hx = torch.randn(6, I, dtype=torch.float64), random_states(ours, 2, H)
     assert_close(module(x, hx), torchs(x, hx))
@@ -318,7 +318,7 @@ def test_one_sequence_without_a_batch_is_torchs(ours, theirs, options):
 
 
 @plain()
-def test_packed_sequences_are_torchs(ours, theirs, options):
+def test_packed_sequences_match_torch(ours, theirs, options):
     module, torchs = pair(ours, theirs, options, num_layers=2, bidirectional=True)
     sequences = [torch.randn(length, I, dtype=torch.float64) for length in (2, 5, 1, 5)]
     packed = pack_sequence(sequences, enforce_sorted=False)
@@ -336,7 +336,7 @@ def test_packed_sequences_are_torchs(ours, theirs, options):
 
 
 @all_layers()
-def test_lengths_are_packing(layer, options):
+def test_lengths_match_packing(layer, options):
     module = made(layer, options, bidirectional=True)
     x, lengths = torch.randn(6, 3, I, dtype=torch.float64), torch.tensor([3, 6, 1])
     y, states = module(x, lengths=lengths)
@@ -352,7 +352,7 @@ def test_lengths_are_packing(layer, options):
 
 
 @plain()
-def test_plain_cells_are_torchs(ours, theirs, options):
+def test_plain_cells_match_torch(ours, theirs, options):
     module, torchs = pair(CELL_OF[ours], getattr(nn, theirs.__name__ + "Cell"), options)
     assert list(module.state_dict()) == list(torchs.state_dict())
     torchs.load_state_dict(module.state_dict())
@@ -364,7 +364,7 @@ def test_plain_cells_are_torchs(ours, theirs, options):
     assert list(module.state_dict()) == ["weight_ih", "weight_hh"]
 
 
-def test_arguments_come_in_torchs_order():
+def test_arguments_have_the_order_of_torch():
     arguments = {"num_layers": 2, "bias": False, "batch_first": True, "dropout": 0.5}
     arguments |= {"bidirectional": True, "device": "meta", "dtype": torch.float64}
     for ours, theirs in ((LayerNormGRU, nn.GRU), (LayerNormLSTM, nn.LSTM), (LayerNormRNN, nn.RNN)):
@@ -391,20 +391,20 @@ def test_arguments_come_in_torchs_order():
 # ---- Parameters
 
 G = {LayerNormLSTM: 4 * H, LayerNormGRU: 3 * H, LayerNormRNN: H}
-APART = ["ln_ih_weight", "ln_ih_bias", "ln_hh_weight", "ln_hh_bias"]
+SEPARATE_NORMS = ["ln_ih_weight", "ln_ih_bias", "ln_hh_weight", "ln_hh_bias"]
 OF_C = ["ln_c_weight", "ln_c_bias"]
 KEYS = {
-    (LayerNormLSTM, "paper"): ["bias_ih", *APART, *OF_C],
+    (LayerNormLSTM, "paper"): ["bias_ih", *SEPARATE_NORMS, *OF_C],
     (LayerNormLSTM, "haste"): ["bias_ih", "ln_ih_weight", "ln_hh_weight", *OF_C],
-    (LayerNormLSTM, "fastrnns"): [*APART, *OF_C],
-    (LayerNormLSTM, "tfa"): ["bias_ih", *APART, *OF_C],
+    (LayerNormLSTM, "fastrnns"): [*SEPARATE_NORMS, *OF_C],
+    (LayerNormLSTM, "tfa"): ["bias_ih", *SEPARATE_NORMS, *OF_C],
     (LayerNormLSTM, "contrib"): ["ln_weight", "ln_bias", *OF_C],
     (LayerNormLSTM, "draw"): ["bias_ih", "bias_hh", *OF_C],
     (LayerNormLSTM, "plain"): ["bias_ih", "bias_hh"],
     (LayerNormLSTM, "batchnorm"): ["bias_ih", "ln_ih_weight", "ln_hh_weight", *OF_C],
-    (LayerNormGRU, "paper"): APART,
+    (LayerNormGRU, "paper"): SEPARATE_NORMS,
     (LayerNormGRU, "plain"): ["bias_ih", "bias_hh"],
-    (LayerNormGRU, "batchnorm"): APART,
+    (LayerNormGRU, "batchnorm"): SEPARATE_NORMS,
     (LayerNormRNN, "paper"): ["ln_weight", "ln_bias"],
     (LayerNormRNN, "plain"): ["bias_ih", "bias_hh"],
     (LayerNormRNN, "batchnorm"): ["ln_weight", "ln_bias"],
@@ -413,7 +413,7 @@ KEYS = {
 
 @all_layers()
 @pytest.mark.parametrize("bias", [True, False], ids=["", "no bias"])
-def test_keys_shapes_and_first_values(layer, options, bias):
+def test_keys_shapes_and_initial_values(layer, options, bias):
     module = layer(I, H, num_layers=2, bidirectional=True, bias=bias, **options)
     names = ["weight_ih", "weight_hh"] + [
         name for name in KEYS[layer, options["variant"]] if bias or not name.startswith("bias")
@@ -459,7 +459,7 @@ def test_a_state_dict_of_torchs_lstm_can_be_loaded(variant):
         assert all(key.startswith("ln_") for key in missing)
 
 
-def test_a_state_dict_that_does_not_fit_is_refused_as_usual():
+def test_a_state_dict_of_other_shapes_is_refused():
     lstm = LayerNormLSTM(I, H)
     with pytest.raises(RuntimeError, match=r'Missing key\(s\) in state_dict: "ln_ih_weight_l0"'):
         lstm.load_state_dict(nn.LSTM(I, H).state_dict())
@@ -496,7 +496,7 @@ def test_modules_are_copied_and_saved(layer, options, tmp_path):
             assert repr(other) == repr(module)
 
 
-def test_modules_print_what_they_are():
+def test_modules_print_their_options():
     assert repr(LayerNormLSTM(3, 4)) == "LayerNormLSTM(3, 4)"
     module = LayerNormRNN(
         3, 4, 2, "relu", False, True, 0.5, True, variant="plain", eps=1e-3, checkpoint=True
@@ -565,7 +565,7 @@ def test_cells_and_steps_of_sixteen_bits():
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
-def test_autocast_rounds_input_and_output_alone(training):
+def test_autocast_rounds_only_input_and_output(training):
     module = drawn(LayerNormLSTM(I, H, num_layers=2)).train(training)
     cell = drawn(LayerNormGRUCell(I, H)).train(training)
     x = torch.randn(4, 3, I, dtype=torch.bfloat16)
@@ -598,7 +598,7 @@ def run_steps(step, layer, x, hx):
     ("layer", "options"), [case for case in LAYERS if "batchnorm" not in case[1].values()],
     ids=name_of,
 )  # fmt: skip
-def test_steps_are_those_of_the_cell(layer, options, batch):
+def test_steps_match_the_cell(layer, options, batch):
     cell = made(CELL_OF[layer], options)
     x = torch.randn(6, *batch, I, dtype=torch.float64, requires_grad=True)
     hx = random_states(layer, *batch, H)
@@ -618,7 +618,7 @@ def test_steps_are_those_of_the_cell(layer, options, batch):
     assert torch.equal(states_of(step(x[0]))[0], states_of(cell(x[0]))[0])
 
 
-def test_steps_go_on_from_any_state():
+def test_steps_continue_from_any_state():
     cell = made(LayerNormGRUCell, {})
     x = torch.randn(4, 3, I, dtype=torch.float64)
     gradients = []
@@ -631,7 +631,7 @@ def test_steps_go_on_from_any_state():
     assert_close(gradients[1], gradients[0])
 
 
-def test_steps_under_compilers_and_transforms_are_the_cells():
+def test_steps_match_the_cell_under_compilers_and_transforms():
     cell = made(LayerNormLSTMCell, {})
     x = torch.randn(3, 2, I, dtype=torch.float64)
     hx = random_states(LayerNormLSTM, 2, H)
@@ -661,7 +661,7 @@ def test_steps_under_compilers_and_transforms_are_the_cells():
         (lambda: LayerNormGRUCell(I, H, variant="plain"), ["bias_ih", "bias_hh"]),
     ],
 )
-def test_steps_notice_a_change_of_any_parameter(make, names, training):
+def test_steps_detect_a_change_of_any_parameter(make, names, training):
     x = torch.randn(2, I)
     for name in names:
         cell = drawn(make()).train(training)
@@ -675,7 +675,7 @@ def test_steps_notice_a_change_of_any_parameter(make, names, training):
             cell.steps()(x)
 
 
-def test_steps_say_what_is_wrong():
+def test_errors_of_steps():
     cell = made(LayerNormLSTMCell, {})
     step = cell.steps()
     x = torch.randn(2, I, dtype=torch.float64)
@@ -727,7 +727,7 @@ def test_one_layer_with_dropout_warns():
 
 @all_layers()
 @pytest.mark.parametrize("batch_first", [False, True], ids=["", "batch first"])
-def test_a_reset_is_the_start_of_another_sequence(layer, options, batch_first):
+def test_a_reset_starts_another_sequence(layer, options, batch_first):
     if options["variant"] == "batchnorm":
         pytest.skip("sequences see each other")
     module = made(layer, options, num_layers=2, batch_first=batch_first)
@@ -788,6 +788,31 @@ def test_inference_packs_once_and_computes_the_same(layer, options):
         assert packings_of(module) == once
 
 
+@pytest.mark.parametrize("gradient", [False, True])
+def test_calls_that_skip_the_dispatcher_have_the_same_bits(gradient):
+    """Calls that a profiler observes go through the dispatcher, and must appear in it."""
+    layer, cell = LayerNormLSTM(I, H).eval(), LayerNormGRUCell(I, H).eval()
+    x = torch.randn(3, 2, I, requires_grad=gradient)
+
+    def results():
+        y, (h_n, c_n) = layer(x)
+        h = cell(x[0])
+        tensors = [y, h_n, c_n, h]
+        if gradient:
+            tensors += torch.autograd.grad(y.square().sum() + h.square().sum(), x)
+        return tensors
+
+    with torch.set_grad_enabled(gradient):
+        direct = results()
+        with torch.profiler.profile() as profile:
+            observed = results()
+    names = {event.key for event in profile.key_averages()}
+    assert "planish::rnn_forward" in names
+    assert ("planish::rnn_backward" if gradient else "planish::rnn_step") in names
+    for a, b in zip(direct, observed, strict=True):
+        assert torch.equal(a, b)
+
+
 def change_in_place(module):
     with torch.no_grad():
         module.weight_hh_l0.mul_(2)
@@ -831,7 +856,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_a_change_of_parameters_is_seen(change):
+def test_a_change_of_parameters_is_detected(change):
     module = drawn(LayerNormLSTM(I, H)).eval()
     x = torch.randn(4, 3, I)
     with torch.no_grad():
@@ -843,7 +868,7 @@ def test_a_change_of_parameters_is_seen(change):
     assert torch.equal(after, module(x)[0])  # computed from the parameters, because gradients are enabled
 
 
-def test_parameters_that_are_computed_are_seen():
+def test_changes_of_computed_parameters_are_detected():
     module = drawn(LayerNormGRU(I, H)).eval()
     torch.nn.utils.parametrizations.weight_norm(module, "weight_hh_l0")
     x = torch.randn(4, 3, I)
@@ -854,7 +879,7 @@ def test_parameters_that_are_computed_are_seen():
         assert torch.equal(packed, module(x)[0])
 
 
-def test_threads_may_share_a_module():
+def test_threads_can_share_a_module():
     module = drawn(LayerNormLSTM(I, H)).eval()
     x = torch.randn(20, 3, I)
 
@@ -867,7 +892,7 @@ def test_threads_may_share_a_module():
     assert all(torch.equal(result, results[0]) for result in results)
 
 
-def test_parameters_made_in_inference_mode_are_used_as_they_are():
+def test_parameters_created_in_inference_mode():
     with torch.inference_mode():
         module = drawn(LayerNormLSTM(I, H)).eval()
         x = torch.randn(4, 3, I)
@@ -949,7 +974,7 @@ def test_exports(training, grad):
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
-def test_functional_transforms_and_tracers_go_through(training):
+def test_functional_transforms_and_tracers_work(training):
     module = made(LayerNormGRU, {}).train(training)
     x = torch.randn(4, 3, I, dtype=torch.float64)
     with torch.no_grad():
@@ -1104,7 +1129,7 @@ RESETS = torch.zeros(2, 5, dtype=torch.bool)
         (lambda: LayerNormGRUCell(3, 4)(X[0, 0], STATES[0]), "h must have [4], got [2, 4]"),
     ],
 )
-def test_tensors_that_do_not_fit_are_refused(call, message):
+def test_tensors_of_wrong_shapes_are_refused(call, message):
     kind, text = error_of(call)
     assert kind is ValueError
     assert text.startswith("[LayerNorm") and text.partition("] ")[2] == message
@@ -1121,5 +1146,5 @@ def test_tensors_that_do_not_fit_are_refused(call, message):
         ),
     ],
 )
-def test_operators_refuse_the_rest(call, message):
+def test_errors_of_the_operators(call, message):
     assert message in error_of(call)[1]
