@@ -82,23 +82,23 @@ constexpr CellRecipe RecipeOf(Cell cell) {
   constexpr Over kBatch = Over::kBatch;
   // clang-format off
   switch (cell) {
-    //                             gates     which sums  together  their norms'  bias   norm of c
-    case Cell::kRnn:            return {kRnn,     kPlain,    {},       kNothing,     true,  kNone};
-    case Cell::kRnnRelu:        return {kRnnRelu, kPlain,    {},       kNothing,     true,  kNone};
-    case Cell::kLstm:           return {kLstm,    kPlain,    {},       kNothing,     true,  kNone};
-    case Cell::kGru:            return {kGru,     kPlain,    {},       kNothing,     true,  kNone};
-    case Cell::kLnRnn:          return {kRnn,     kJoint, kOne,     kGainAndBias, false, kNone};
-    case Cell::kLnRnnRelu:      return {kRnnRelu, kJoint, kOne,     kGainAndBias, false, kNone};
-    case Cell::kLnLstm:         return {kLstm,    kSeparate,    kFour,    kGainAndBias, true,  kOutput};
-    case Cell::kLnLstmHaste:    return {kLstm,    kSeparate,    kFour,    kGain,        true,  kOutput};
-    case Cell::kLnLstmFastRnns: return {kLstm,    kSeparate,    kFour,    kGainAndBias, false, kCarried};
-    case Cell::kLnLstmTfa:      return {kLstm,    kSeparate,    kFour,    kGainAndBias, true,  kCarried};
-    case Cell::kLnLstmContrib:  return {kLstm,    kJoint, kEach,    kGainAndBias, false, kCarried};
-    case Cell::kDrawLstm:       return {kLstm,    kPlain,    {},       kNothing,     true,  kOutput};
-    case Cell::kLnGru:          return {kGru,     kSeparate,    kTwoOne,  kGainAndBias, false, kNone};
-    case Cell::kBnRnn:          return {kRnn,     kJoint, kOne,     kGainAndBias, false, kNone, kBatch};
-    case Cell::kBnLstm:         return {kLstm,    kSeparate,    kFour,    kGain,        true,  kOutput, kBatch};
-    case Cell::kBnGru:          return {kGru,     kSeparate,    kTwoOne,  kGainAndBias, false, kNone, kBatch};
+    //                                  arithmetic  sums       groups   affine        bias   norm of c  over
+    case Cell::kRnn:            return {kRnn,       kPlain,    {},      kNothing,     true,  kNone};
+    case Cell::kRnnRelu:        return {kRnnRelu,   kPlain,    {},      kNothing,     true,  kNone};
+    case Cell::kLstm:           return {kLstm,      kPlain,    {},      kNothing,     true,  kNone};
+    case Cell::kGru:            return {kGru,       kPlain,    {},      kNothing,     true,  kNone};
+    case Cell::kLnRnn:          return {kRnn,       kJoint,    kOne,    kGainAndBias, false, kNone};
+    case Cell::kLnRnnRelu:      return {kRnnRelu,   kJoint,    kOne,    kGainAndBias, false, kNone};
+    case Cell::kLnLstm:         return {kLstm,      kSeparate, kFour,   kGainAndBias, true,  kOutput};
+    case Cell::kLnLstmHaste:    return {kLstm,      kSeparate, kFour,   kGain,        true,  kOutput};
+    case Cell::kLnLstmFastRnns: return {kLstm,      kSeparate, kFour,   kGainAndBias, false, kCarried};
+    case Cell::kLnLstmTfa:      return {kLstm,      kSeparate, kFour,   kGainAndBias, true,  kCarried};
+    case Cell::kLnLstmContrib:  return {kLstm,      kJoint,    kEach,   kGainAndBias, false, kCarried};
+    case Cell::kDrawLstm:       return {kLstm,      kPlain,    {},      kNothing,     true,  kOutput};
+    case Cell::kLnGru:          return {kGru,       kSeparate, kTwoOne, kGainAndBias, false, kNone};
+    case Cell::kBnRnn:          return {kRnn,       kJoint,    kOne,    kGainAndBias, false, kNone,     kBatch};
+    case Cell::kBnLstm:         return {kLstm,      kSeparate, kFour,   kGain,        true,  kOutput,   kBatch};
+    case Cell::kBnGru:          return {kGru,       kSeparate, kTwoOne, kGainAndBias, false, kNone,     kBatch};
   }
   // clang-format on
   throw ArgumentError("[Cell] cell must be a value of planish::Cell, got " +
@@ -167,7 +167,7 @@ template <class E>
 constexpr std::array<Param<E>, kParams> ParamsOf(const CellRecipe& recipe, const RnnShape& shape) {
   using P = RnnParams<E>;
   const int64_t hidden = shape.hidden, columns = recipe.gates() * hidden;
-  const bool apart = recipe.sums == Sums::kSeparate, together = recipe.sums == Sums::kJoint;
+  const bool separate = recipe.sums == Sums::kSeparate, joint = recipe.sums == Sums::kJoint;
   const bool biases = recipe.affine == Affine::kGainAndBias;
   const bool cell = recipe.cell != CellNorm::kNone;
   const bool bias_hn = recipe.is_gru() && recipe.sums == Sums::kPlain;
@@ -175,12 +175,12 @@ constexpr std::array<Param<E>, kParams> ParamsOf(const CellRecipe& recipe, const
            {"weight_hh", &P::weight_hh, true, columns * hidden},
            {"bias", &P::bias, recipe.bias, columns},
            {"bias_hn", &P::bias_hn, bias_hn, hidden},
-           {"ln_ih_weight", &P::ln_ih_weight, apart, columns},
-           {"ln_ih_bias", &P::ln_ih_bias, apart && biases, columns},
-           {"ln_hh_weight", &P::ln_hh_weight, apart, columns},
-           {"ln_hh_bias", &P::ln_hh_bias, apart && biases, columns},
-           {"ln_weight", &P::ln_weight, together, columns},
-           {"ln_bias", &P::ln_bias, together && biases, columns},
+           {"ln_ih_weight", &P::ln_ih_weight, separate, columns},
+           {"ln_ih_bias", &P::ln_ih_bias, separate && biases, columns},
+           {"ln_hh_weight", &P::ln_hh_weight, separate, columns},
+           {"ln_hh_bias", &P::ln_hh_bias, separate && biases, columns},
+           {"ln_weight", &P::ln_weight, joint, columns},
+           {"ln_bias", &P::ln_bias, joint && biases, columns},
            {"ln_c_weight", &P::ln_c_weight, cell, hidden},
            {"ln_c_bias", &P::ln_c_bias, cell, hidden}}};
 }

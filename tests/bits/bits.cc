@@ -75,7 +75,7 @@ double Value(Values values, int64_t row, bool middle, double u) {
   }
 }
 
-/// What a call is given beside x.
+/// Optional inputs and settings of a call.
 struct Variant {
   const char* name;
   bool gain = true, bias = true;
@@ -405,7 +405,7 @@ void LargeNorms(Report& report, const std::string& types) {
   }
 }
 
-/// What a recurrent layer is given beside x and the weights.
+/// Optional inputs and settings of a call of a recurrent layer.
 struct RnnVariant {
   const char* name;
   int64_t time, batch, inputs;
@@ -479,7 +479,7 @@ class Layer {
     in_.reverse = v.reverse;
   }
 
-  /// Computes the layer forward, without and with what backward needs, and backward.
+  /// Computes the layer forward, with and without saving for backward, and backward.
   void Sequences(Hash& hash) const {
     Arrays<T> out, saved;
     RnnForwardArgs<T> f = {.inputs = Given()};
@@ -503,8 +503,8 @@ class Layer {
     out.AddTo(hash);
   }
 
-  /// Takes the steps one by one: those of inference in place, and those of training back to the
-  /// first one, with gradients of parameters summed over all.
+  /// Computes single steps: in place without gradients, and with gradients back to the first step,
+  /// where those of the parameters are summed over all steps.
   void Steps(Hash& hash) const {
     RnnOptions<T> options = Options();
     const RnnPackedParams<T> packed(info_.cell, v_.inputs, shape_.hidden, in_.params,

@@ -63,7 +63,7 @@ inline uint64_t Bits(bfloat16 v) { return (v.bits & 0x7fff) > 0x7f80 ? ~0ULL : v
 inline uint64_t Bits(float16 v) { return (v.bits & 0x7fff) > 0x7c00 ? ~0ULL : v.bits; }
 inline uint64_t Bits(int64_t value) { return static_cast<uint64_t>(value); }
 
-/// FNV-1a over elements in place of bytes, in four lanes, which a processor computes together. The
+/// FNV-1a over elements instead of bytes, in four lanes, which a processor computes together. The
 /// shift makes high bits change low ones.
 class Hash {
  public:
@@ -121,7 +121,7 @@ class Array {
   int64_t offset_, count_;
 };
 
-/// Arrays that are made one by one and hashed together.
+/// Arrays with one hash.
 template <class T>
 class Arrays {
  public:

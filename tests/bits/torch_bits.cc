@@ -253,7 +253,7 @@ void NormModules(Report& report, const Types& types) {
   add(image[0].transpose(0, 1), nn::LayerNorm1d(33));
   add(image, nn::LayerNorm2d(33));
   add(image[0], nn::RecurrentBatchNorm(5, 20));
-  add(rows, nn::WeightNormLinear(33, 7), false);  // of PyTorch's product
+  add(rows, nn::WeightNormLinear(33, 7), false);  // its product is PyTorch's
 }
 
 /// How a layer is called.
@@ -338,11 +338,11 @@ void Layers(Report& report, const Types& types) {
         tensors.x = tensors.x[0];
         AddDerivatives(hash, ListOf(rnn_step(info.cell, tensors, kEps)), leaves, order);
         params.x = params.h0 = params.c0 = Tensor();
-        const RnnSteps together(info.cell, params, kEps);
+        const RnnSteps shared(info.cell, params, kEps);
         Tensors outputs;
         Tensor h = tensors.h0, c = tensors.c0;
         for (int64_t t = 0; t < v.time; ++t) {
-          std::tie(h, c) = together.step(leaves[0][t], h, c);
+          std::tie(h, c) = shared.step(leaves[0][t], h, c);
           if (!info.lstm()) c = Tensor();
           outputs.insert(outputs.end(), {h, c});
         }
