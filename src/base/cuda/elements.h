@@ -8,7 +8,8 @@
 #include "src/base/cuda/kernel.h"
 #include "src/base/cuda/pack.h"
 
-// Packs of elements of every type in kernels, and math functions whose names depend on the type.
+// Elements of any type in kernels: reading and writing packs of them, and functions whose names
+// depend on the type.
 namespace planish::internal::cuda {
 
 PLANISH_DEVICE float FusedMulAdd(float a, float b, float c) { return fmaf(a, b, c); }
@@ -23,7 +24,7 @@ PLANISH_DEVICE C Nan() {
 }
 PLANISH_DEVICE bool IsFinite(double value) { return value - value == 0; }
 
-/// Converts 16 bytes to elements.
+/// Converts 16 bytes to their elements.
 template <class T>
 PLANISH_DEVICE void FromWords(const uint32_t (&words)[4], Compute<T>* to) {
   PLANISH_UNROLL
@@ -42,7 +43,7 @@ PLANISH_DEVICE void FromWords(const uint32_t (&words)[4], Compute<T>* to) {
   }
 }
 
-/// Rounds elements to T and returns their 16 bytes.
+/// Rounds elements to type T and packs them into 16 bytes.
 template <class T>
 PLANISH_DEVICE void ToWords(const Compute<T>* from, uint32_t (&words)[4]) {
   PLANISH_UNROLL
@@ -58,6 +59,17 @@ PLANISH_DEVICE void ToWords(const Compute<T>* from, uint32_t (&words)[4]) {
   }
 }
 
+/// Sets element j of 16 bytes, of at least four bytes.
+template <class T>
+PLANISH_DEVICE void SetElement(uint32_t (&words)[4], int j, T value) {
+  if constexpr (std::is_same_v<T, float>) {
+    words[j] = BitsOf(value);
+  } else {
+    words[2 * j] = LowWordOf(value);
+    words[2 * j + 1] = HighWordOf(value);
+  }
+}
+
 /// Returns element j of 16 bytes.
 template <class T>
 PLANISH_DEVICE T ElementOf(const uint32_t (&words)[4], int j) {
@@ -70,8 +82,8 @@ PLANISH_DEVICE T ElementOf(const uint32_t (&words)[4], int j) {
   }
 }
 
-/// Computes the 16 bytes from byte `offset` < 16 on of `first` followed by `second`. `offset` is a
-/// multiple of the size of T.
+/// Sets `to` to the 16 bytes that begin `offset` bytes behind the beginning of `first`, which
+/// `second` follows. The offset is below 16 and a multiple of the size of T.
 template <class T>
 PLANISH_DEVICE void Window(const uint32_t (&first)[4], const uint32_t (&second)[4], int offset,
                            uint32_t (&to)[4]) {
@@ -92,7 +104,7 @@ PLANISH_DEVICE void Window(const uint32_t (&first)[4], const uint32_t (&second)[
   }
 }
 
-/// Reads N elements, a power of two, from an address aligned to their size or to 16 bytes.
+/// Reads N elements, a power of two. They must be aligned to their size, or to 16 bytes.
 template <int N, class T, class C>
 PLANISH_DEVICE void Load(const T* from, C* to) {
   if constexpr (N < kFullPack<T>) {
@@ -112,7 +124,7 @@ PLANISH_DEVICE void Load(const T* from, C* to) {
   }
 }
 
-/// Writes N elements: one, or 16 bytes at an aligned address.
+/// Writes N elements: one, or a full pack.
 template <int N, class T, class C>
 PLANISH_DEVICE void Store(const C* from, T* to) {
   if constexpr (N == 1) {

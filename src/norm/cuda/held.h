@@ -5,42 +5,61 @@
 
 #include "src/base/cuda/elements.h"
 #include "src/norm/cuda/params.h"
+#include "src/norm/cuda/rows_plan.h"
 
-// Rows in the registers of a team's threads, in packs of 16 bytes: which thread holds which
-// columns, and how they are read and written. The columns of a thread depend only on the shape. For
-// unaligned rows, threads read the aligned packs that contain the row and shift them, and shift
-// packs between neighbours before they write.
+// Rows in the registers of a team of threads: which thread holds which columns, and how a row is
+// read and written. The columns of a thread depend only on the shape.
 namespace planish::internal::cuda {
 
-/// Returns the bytes of gains or biases that StageParams writes to shared memory, in whole packs.
+/// Bytes of shared memory for the gains or biases of StageParams, padded to packs.
 template <class T>
 inline int64_t StagedBytes(int64_t cols) {
   return (cols + kFullPack<T> - 1) / kFullPack<T> * kFullPack<T> *
          static_cast<int64_t>(sizeof(Compute<T>));
 }
 
-/// The packs of a row in a thread's registers: E elements of type T. Each warp has consecutive
-/// columns, whose packs alternate over its threads. kAligned: rows begin and end at multiples of 16
-/// bytes. kWarp: teams are whole warps.
+/// How a row is accessed.
+enum class RowAccess : uint8_t {
+  kPacks,         ///< aligned packs of 16 bytes
+  kShiftedPacks,  ///< aligned packs of 16 bytes, shifted by the offset of the row
+  kElements,      ///< single elements
+};
+
+/// Returns the access to rows of type T; `aligned`: they begin and end at multiples of 16 bytes. A
+/// warp reads 128 bytes of single elements at once if they have at least four bytes.
+template <class T>
+constexpr RowAccess AccessOf(bool aligned) {
+  if (aligned) return RowAccess::kPacks;
+  return IsShifted(sizeof(T), aligned) ? RowAccess::kShiftedPacks : RowAccess::kElements;
+}
+
+/// The elements of a row that a thread holds: E elements of type T, in groups of kPack. A warp
+/// holds contiguous columns. Group v of all its threads is contiguous, too. In it, a thread holds a
+/// pack if the number of columns is a multiple of kPack; else, with kElements, every Lanes()-th
+/// element. kAligned: rows begin and end at multiples of 16 bytes. kWarp: teams are whole warps.
 template <class T, int E, bool kAligned, bool kWarp>
 class Held {
  public:
   using C = Compute<T>;
   static constexpr int kPack = kFullPack<T>, kPacks = E / kPack;
-  /// The words of all packs, as in memory.
+  /// The groups of a thread, in the layout of memory.
   using Words = uint32_t[kPacks][4];
 
-  /// For thread `lane` of a team of `size` and rows of `cols` columns.
+  /// For thread `lane` of a team of `size`; rows have `cols` columns.
   PLANISH_DEVICE Held(int size, int lane, int cols)
       : lanes_(size), lane_(lane & (Lanes() - 1)), cols_(cols) {
+    const bool packs = kAccess != RowAccess::kElements || cols % kPack == 0;
+    step_ = packs ? 1 : Lanes();
     warp_first_ = kWarp ? (lane - lane_) * E : 0;
-    first_ = warp_first_ + lane_ * kPack;
+    first_ = warp_first_ + lane_ * (packs ? kPack : 1);
   }
 
-  /// Returns the first column of pack v.
-  PLANISH_DEVICE int Column(int v) const { return first_ + v * Lanes() * kPack; }
+  /// Returns the column of element j of group v.
+  PLANISH_DEVICE int Column(int v, int j = 0) const {
+    return first_ + v * Lanes() * kPack + (kAccess == RowAccess::kElements ? j * step_ : j);
+  }
 
-  /// Calls f(v) for each pack that has elements in some thread of the warp.
+  /// Calls f(v) for each group of which a thread of the warp has elements.
   template <class F>
   PLANISH_DEVICE void ForEachPack(F&& f) const {
     PLANISH_UNROLL
@@ -49,7 +68,7 @@ class Held {
     }
   }
 
-  /// Calls f(i) for each element of these packs. Fill sets those beyond the row.
+  /// Calls f(i) for each element of these groups, also for those beyond the row (see Fill).
   template <class F>
   PLANISH_DEVICE void ForEach(F&& f) const {
     ForEachPack([&](int v) {
@@ -64,7 +83,7 @@ class Held {
     ForEachPack([&](int v) {
       PLANISH_UNROLL
       for (int j = 0; j < kPack; ++j) {
-        if (Column(v) + j < cols_) f(v * kPack + j, Column(v) + j);
+        if (Column(v, j) < cols_) f(v * kPack + j, Column(v, j));
       }
     });
   }
@@ -76,30 +95,34 @@ class Held {
       if (Begin(v + 1) <= cols_ || Begin(v) >= cols_) continue;  // the same for the whole warp
       PLANISH_UNROLL
       for (int j = 0; j < kPack; ++j) {
-        if (Column(v) + (kAligned ? 0 : j) >= cols_) x[v * kPack + j] = value;
+        if (Column(v, kAligned ? 0 : j) >= cols_) x[v * kPack + j] = value;
       }
     }
   }
 
-  /// Packs read for a row: aligned ones and, if rows are not aligned, those after them.
+  /// A row as read: its groups or, with kShiftedPacks, the packs that they begin in and the packs
+  /// behind those.
   struct Raw {
     Words first, next;
   };
 
-  /// Starts reading a row of an array that ends at `end`.
+  /// Begins to read a row of an array that ends at `end`.
   PLANISH_DEVICE void Fetch(const T* row, const T* end, bool has_row, Raw& raw) const {
     PLANISH_UNROLL
     for (int v = 0; v < kPacks; ++v) {
       PLANISH_UNROLL
       for (int i = 0; i < 4; ++i) raw.first[v][i] = raw.next[v][i] = 0;
     }
-    if constexpr (kAligned) {
+    if constexpr (kAccess == RowAccess::kPacks) {
       PLANISH_UNROLL
       for (int v = 0; v < kPacks; ++v) {
         if (has_row && Column(v) < cols_) LoadWords(row + Column(v), raw.first[v]);
       }
+    } else if constexpr (kAccess == RowAccess::kElements) {
+      ForEachElement(has_row, row,
+                     [&](int v, int j, const T& element) { SetElement(raw.first[v], j, element); });
     } else {
-      // Columns are relative to the pack that contains the start of the row.
+      // Columns are counted from the beginning of the pack in which the row begins.
       const T* const packs = row - OffsetOf(row) / static_cast<int>(sizeof(T));
       const int64_t max = end - packs;
       const int max_cols = max < (1 << 30) ? static_cast<int>(max) : 1 << 30;
@@ -118,9 +141,9 @@ class Held {
     }
   }
 
-  /// Gets the packs of a fetched row. Elements beyond the row are unspecified.
+  /// Writes the groups of a fetched row to `words`. Elements beyond the row are unspecified.
   PLANISH_DEVICE void Take(const T* row, const Raw& raw, Words& words) const {
-    if constexpr (kAligned) {
+    if constexpr (kAccess != RowAccess::kShiftedPacks) {
       PLANISH_UNROLL
       for (int v = 0; v < kPacks; ++v) {
         PLANISH_UNROLL
@@ -131,19 +154,20 @@ class Held {
     }
   }
 
-  /// Calls Fetch and Take.
+  /// Fetch and Take.
   PLANISH_DEVICE void Read(const T* row, const T* end, bool has_row, Words& words) const {
     Raw raw;
     Fetch(row, end, has_row, raw);
     Take(row, raw, words);
   }
 
-  /// Reads pack v of an array with a value for each column, which the kernel does not write to.
+  /// Reads group v of an array with a value for each column. No kernel may write to the array.
   template <class P>
   PLANISH_DEVICE void ReadColumns(int v, const P* values, C* to) const {
     const int col = Column(v);
-    if (kAligned ||
-        (reinterpret_cast<uintptr_t>(values) % kPackBytes == 0 && col + kPack <= cols_)) {
+    if (kAccess == RowAccess::kPacks ||
+        (kAccess == RowAccess::kShiftedPacks &&
+         reinterpret_cast<uintptr_t>(values) % kPackBytes == 0 && col + kPack <= cols_)) {
       if constexpr (kPack < kFullPack<P>) {
         Load<kPack>(values + col, to);
       } else {
@@ -160,12 +184,12 @@ class Held {
     } else {
       PLANISH_UNROLL
       for (int j = 0; j < kPack; ++j) {
-        if (col + j < cols_) to[j] = ToCompute(LoadConstant(values + col + j));
+        if (Column(v, j) < cols_) to[j] = ToCompute(LoadConstant(values + Column(v, j)));
       }
     }
   }
 
-  /// Reads the gains or biases of pack v; `none` if there are none.
+  /// Reads the gains or biases of group v; `none` if there are none.
   PLANISH_DEVICE void ReadParams(int v, const Params& params, C none, C* to) const {
     PLANISH_UNROLL
     for (int j = 0; j < kPack; ++j) to[j] = none;
@@ -177,7 +201,8 @@ class Held {
     }
   }
 
-  /// Writes all gains or biases to shared memory, for ReadStaged after a SyncBlock.
+  /// Copies all gains or biases into the block's shared memory. ReadStaged may follow after a
+  /// barrier.
   PLANISH_DEVICE void StageParams(const Params& params, C none, C* shared) const {
     const int packs = (cols_ + kPack - 1) / kPack;
     for (int p = ThreadIndex(); p < packs; p += BlockThreads()) {
@@ -189,28 +214,32 @@ class Held {
       }
     }
   }
-  /// Returns the number of these elements in shared memory.
+  /// Returns the number of elements that StageParams writes.
   PLANISH_DEVICE int Staged() const { return (cols_ + kPack - 1) / kPack * kPack; }
+  /// Reads group v of what StageParams wrote.
   PLANISH_DEVICE void ReadStaged(int v, const C* shared, C* to) const {
     const int packs = (cols_ + kPack - 1) / kPack, p = Column(v) / kPack;
     PLANISH_UNROLL
     for (int j = 0; j < kPack; j += kQuad) {
-      // Packs beyond the row read those of the first one.
+      // Packs beyond the row read the first one.
       uint32_t words[4];
       LoadWords(shared + (j / kQuad * packs + (p < packs ? p : 0)) * kQuad, words);
       FromWords<C>(words, to + j);
     }
   }
 
-  /// Writes all packs. All threads of the warp must call it.
+  /// Writes the row. All threads of a warp must call it together.
   PLANISH_DEVICE void Write(T* row, bool has_row, Words& words) const {
-    if constexpr (kAligned) {
+    if constexpr (kAccess == RowAccess::kPacks) {
       PLANISH_UNROLL
       for (int v = 0; v < kPacks; ++v) {
         if (has_row && Column(v) < cols_) StoreWords(row + Column(v), words[v]);
       }
+    } else if constexpr (kAccess == RowAccess::kElements) {
+      ForEachElement(has_row, row,
+                     [&](int v, int j, T& element) { element = ElementOf<T>(words[v], j); });
     } else {
-      // Each thread gets the pack before its own from its neighbour.
+      // Each thread gets its neighbour's pack, which precedes its own.
       Words before;
       uint32_t last[4] = {0, 0, 0, 0};
       const int lane = ThreadIndex() % kWarpThreads;
@@ -227,7 +256,7 @@ class Held {
           last[i] = word;
         }
       }
-      // The first column, less than a pack, that begins at a multiple of 16 bytes.
+      // The first column at a multiple of 16 bytes, minus a pack.
       const int offset = -OffsetOf(row) & (kPackBytes - 1);
       const int col = offset / static_cast<int>(sizeof(T)) - kPack;
       Shift(offset, before, words, words);
@@ -235,12 +264,12 @@ class Held {
       const int end = !has_row ? 0 : cols_ < warp_end ? cols_ : warp_end;
       PLANISH_UNROLL
       for (int v = 0; v < kPacks; ++v) {
-        // The first pack has none before it.
+        // No pack precedes the first one.
         if (Begin(v) < cols_ + (v == 0 ? 0 : kPack)) {
           WriteInside(row, col + Column(v), v == 0 ? warp_first_ : 0, end, words[v]);
         }
       }
-      // The rest of the warp's last pack, which nearly always belongs to the first thread.
+      // The rest of the warp's last pack, nearly always the first thread's.
       if (lane_ == 0 && col + warp_end < end) {
         uint32_t window[4];
         Window<T>(last, last, offset, window);
@@ -250,17 +279,37 @@ class Held {
   }
 
  private:
+  static constexpr RowAccess kAccess = AccessOf<T>(kAligned);
   static constexpr int kQuad = kPackBytes / static_cast<int>(sizeof(C));
+
+  // Calls f(v, j, element) for the elements of a row. Only the last group needs a test of each.
+  template <class Element, class F>
+  PLANISH_DEVICE void ForEachElement(bool has_row, Element* row, F&& f) const {
+    Element* first = row + first_;
+    PLANISH_UNROLL
+    for (int v = 0; v < kPacks; ++v, first += Lanes() * kPack) {
+      if (!has_row || Begin(v) >= cols_) continue;
+      if (Begin(v + 1) <= cols_) {
+        PLANISH_UNROLL
+        for (int j = 0; j < kPack; ++j) f(v, j, first[j * step_]);
+      } else {
+        PLANISH_UNROLL
+        for (int j = 0; j < kPack; ++j) {
+          if (Column(v, j) < cols_) f(v, j, first[j * step_]);
+        }
+      }
+    }
+  }
 
   PLANISH_DEVICE int Lanes() const { return kWarp ? kWarpThreads : lanes_; }
   // Returns the bytes from the last multiple of 16 bytes to a row.
   static PLANISH_DEVICE int OffsetOf(const T* row) {
     return static_cast<int>(reinterpret_cast<uintptr_t>(row) % kPackBytes);
   }
-  // Returns the first column of pack v in the first thread of the warp or the team.
+  // Returns the first column of group v of the warp's, or the team's, threads.
   PLANISH_DEVICE int Begin(int v) const { return warp_first_ + v * Lanes() * kPack; }
 
-  // Computes for each pack the 16 bytes from byte `offset` on of `first` followed by `second`.
+  // Sets each pack to the 16 bytes that begin `offset` bytes behind the beginning of `first`.
   static PLANISH_DEVICE void Shift(int offset, const Words& first, const Words& second, Words& to) {
     const auto shift = [&](auto words_constant) {
       constexpr int kWords = decltype(words_constant)::value;
@@ -272,17 +321,11 @@ class Held {
         words[8] = 0;
         PLANISH_UNROLL
         for (int i = 0; i < 4; ++i) {
-          to[v][i] = sizeof(T) == 2
-                         ? ShiftWords(words[i + kWords], words[i + kWords + 1], offset % 4 * 8)
-                         : words[i + kWords];
+          to[v][i] = ShiftWords(words[i + kWords], words[i + kWords + 1], offset % 4 * 8);
         }
       }
     };
-    // The same for all threads of a warp that shares a row.
-    if (sizeof(T) == 8) {
-      if (offset == 0) return shift(std::integral_constant<int, 0>());
-      return shift(std::integral_constant<int, 2>());
-    }
+    // The offset is the same for all threads of a warp that shares a row.
     if (offset < 8) {
       if (offset < 4) return shift(std::integral_constant<int, 0>());
       return shift(std::integral_constant<int, 1>());
@@ -291,29 +334,20 @@ class Held {
     shift(std::integral_constant<int, 3>());
   }
 
-  // Reads the first `count` elements of a pack, one by one.
+  // Reads the first `count` elements of a pack one by one.
   static PLANISH_DEVICE void ReadInside(const T* from, int count, uint32_t (&words)[4]) {
     PLANISH_UNROLL
     for (int i = 0; i < 4; ++i) words[i] = 0;
     PLANISH_NO_UNROLL
     for (int j = kPack - 1; j >= 0; --j) {
-      if constexpr (sizeof(T) == 2) {
-        PLANISH_UNROLL
-        for (int i = 3; i > 0; --i) words[i] = ShiftWords(words[i - 1], words[i], 16);
-        words[0] <<= 16;
-        if (j < count) words[0] |= from[j].bits;
-      } else if constexpr (sizeof(T) == 4) {
-        PLANISH_UNROLL
-        for (int i = 3; i > 0; --i) words[i] = words[i - 1];
-        if (j < count) words[0] = BitsOf(from[j]);
-      } else {
-        words[2] = words[0], words[3] = words[1];
-        if (j < count) words[0] = LowWordOf(from[j]), words[1] = HighWordOf(from[j]);
-      }
+      PLANISH_UNROLL
+      for (int i = 3; i > 0; --i) words[i] = ShiftWords(words[i - 1], words[i], 16);
+      words[0] <<= 16;
+      if (j < count) words[0] |= from[j].bits;
     }
   }
 
-  // Writes the part of 16 bytes from column `col` on that is in [begin, end).
+  // Writes a pack to column `col`, except its elements outside [begin, end).
   static PLANISH_DEVICE void WriteInside(T* row, int col, int begin, int end,
                                          const uint32_t (&words)[4]) {
     if (col >= begin && col + kPack <= end) {
@@ -329,6 +363,7 @@ class Held {
   }
 
   int lanes_, lane_, cols_, warp_first_, first_;
+  int step_;  // columns from one element of a group to the next; kElements only
 };
 
 }  // namespace planish::internal::cuda

@@ -126,11 +126,10 @@ PLANISH_DEVICE constexpr int SumsBytes() {
     return static_cast<int>(RowTeam::kSharedBytes);
 }
 
-// Set if gains and biases are converted and copied to shared memory, where that saves instructions:
-// for 16-bit elements and for rows that are not whole packs. Aligned float and double rows are
-// bound by memory.
-template <class T, bool kAligned>
-inline constexpr bool kStages = sizeof(T) == 2 || !kAligned;
+// Set if gains and biases are converted once and copied to shared memory: for 16-bit elements,
+// whose rows are bound by instructions.
+template <class T>
+inline constexpr bool kStages = sizeof(T) == 2;
 
 // Returns whether forward reads the next row while it computes one, if the registers for that are
 // worth fewer threads.
@@ -310,17 +309,17 @@ PLANISH_DEVICE void ForwardOf(const Forward<T>& a, RowTeam team) {
 }
 
 template <class T, int E, bool kAligned>
-PLANISH_KERNEL(kLanesThreads, LanesBlocks(sizeof(T), kAligned))
+PLANISH_KERNEL(kLanesThreads, LanesBlocks(sizeof(T), IsShifted(sizeof(T), kAligned)))
 ForwardByLanes(Forward<T> a, int team_size) {
-  ForwardOf<T, E, kAligned, kStages<T, kAligned>>(a, LanesTeam(team_size));
+  ForwardOf<T, E, kAligned, kStages<T>>(a, LanesTeam(team_size));
 }
 template <class T, int E, bool kAligned, bool kStaged>
-PLANISH_KERNEL(BoundOfForwardThreads(E, kAligned), 1)
+PLANISH_KERNEL(BoundOfForwardThreads(E, IsShifted(sizeof(T), kAligned)), 1)
 ForwardByBlock(Forward<T> a) {
   ForwardOf<T, E, kAligned, kStaged>(a, BlockTeam());
 }
 template <class T, int E, bool kAligned>
-PLANISH_KERNEL(MaxForwardThreads(E, true), 1)
+PLANISH_KERNEL(MaxForwardThreads(E, false), 1)
 ForwardByCluster(Forward<T> a) {
   if constexpr (kHasClusters) ForwardOf<T, E, kAligned, false>(a, BlocksTeam());
 }
@@ -492,7 +491,7 @@ PLANISH_DEVICE void BackwardOf(const Backward<T>& a, RowTeam team, Compute<T>* p
 template <class T, int E, bool kAligned>
 PLANISH_KERNEL(kLanesThreads, 2)
 BackwardByLanes(Backward<T> a, int team_size, Compute<T>* partials) {
-  BackwardOf<T, E, kAligned, kStages<T, kAligned>>(a, LanesTeam(team_size), partials);
+  BackwardOf<T, E, kAligned, kStages<T>>(a, LanesTeam(team_size), partials);
 }
 template <class T, int E, bool kAligned, bool kStaged>
 PLANISH_KERNEL(MaxBackwardThreads(E, sizeof(T)), 1)
@@ -814,14 +813,14 @@ void RunForward(const char* function, const Forward<T>& call, const RowsPlan& pl
       constexpr int E = decltype(held)::value;
       constexpr bool kAligned = decltype(aligned)::value;
       if (plan.team <= kWarpThreads) {
-        if (kStages<T, kAligned>) launch.shared_bytes = 2 * StagedBytes<T>(call.cols);
+        if (kStages<T>) launch.shared_bytes = 2 * StagedBytes<T>(call.cols);
         Run(function, ForwardByLanes<T, E, kAligned>, launch, stream, call, plan.team);
       } else {
         launch.shared_bytes = BlockTeam::kSharedBytes;
         const int64_t params = 2 * StagedBytes<T>(call.cols);
-        if (kStages<T, kAligned> && params <= kMaxStaged) {
+        if (kStages<T> && params <= kMaxStaged) {
           launch.shared_bytes += params;
-          Run(function, ForwardByBlock<T, E, kAligned, kStages<T, kAligned>>, launch, stream, call);
+          Run(function, ForwardByBlock<T, E, kAligned, kStages<T>>, launch, stream, call);
         } else {
           Run(function, ForwardByBlock<T, E, kAligned, false>, launch, stream, call);
         }
@@ -870,16 +869,16 @@ void RunBackward(const char* function, const Backward<T>& call, const RowsPlan& 
       if (plan.team <= kWarpThreads) {
         const int64_t of_warps =
             columns ? launch.threads / kWarpThreads * 2 * call.cols * int64_t{sizeof(C)} : 0;
-        const int64_t gains = kStages<T, kAligned> ? StagedBytes<T>(call.cols) : 0;
+        const int64_t gains = kStages<T> ? StagedBytes<T>(call.cols) : 0;
         launch.shared_bytes = of_warps > gains ? of_warps : gains;
         Run(function, BackwardByLanes<T, E, kAligned>, launch, stream, call, plan.team,
             columns ? partials : nullptr);
       } else {
         launch.shared_bytes = BlockTeam::kSharedBytes;
         const int64_t gains = StagedBytes<T>(call.cols);
-        if (kStages<T, kAligned> && gains <= kMaxStaged) {
+        if (kStages<T> && gains <= kMaxStaged) {
           launch.shared_bytes += gains;
-          Run(function, BackwardByBlock<T, E, kAligned, kStages<T, kAligned>>, launch, stream, call,
+          Run(function, BackwardByBlock<T, E, kAligned, kStages<T>>, launch, stream, call,
               columns ? partials : nullptr);
         } else {
           Run(function, BackwardByBlock<T, E, kAligned, false>, launch, stream, call,

@@ -104,12 +104,13 @@ void PlanMultiPass(const RowsWork& work, RowsPlan& plan) {
 }  // namespace
 
 RowsPlan PlanForward(const RowsWork& work) {
-  const auto max_threads = [&](int held) { return MaxForwardThreads(held, work.pack > 1); };
+  const bool shifted = IsShifted(work.element_bytes, work.pack > 1);
+  const auto max_threads = [&](int held) { return MaxForwardThreads(held, shifted); };
   RowsPlan plan = HoldRows(work, MaxForwardHeld(work.element_bytes), max_threads);
   const int held = ForwardClusterHeld(work.element_bytes);
   if (plan.multi_pass) {
-    if (!ShareRows(work, held, MaxForwardThreads(held, true), plan)) PlanMultiPass(work, plan);
-  } else if (!plan.aligned || (work.element_bytes == 2 && plan.team > kWarpThreads)) {
+    if (!ShareRows(work, held, MaxForwardThreads(held, false), plan)) PlanMultiPass(work, plan);
+  } else if (shifted || (work.element_bytes == 2 && plan.team > kWarpThreads)) {
     // Each block reads gains and biases once.
     plan.launch.resident = true;
   } else if (work.element_bytes == 2) {

@@ -24,9 +24,10 @@ inline constexpr int kClusterThreads = 512;
 constexpr int ForwardClusterHeld(int element_bytes) { return element_bytes == 8 ? 8 : 16; }
 inline constexpr int kBackwardClusterHeld = 8;
 
-/// Return the largest number of threads that share a row, limited by registers.
-constexpr int MaxForwardThreads(int held, bool aligned) {
-  return held > 16 ? 512 : held > 8 && !aligned ? 768 : 1024;
+/// Return the largest number of threads that share a row, limited by registers. `shifted`: packs
+/// are shifted (IsShifted).
+constexpr int MaxForwardThreads(int held, bool shifted) {
+  return held > 16 ? 512 : held > 8 && shifted ? 768 : 1024;
 }
 constexpr int MaxBackwardThreads(int held, int element_bytes) {
   return held > 8 || element_bytes == 8 ? 512 : 1024;
@@ -37,9 +38,8 @@ inline constexpr int kLanesThreads = 256;
 
 /// Returns how many of these blocks fit on a multiprocessor in forward. Leaves a thread enough
 /// registers, also for the next row if it is fetched ahead.
-constexpr int LanesBlocks(int element_bytes, bool aligned) {
-  if (element_bytes == 2) return aligned ? 3 : 2;
-  return aligned ? 4 : 3;
+constexpr int LanesBlocks(int element_bytes, bool shifted) {
+  return shifted ? 2 : element_bytes == 2 ? 3 : 4;
 }
 
 /// Rows whose terms of dgain and dbias a thread adds in the type of the computation. These partial
@@ -49,9 +49,12 @@ inline constexpr int64_t kRowsInTurn = 256;
 // --- End of tuning constants ---
 
 /// Returns the launch bound in threads, which limits a thread's registers.
-constexpr int BoundOfForwardThreads(int held, bool aligned) {
-  return held > 16 ? 640 : MaxForwardThreads(held, aligned);
+constexpr int BoundOfForwardThreads(int held, bool shifted) {
+  return held > 16 ? 640 : MaxForwardThreads(held, shifted);
 }
+
+/// Returns whether rows are read in packs that are shifted (RowAccess::kShiftedPacks).
+constexpr bool IsShifted(int element_bytes, bool aligned) { return element_bytes == 2 && !aligned; }
 
 struct RowsPlan {
   /// Set if each pass reads the row again, because it exceeds the registers of a block or cluster.

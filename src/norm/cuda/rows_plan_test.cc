@@ -118,22 +118,18 @@ TEST(CudaPlan, ForwardFitsTheShape) {
     SCOPED_TRACE(Text(work));
     const RowsPlan plan = PlanForward(work);
     ExpectLaunchable(plan);
-    const bool aligned = work.pack > 1;
-    const int64_t most = work.element_bytes == 8               ? 8192
-                         : work.element_bytes == 4 && !aligned ? 12288
-                                                               : 16384;
-    const int64_t of_cluster = work.element_bytes == 8 ? 8192 : 16384;
-    EXPECT_EQ(plan.multi_pass,
-              work.cols > (work.cluster_blocks == 1 ? most : of_cluster * work.cluster_blocks));
-    ExpectClusters(work, plan, most, work.element_bytes == 8 ? 8 : 16, 1024);
-    if (plan.multi_pass || work.cols <= most)
+    const bool shifted = IsShifted(work.element_bytes, work.pack > 1);
+    const int64_t max_cols = work.element_bytes == 8 ? 8192 : 16384;
+    EXPECT_EQ(plan.multi_pass, work.cols > max_cols * work.cluster_blocks);
+    ExpectClusters(work, plan, max_cols, work.element_bytes == 8 ? 8 : 16, 1024);
+    if (plan.multi_pass || work.cols <= max_cols)
       ExpectTheSame(plan, PlanForward(WithoutClusters(work)));
     if (plan.multi_pass) {
       ExpectMultiPass(work, plan);
     } else {
       ExpectHeld(work, plan);
       EXPECT_LE(plan.launch.threads,
-                plan.launch.cluster > 1 ? 1024 : MaxForwardThreads(plan.held, aligned));
+                plan.launch.cluster > 1 ? 1024 : MaxForwardThreads(plan.held, shifted));
       EXPECT_LE(plan.held, MaxForwardHeld(work.element_bytes));
     }
     const int64_t bytes = ForwardWorkspaceBytes(work, plan);
@@ -146,10 +142,10 @@ TEST(CudaPlan, BackwardFitsTheShape) {
     SCOPED_TRACE(Text(work));
     const RowsPlan plan = PlanBackward(work);
     ExpectLaunchable(plan);
-    const int64_t most = work.element_bytes == 8 ? 4096 : 8192;
-    EXPECT_EQ(plan.multi_pass, work.cols > most * work.cluster_blocks);
-    ExpectClusters(work, plan, most, 8, MaxBackwardThreads(8, work.element_bytes));
-    if (plan.multi_pass || work.cols <= most) {
+    const int64_t max_cols = work.element_bytes == 8 ? 4096 : 8192;
+    EXPECT_EQ(plan.multi_pass, work.cols > max_cols * work.cluster_blocks);
+    ExpectClusters(work, plan, max_cols, 8, MaxBackwardThreads(8, work.element_bytes));
+    if (plan.multi_pass || work.cols <= max_cols) {
       ExpectTheSame(plan, PlanBackward(WithoutClusters(work)));
     }
     if (plan.multi_pass) {
@@ -232,7 +228,7 @@ TEST(CudaPlan, ManyRowsOfHalvesAreHeldByWarps) {
 
 // Blocks that read gains and biases once for all their rows are as many as run at the same time,
 // or, of warps that hold aligned rows of 16 bits, have eight rows a team; few rows are spread over
-// the device nevertheless. Aligned floats have a block for each row.
+// the device nevertheless. Floats have a block for each row.
 TEST(CudaPlan, BlocksThatReadParametersOnceTakeRowsInTurn) {
   const auto launch = [](int64_t rows, int64_t cols, int pack, int bytes) {
     return PlanForward({.rows = rows, .cols = cols, .pack = pack, .element_bytes = bytes}).launch;
@@ -242,9 +238,10 @@ TEST(CudaPlan, BlocksThatReadParametersOnceTakeRowsInTurn) {
   EXPECT_FALSE(launch(1 << 20, 1000, 8, 2).resident);
   EXPECT_TRUE(launch(1 << 20, 1000, 1, 2).resident);
   EXPECT_TRUE(launch(1 << 20, 2000, 8, 2).resident);
-  EXPECT_TRUE(launch(1 << 20, 1000, 1, 4).resident);
-  EXPECT_FALSE(launch(1 << 20, 1000, 4, 4).resident);
-  EXPECT_EQ(launch(1 << 20, 1000, 4, 4).blocks, 1 << 20);
+  for (const int pack : {1, 4}) {
+    EXPECT_FALSE(launch(1 << 20, 1000, pack, 4).resident);
+    EXPECT_EQ(launch(1 << 20, 1000, pack, 4).blocks, 1 << 20);
+  }
 }
 
 // Blocks of backward that add up dgain and dbias are a multiple of those that run at the same time.
