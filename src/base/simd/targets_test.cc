@@ -21,6 +21,23 @@ TEST(TargetTest, TheBestIsInUse) {
   EXPECT_EQ(Target(), Targets().front());
 }
 
+// Another compiler, or another version of Highway, adds none.
+TEST(TargetTest, OnlyListedTargetsAreCompiled) {
+#if defined(__x86_64__)
+  const std::vector<std::string> listed = {"AVX3", "AVX2", "SSE4", "SCALAR"};
+#elif defined(__aarch64__)
+  const std::vector<std::string> listed = {"NEON", "NEON_WITHOUT_AES", "SCALAR"};
+#else
+  const std::vector<std::string> listed = {"SCALAR"};
+#endif
+  auto next = listed.begin();
+  for (const std::string& target : Targets()) {  // in this order
+    next = std::find(next, listed.end(), target);
+    ASSERT_NE(next, listed.end()) << Joined(Targets());
+  }
+  EXPECT_EQ(Targets().back(), "SCALAR");
+}
+
 TEST(TargetTest, EachMayBeSet) {
   const std::string before = Target();
   for (const std::string& target : Targets()) {
