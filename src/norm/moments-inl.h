@@ -40,6 +40,9 @@ struct RowSums {
   }
 };
 
+// Code for no SIMD target also calls the functions of scalars below. They are therefore not
+// HWY_INLINE: a compiler refuses to force the inlining of a target's function into other code.
+
 /// xhat = (x - mean) * rstd + offset. The offset accounts for mean_lo.
 template <class C>
 struct RowCoefficients {
@@ -56,15 +59,15 @@ struct Statistics {
   double scale = 1;
 };
 
-HWY_INLINE double ToDouble(double value) { return value; }
-HWY_INLINE double ToDouble(float value) { return value; }
-HWY_INLINE double ToDouble(bfloat16 value) { return ToFloat(value); }
-HWY_INLINE double ToDouble(float16 value) { return ToFloat(value); }
+inline double ToDouble(double value) { return value; }
+inline double ToDouble(float value) { return value; }
+inline double ToDouble(bfloat16 value) { return ToFloat(value); }
+inline double ToDouble(float16 value) { return ToFloat(value); }
 
 /// Computes the statistics of `cols` elements of type T in two passes in double. at(c) is element c
 /// as a double. Elements of type double are scaled if their squares would overflow.
 template <class T, class At>
-HWY_INLINE Statistics TwoPassStatisticsAt(const At& at, int64_t cols, bool centre) {
+inline Statistics TwoPassStatisticsAt(const At& at, int64_t cols, bool centre) {
   const auto n = static_cast<double>(cols);
   Statistics m;
   m.shift = centre ? at(0) : 0;
@@ -100,8 +103,7 @@ HWY_NOINLINE Statistics TwoPassStatistics(const T* x, int64_t cols, bool centre)
 }
 
 /// Returns 1 / deviation, as the recipe defines the deviation.
-HWY_INLINE double ReciprocalDeviation(const Statistics& m, Deviation deviation, double eps,
-                                      double n) {
+inline double ReciprocalDeviation(const Statistics& m, Deviation deviation, double eps, double n) {
   // An overflowed variance gives NaN, not rstd = 0.
   if (!(m.var <= std::numeric_limits<double>::max())) {
     return std::numeric_limits<double>::quiet_NaN();
@@ -113,7 +115,7 @@ HWY_INLINE double ReciprocalDeviation(const Statistics& m, Deviation deviation, 
 }
 
 template <class C>
-HWY_INLINE RowCoefficients<C> CoefficientsOf(C mean, C mean_lo, C rstd) {
+inline RowCoefficients<C> CoefficientsOf(C mean, C mean_lo, C rstd) {
   // An input NaN can have any bits; conversion to 16 bits requires a plain NaN.
   if (rstd != rstd) rstd = std::numeric_limits<C>::quiet_NaN();
   return {mean, rstd, -mean_lo * rstd};
@@ -131,7 +133,7 @@ struct SquareBounds {
 /// Returns whether sums in C are accurate enough. `square` is the mean of d^2, `var` is `square`
 /// minus the squared mean of d.
 template <class C>
-HWY_INLINE bool SumsServe(double var, double square, double eps) {
+inline bool SumsServe(double var, double square, double eps) {
   using Bounds = SquareBounds<C>;
   // False if the variance is a small difference of the sums (the shift is far from the mean), if
   // squares overflowed, if squares that matter beside eps came near underflow, or for NaN.

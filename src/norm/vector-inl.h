@@ -181,9 +181,9 @@ HWY_INLINE VectorPair<D> ReadPair(D d, const T* p) {
 template <class T, bool kSplit, class D>
 HWY_INLINE VectorPair<D> ReadParameterPair(D d, const hn::TFromD<D>* p) {
   if constexpr (kSplitsPairs<D, T> && !kSplit) {
-    VectorPair<D> pair;
-    hn::LoadInterleaved2(d, p, pair.first, pair.second);
-    return pair;
+    Vec<D> first, second;  // a VectorPair's own constructor is not compiled for the target
+    hn::LoadInterleaved2(d, p, first, second);
+    return {first, second};
   } else {
     return {hn::LoadU(d, p), hn::LoadU(d, p + hn::Lanes(d))};
   }

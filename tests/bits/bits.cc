@@ -621,12 +621,12 @@ constexpr const char* kTunings[] = {
     "",
     "slow_l3=1",
     "nt_store_call_bytes=0,nt_store_saved_bytes=0",
-    "slow_l3=1,l1_holds_four_rows=0,nt_store_call_bytes=1099511627776,"
-    "nt_store_thread_bytes=1099511627776,prefetch_output_bytes=0,own_weight_bytes=0,"
-    "run_tile_bytes=0,untiled_rows=0",
+    ("slow_l3=1,l1_holds_four_rows=0,nt_store_call_bytes=1099511627776,"
+     "nt_store_thread_bytes=1099511627776,prefetch_output_bytes=0,own_weight_bytes=0,"
+     "run_tile_bytes=0,untiled_rows=0"),
     "l1_bytes=1,l2_bytes=1,l3_bytes=1",
-    "l1_bytes=1048576,l2_bytes=1099511627776,l3_bytes=1099511627776,slow_l3=0,"
-    "untiled_rows=1099511627776"};
+    ("l1_bytes=1048576,l2_bytes=1099511627776,l3_bytes=1099511627776,slow_l3=0,"
+     "untiled_rows=1099511627776")};
 
 int Main(int argc, char** argv) {
 #ifdef __GLIBC__

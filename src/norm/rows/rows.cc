@@ -30,7 +30,7 @@ namespace {
 constexpr bool kHasNarrow = std::is_same_v<C, float>;
 using Few = hn::CappedTag<C, 8>;
 #else
-constexpr bool kHasNarrow = false;
+[[maybe_unused]] constexpr bool kHasNarrow = false;
 using Few = Full;
 #endif
 
