@@ -3,12 +3,13 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/gemm/limits.cc"
 #include <hwy/foreach_target.h>  // compiles the rest of this file once for each SIMD target
-// foreach_target must be first.
+// Must follow the line above.
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace planish::bench {
 namespace HWY_NAMESPACE {
+namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
@@ -62,16 +63,20 @@ float Sum(const float* data, int64_t n) {
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::bench
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace planish::bench {
+namespace {
 
 HWY_EXPORT(Operations);
 HWY_EXPORT(Multiply);
 HWY_EXPORT(Sum);
+
+}  // namespace
 
 int64_t OperationsOfMultiplications() { return HWY_DYNAMIC_DISPATCH(Operations)(); }
 float Multiplications() { return HWY_DYNAMIC_DISPATCH(Multiply)(); }

@@ -20,7 +20,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lab/bench/bare_channels.cc"
 #include <hwy/foreach_target.h>  // compiles the rest of this file once for each SIMD target
-// foreach_target must be first.
+// Must follow the line above.
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
@@ -29,10 +29,11 @@
 #ifndef PLANISH_BENCH_NORM_BARE_CHANNELS_CC_
 #define PLANISH_BENCH_NORM_BARE_CHANNELS_CC_
 namespace planish::bench {
+namespace {
 
 // Arrays of [samples, channels, spatial]. Backward has mean and rstd for each channel (batch norm)
 // or each position.
-struct BareChannels {
+struct ChannelOperands {
   int64_t samples, channels, spatial;
   const float* x;
   const float* dy;
@@ -46,15 +47,14 @@ struct BareChannels {
   bool backward;
 };
 
-// Coefficients of a channel's results in batch norm: dy * (dy's coefficient) + x * (x's) + the
-// rest.
-struct ChannelNumbers {
-  float dy, x, rest;
+// Coefficients of a channel's results in batch norm: result = dy * `dy` + x * `x` + `constant`.
+struct Coefficients {
+  float dy, x, constant;
 };
 
-// Returns the coefficients from a channel's sums: forward of x and x^2, backward of dy and dy * x,
-// which also give its dgain and dbias.
-inline ChannelNumbers NumbersOf(const BareChannels& b, int64_t c, float first, float second) {
+// Returns the coefficients of channel c from its sums of x and x^2 (forward) or of dy and dy * x
+// (backward). Backward also writes dgain and dbias of the channel.
+Coefficients CoefficientsOf(const ChannelOperands& b, int64_t c, float first, float second) {
   const float terms = static_cast<float>(b.samples * b.spatial);
   if (!b.backward) {
     const float mean = first / terms, variance = second / terms - mean * mean;
@@ -68,19 +68,21 @@ inline ChannelNumbers NumbersOf(const BareChannels& b, int64_t c, float first, f
   return {scale, -scale * rstd * dgain / terms, scale * (mean * rstd * dgain - first) / terms};
 }
 
-// Parameters of a call. The fastest ones depend on the machine and are found by trial.
-struct BareWay {
-  int64_t tile;  // positions or channels processed at a time
-  bool stream;   // uses non-temporal stores
-  bool ask;      // prefetches inputs 4 KB ahead
+// Parameters of a call. MakeBareChannels takes the fastest ones of a trial.
+struct ChannelTuning {
+  int64_t tile;        // positions or channels processed at a time
+  bool use_nt_stores;  // for outputs
+  bool prefetch;       // of inputs, 4 KB ahead
 };
 
+}  // namespace
 }  // namespace planish::bench
 #endif  // PLANISH_BENCH_NORM_BARE_CHANNELS_CC_
 
 HWY_BEFORE_NAMESPACE();
 namespace planish::bench {
 namespace HWY_NAMESPACE {
+namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
@@ -105,10 +107,10 @@ struct Sums {
   }
 };
 
-// Returns the vector at `at`.
-template <bool kAsk>
+// Loads the vector at `at`.
+template <bool kPrefetch>
 HWY_INLINE V Get(const float* at) {
-  if constexpr (kAsk) __builtin_prefetch(reinterpret_cast<const char*>(at) + 4096, 0, 2);
+  if constexpr (kPrefetch) __builtin_prefetch(reinterpret_cast<const char*>(at) + 4096, 0, 2);
   return hn::Load(D(), at);
 }
 
@@ -121,75 +123,81 @@ HWY_INLINE void ForVectors(int64_t n, const F& f) {
 
 // --- Batch norm of rows: channels are contiguous ---
 
-// Adds the terms of rows [begin, end) to two sums[channels].
-template <bool kAsk>
-void SumDownOf(const BareChannels& b, int64_t begin, int64_t end, float* sums) {
+// Adds x and x^2 (backward: dy and dy * x) of rows [begin, end) to `sums`, two arrays [channels].
+template <bool kPrefetch>
+void SumOverRowsWith(const ChannelOperands& b, int64_t begin, int64_t end, float* sums) {
   const D d;
   float* const more = sums + b.channels;
   for (int64_t r = begin; r < end; ++r) {
     const float* x = b.x + r * b.channels;
     if (!b.backward) {
       ForVectors(b.channels, [&](int64_t c, int64_t) HWY_ATTR {
-        const V v = Get<kAsk>(x + c);
+        const V v = Get<kPrefetch>(x + c);
         AddTo(v, sums + c);
         hn::Store(hn::MulAdd(v, v, hn::Load(d, more + c)), d, more + c);
       });
     } else {
       const float* dy = b.dy + r * b.channels;
       ForVectors(b.channels, [&](int64_t c, int64_t) HWY_ATTR {
-        const V v = Get<kAsk>(dy + c);
+        const V v = Get<kPrefetch>(dy + c);
         AddTo(v, sums + c);
-        hn::Store(hn::MulAdd(v, Get<kAsk>(x + c), hn::Load(d, more + c)), d, more + c);
+        hn::Store(hn::MulAdd(v, Get<kPrefetch>(x + c), hn::Load(d, more + c)), d, more + c);
       });
     }
   }
 }
 
-// Computes rows [begin, end): forward x * a + c, backward dy * a + x * b + c, by channel.
-template <bool kStream, bool kAsk>
-void MapDownOf(const BareChannels& b, int64_t begin, int64_t end, const float* numbers) {
+// Writes rows [begin, end) with `coefficients`, three arrays [channels]: dy, x and constant.
+template <bool kUseNtStores, bool kPrefetch>
+void WriteRowsWith(const ChannelOperands& b, int64_t begin, int64_t end,
+                   const float* coefficients) {
   const D d;
-  const float *first = numbers, *second = first + b.channels, *third = second + b.channels;
+  const float *first = coefficients, *second = first + b.channels, *third = second + b.channels;
   for (int64_t r = begin; r < end; ++r) {
     const float* x = b.x + r * b.channels;
     const float* dy = b.dy + (b.backward ? r * b.channels : 0);
     float* out = b.out + r * b.channels;
     ForVectors(b.channels, [&](int64_t c, int64_t) HWY_ATTR {
       const V last = hn::Load(d, third + c);
-      const V v = hn::MulAdd(Get<kAsk>(x + c), hn::Load(d, second + c), last);
-      Put<kStream>(d, b.backward ? hn::MulAdd(Get<kAsk>(dy + c), hn::Load(d, first + c), v) : v,
-                   out + c);
+      const V v = hn::MulAdd(Get<kPrefetch>(x + c), hn::Load(d, second + c), last);
+      Put<kUseNtStores>(
+          d, b.backward ? hn::MulAdd(Get<kPrefetch>(dy + c), hn::Load(d, first + c), v) : v,
+          out + c);
     });
   }
-  if (kStream) hwy::FlushStream();
+  if (kUseNtStores) hwy::FlushStream();
 }
 
-void SumDown(const BareChannels& b, const BareWay& way, int64_t begin, int64_t end, float* sums) {
-  way.ask ? SumDownOf<true>(b, begin, end, sums) : SumDownOf<false>(b, begin, end, sums);
+void SumOverRows(const ChannelOperands& b, const ChannelTuning& tuning, int64_t begin, int64_t end,
+                 float* sums) {
+  tuning.prefetch ? SumOverRowsWith<true>(b, begin, end, sums)
+                  : SumOverRowsWith<false>(b, begin, end, sums);
 }
 
-// Calls f(stream, ask) with the parameters of `way`.
+// Calls f(use_nt_stores, prefetch) with the parameters of `tuning` as std::bool_constants.
 template <class F>
-HWY_INLINE void Visit(const BareWay& way, const F& f) {
-  const auto with = [&](auto stream) HWY_ATTR {
-    way.ask ? f(stream, std::true_type()) : f(stream, std::false_type());
+HWY_INLINE void WithTuning(const ChannelTuning& tuning, const F& f) {
+  const auto with = [&](auto use_nt_stores) HWY_ATTR {
+    tuning.prefetch ? f(use_nt_stores, std::true_type()) : f(use_nt_stores, std::false_type());
   };
-  way.stream ? with(std::true_type()) : with(std::false_type());
+  tuning.use_nt_stores ? with(std::true_type()) : with(std::false_type());
 }
 
-void MapDown(const BareChannels& b, const BareWay& way, int64_t begin, int64_t end,
-             const float* numbers) {
-  Visit(way, [&](auto stream, auto ask)
-                 HWY_ATTR { MapDownOf<stream(), ask()>(b, begin, end, numbers); });
+void WriteRows(const ChannelOperands& b, const ChannelTuning& tuning, int64_t begin, int64_t end,
+               const float* coefficients) {
+  WithTuning(tuning, [&](auto use_nt_stores, auto prefetch) HWY_ATTR {
+    WriteRowsWith<use_nt_stores(), prefetch()>(b, begin, end, coefficients);
+  });
 }
 
 // --- Batch norm of contiguous positions ---
 
-// Maximum number of channels that RunsOf processes together.
+// Maximum number of channels that NormalizeChannelsWith processes together.
 constexpr int64_t kMaxChannels = 16;
 
-template <bool kStream, bool kAsk>
-void RunsOf(const BareChannels& b, int64_t begin, int64_t end) {
+// Normalizes channels [begin, end), at most kMaxChannels.
+template <bool kUseNtStores, bool kPrefetch>
+void NormalizeChannelsWith(const ChannelOperands& b, int64_t begin, int64_t end) {
   const D d;
   const int64_t n = b.spatial;
   float sums[kMaxChannels][2] = {};
@@ -200,55 +208,59 @@ void RunsOf(const BareChannels& b, int64_t begin, int64_t end) {
       Sums run;
       if (!b.backward) {
         ForVectors(n, [&](int64_t i, int64_t chain) HWY_ATTR {
-          const V v = Get<kAsk>(x + i);
+          const V v = Get<kPrefetch>(x + i);
           run.first[chain] = hn::Add(run.first[chain], v);
           run.second[chain] = hn::MulAdd(v, v, run.second[chain]);
         });
       } else {
         const float* dy = b.dy + at(s, c);
         ForVectors(n, [&](int64_t i, int64_t chain) HWY_ATTR {
-          const V v = Get<kAsk>(dy + i);
+          const V v = Get<kPrefetch>(dy + i);
           run.first[chain] = hn::Add(run.first[chain], v);
-          run.second[chain] = hn::MulAdd(v, Get<kAsk>(x + i), run.second[chain]);
+          run.second[chain] = hn::MulAdd(v, Get<kPrefetch>(x + i), run.second[chain]);
         });
       }
       run.Total(sums[c - begin]);
     }
   }
-  V numbers[kMaxChannels][3];
+  V coefficients[kMaxChannels][3];
   for (int64_t c = begin; c < end; ++c) {
-    V(&number)[3] = numbers[c - begin];
-    const ChannelNumbers of = NumbersOf(b, c, sums[c - begin][0], sums[c - begin][1]);
-    number[0] = hn::Set(d, of.dy);
-    number[1] = hn::Set(d, of.x);
-    number[2] = hn::Set(d, of.rest);
+    V(&coefficient)[3] = coefficients[c - begin];
+    const Coefficients of = CoefficientsOf(b, c, sums[c - begin][0], sums[c - begin][1]);
+    coefficient[0] = hn::Set(d, of.dy);
+    coefficient[1] = hn::Set(d, of.x);
+    coefficient[2] = hn::Set(d, of.constant);
   }
   for (int64_t s = 0; s < b.samples; ++s) {
     for (int64_t c = begin; c < end; ++c) {
-      const V(&number)[3] = numbers[c - begin];
+      const V(&coefficient)[3] = coefficients[c - begin];
       const float* x = b.x + at(s, c);
       const float* dy = b.backward ? b.dy + at(s, c) : nullptr;
       float* out = b.out + at(s, c);
       ForVectors(n, [&](int64_t i, int64_t) HWY_ATTR {
-        const V v = hn::MulAdd(Get<kAsk>(x + i), number[1], number[2]);
-        Put<kStream>(d, b.backward ? hn::MulAdd(Get<kAsk>(dy + i), number[0], v) : v, out + i);
+        const V v = hn::MulAdd(Get<kPrefetch>(x + i), coefficient[1], coefficient[2]);
+        Put<kUseNtStores>(d, b.backward ? hn::MulAdd(Get<kPrefetch>(dy + i), coefficient[0], v) : v,
+                          out + i);
       });
     }
   }
-  if (kStream) hwy::FlushStream();
+  if (kUseNtStores) hwy::FlushStream();
 }
 
-void Runs(const BareChannels& b, const BareWay& way, int64_t begin, int64_t end) {
-  Visit(way, [&](auto stream, auto ask) HWY_ATTR { RunsOf<stream(), ask()>(b, begin, end); });
+void NormalizeChannels(const ChannelOperands& b, const ChannelTuning& tuning, int64_t begin,
+                       int64_t end) {
+  WithTuning(tuning, [&](auto use_nt_stores, auto prefetch) HWY_ATTR {
+    NormalizeChannelsWith<use_nt_stores(), prefetch()>(b, begin, end);
+  });
 }
 
 // --- Layer norm over channels ---
 
-// Computes positions [begin, end) of a sample. `sums` has two values for each of them, `terms` two
-// vectors for each channel, to which dgain and dbias are added.
-template <bool kStream, bool kAsk>
-void PositionsOf(const BareChannels& b, int64_t sample, int64_t begin, int64_t end, float* sums,
-                 float* terms) {
+// Normalizes positions [begin, end) of a sample. `sums` is workspace for two values a position.
+// Backward adds the terms of dgain and dbias to `terms`, two vectors a channel.
+template <bool kUseNtStores, bool kPrefetch>
+void NormalizePositionsWith(const ChannelOperands& b, int64_t sample, int64_t begin, int64_t end,
+                            float* sums, float* terms) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t n = end - begin, first = sample * b.channels * b.spatial + begin;
@@ -260,7 +272,7 @@ void PositionsOf(const BareChannels& b, int64_t sample, int64_t begin, int64_t e
     const float* x = b.x + first + c * b.spatial;
     if (!b.backward) {
       ForVectors(n, [&](int64_t i, int64_t) HWY_ATTR {
-        const V v = Get<kAsk>(x + i);
+        const V v = Get<kPrefetch>(x + i);
         AddTo(v, sums + i);
         hn::Store(hn::MulAdd(v, v, hn::Load(d, more + i)), d, more + i);
       });
@@ -270,9 +282,9 @@ void PositionsOf(const BareChannels& b, int64_t sample, int64_t begin, int64_t e
     const V gain = hn::Set(d, b.gain[c]);
     V dgain = hn::Load(d, terms + 2 * c * lanes), dbias = hn::Load(d, terms + (2 * c + 1) * lanes);
     ForVectors(n, [&](int64_t i, int64_t) HWY_ATTR {
-      const V v = Get<kAsk>(dy + i);
+      const V v = Get<kPrefetch>(dy + i);
       const V xhat =
-          hn::Mul(hn::Sub(Get<kAsk>(x + i), hn::Load(d, mean + i)), hn::Load(d, rstd + i));
+          hn::Mul(hn::Sub(Get<kPrefetch>(x + i), hn::Load(d, mean + i)), hn::Load(d, rstd + i));
       const V g = hn::Mul(v, gain);
       dgain = hn::MulAdd(v, xhat, dgain);
       dbias = hn::Add(dbias, v);
@@ -300,30 +312,32 @@ void PositionsOf(const BareChannels& b, int64_t sample, int64_t begin, int64_t e
       const V bias = hn::Set(d, b.bias[c]);
       ForVectors(n, [&](int64_t i, int64_t) HWY_ATTR {
         const V xhat =
-            hn::Mul(hn::Sub(Get<kAsk>(x + i), hn::Load(d, sums + i)), hn::Load(d, more + i));
-        Put<kStream>(d, hn::MulAdd(xhat, gain, bias), out + i);
+            hn::Mul(hn::Sub(Get<kPrefetch>(x + i), hn::Load(d, sums + i)), hn::Load(d, more + i));
+        Put<kUseNtStores>(d, hn::MulAdd(xhat, gain, bias), out + i);
       });
       continue;
     }
     const float* dy = b.dy + first + c * b.spatial;
     ForVectors(n, [&](int64_t i, int64_t) HWY_ATTR {
       const V scale = hn::Load(d, rstd + i);
-      const V xhat = hn::Mul(hn::Sub(Get<kAsk>(x + i), hn::Load(d, mean + i)), scale);
-      const V g = hn::MulSub(Get<kAsk>(dy + i), gain, hn::Load(d, sums + i));
-      Put<kStream>(d, hn::Mul(hn::NegMulAdd(xhat, hn::Load(d, more + i), g), scale), out + i);
+      const V xhat = hn::Mul(hn::Sub(Get<kPrefetch>(x + i), hn::Load(d, mean + i)), scale);
+      const V g = hn::MulSub(Get<kPrefetch>(dy + i), gain, hn::Load(d, sums + i));
+      Put<kUseNtStores>(d, hn::Mul(hn::NegMulAdd(xhat, hn::Load(d, more + i), g), scale), out + i);
     });
   }
-  if (kStream) hwy::FlushStream();
+  if (kUseNtStores) hwy::FlushStream();
 }
 
-void Positions(const BareChannels& b, const BareWay& way, int64_t sample, int64_t begin,
-               int64_t end, float* sums, float* terms) {
-  Visit(way, [&](auto stream, auto ask)
-                 HWY_ATTR { PositionsOf<stream(), ask()>(b, sample, begin, end, sums, terms); });
+void NormalizePositions(const ChannelOperands& b, const ChannelTuning& tuning, int64_t sample,
+                        int64_t begin, int64_t end, float* sums, float* terms) {
+  WithTuning(tuning, [&](auto use_nt_stores, auto prefetch) HWY_ATTR {
+    NormalizePositionsWith<use_nt_stores(), prefetch()>(b, sample, begin, end, sums, terms);
+  });
 }
 
 int64_t LanesOfChannels() { return static_cast<int64_t>(hn::Lanes(D())); }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::bench
 HWY_AFTER_NAMESPACE();
@@ -332,29 +346,30 @@ HWY_AFTER_NAMESPACE();
 namespace planish::bench {
 namespace {
 
-HWY_EXPORT(SumDown);
-HWY_EXPORT(MapDown);
-HWY_EXPORT(Runs);
-HWY_EXPORT(Positions);
+HWY_EXPORT(SumOverRows);
+HWY_EXPORT(WriteRows);
+HWY_EXPORT(NormalizeChannels);
+HWY_EXPORT(NormalizePositions);
 HWY_EXPORT(LanesOfChannels);
 
-constexpr int64_t kBlocks = 16;  // of rows, each with its own partial sums
+// Number of blocks of rows or samples, each with its own partial sums.
+constexpr int64_t kBlocks = 16;
 
 // Memory that a contestant keeps between calls.
-struct Kept {
+struct Memory {
   std::vector<float> mean, rstd;
   internal::AlignedArray<float> work;
 };
 
-void CallDown(const BareChannels& b, const BareWay& way, float* work,
-              const ParallelFor& parallel_for) {
+void CallOnRows(const ChannelOperands& b, const ChannelTuning& tuning, float* work,
+                const ParallelFor& parallel_for) {
   const int64_t n = b.channels, rows = b.samples;
-  float* const numbers = work + kBlocks * 2 * n;
+  float* const coefficients = work + kBlocks * 2 * n;
   parallel_for(0, kBlocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
       std::fill_n(work + k * 2 * n, 2 * n, 0.f);
-      HWY_DYNAMIC_DISPATCH(SumDown)
-      (b, way, k * rows / kBlocks, (k + 1) * rows / kBlocks, work + k * 2 * n);
+      HWY_DYNAMIC_DISPATCH(SumOverRows)
+      (b, tuning, k * rows / kBlocks, (k + 1) * rows / kBlocks, work + k * 2 * n);
     }
   });
   for (int64_t c = 0; c < n; ++c) {
@@ -363,34 +378,35 @@ void CallDown(const BareChannels& b, const BareWay& way, float* work,
       first += work[k * 2 * n + c];
       second += work[k * 2 * n + n + c];
     }
-    const ChannelNumbers of = NumbersOf(b, c, first, second);
-    numbers[c] = of.dy;
-    numbers[n + c] = of.x;
-    numbers[2 * n + c] = of.rest;
+    const Coefficients of = CoefficientsOf(b, c, first, second);
+    coefficients[c] = of.dy;
+    coefficients[n + c] = of.x;
+    coefficients[2 * n + c] = of.constant;
   }
-  // Each block's rows in reverse, because the last rows read are still in a cache.
+  // Goes through the blocks in reverse, because the rows read last are still in a cache.
   parallel_for(0, kBlocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t k = end - 1; k >= begin; --k) {
-      HWY_DYNAMIC_DISPATCH(MapDown)
-      (b, way, k * rows / kBlocks, (k + 1) * rows / kBlocks, numbers);
+      HWY_DYNAMIC_DISPATCH(WriteRows)
+      (b, tuning, k * rows / kBlocks, (k + 1) * rows / kBlocks, coefficients);
     }
   });
 }
 
-void CallRuns(const BareChannels& b, const BareWay& way, const ParallelFor& parallel_for) {
-  const int64_t tiles = (b.channels + way.tile - 1) / way.tile;
+void CallOnChannels(const ChannelOperands& b, const ChannelTuning& tuning,
+                    const ParallelFor& parallel_for) {
+  const int64_t tiles = (b.channels + tuning.tile - 1) / tuning.tile;
   parallel_for(0, tiles, 1, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      HWY_DYNAMIC_DISPATCH(Runs)
-      (b, way, t * way.tile, std::min(b.channels, (t + 1) * way.tile));
+      HWY_DYNAMIC_DISPATCH(NormalizeChannels)
+      (b, tuning, t * tuning.tile, std::min(b.channels, (t + 1) * tuning.tile));
     }
   });
 }
 
-void CallPositions(const BareChannels& b, const BareWay& way, float* work,
-                   const ParallelFor& parallel_for) {
+void CallOnPositions(const ChannelOperands& b, const ChannelTuning& tuning, float* work,
+                     const ParallelFor& parallel_for) {
   const int64_t lanes = HWY_DYNAMIC_DISPATCH(LanesOfChannels)();
-  const int64_t size = 2 * b.channels * lanes, tiles = b.spatial / way.tile;
+  const int64_t size = 2 * b.channels * lanes, tiles = b.spatial / tuning.tile;
   float* const sums = work + kBlocks * size;
   // Each block of samples has its own partial sums of dgain and dbias, and space for those of a
   // tile.
@@ -399,8 +415,9 @@ void CallPositions(const BareChannels& b, const BareWay& way, float* work,
       std::fill_n(work + k * size, size, 0.f);
       for (int64_t s = k * b.samples / kBlocks; s < (k + 1) * b.samples / kBlocks; ++s) {
         for (int64_t t = 0; t < tiles; ++t) {
-          HWY_DYNAMIC_DISPATCH(Positions)
-          (b, way, s, t * way.tile, (t + 1) * way.tile, sums + k * 2 * b.spatial, work + k * size);
+          HWY_DYNAMIC_DISPATCH(NormalizePositions)
+          (b, tuning, s, t * tuning.tile, (t + 1) * tuning.tile, sums + k * 2 * b.spatial,
+           work + k * size);
         }
       }
     }
@@ -417,60 +434,61 @@ void CallPositions(const BareChannels& b, const BareWay& way, float* work,
 }  // namespace
 
 Contestant MakeBareChannels(const std::string& method, const Case& c, const Arrays& arrays) {
-  const bool batch = method == "batch", down = batch && c.spatial == 1;
-  if (!batch && method != "layer-channels") return {.absent = "it is not over channels"};
-  if (c.type != Type::kFloat) return {.absent = "it takes float"};
+  const bool batch = method == "batch", of_rows = batch && c.spatial == 1;
+  if (!batch && method != "layer-channels") return {.absent = "has only norms over channels"};
+  if (c.type != Type::kFloat) return {.absent = "takes only float"};
   const int64_t lanes = HWY_DYNAMIC_DISPATCH(LanesOfChannels)();
-  if ((down ? c.cols : c.spatial) % lanes != 0) return {.absent = "it takes whole vectors"};
-  BareChannels b{.samples = c.rows,
-                 .channels = c.cols,
-                 .spatial = c.spatial,
-                 .x = static_cast<const float*>(arrays.x),
-                 .dy = static_cast<const float*>(arrays.dy),
-                 .gain = static_cast<const float*>(arrays.gain),
-                 .bias = static_cast<const float*>(arrays.bias),
-                 .mean = nullptr,
-                 .rstd = nullptr,
-                 .out = static_cast<float*>(arrays.out),
-                 .dgain = static_cast<float*>(arrays.dgain),
-                 .dbias = static_cast<float*>(arrays.dbias),
-                 .backward = c.direction == Direction::kBackward};
-  const auto kept = std::make_shared<Kept>();
+  if ((of_rows ? c.cols : c.spatial) % lanes != 0) return {.absent = "takes only whole vectors"};
+  ChannelOperands b{.samples = c.rows,
+                    .channels = c.cols,
+                    .spatial = c.spatial,
+                    .x = static_cast<const float*>(arrays.x),
+                    .dy = static_cast<const float*>(arrays.dy),
+                    .gain = static_cast<const float*>(arrays.gain),
+                    .bias = static_cast<const float*>(arrays.bias),
+                    .mean = nullptr,
+                    .rstd = nullptr,
+                    .out = static_cast<float*>(arrays.out),
+                    .dgain = static_cast<float*>(arrays.dgain),
+                    .dbias = static_cast<float*>(arrays.dbias),
+                    .backward = c.direction == Direction::kBackward};
+  const auto memory = std::make_shared<Memory>();
   if (b.backward) {
     const int64_t groups = batch ? c.cols : c.rows * c.spatial;
-    kept->mean.resize(groups);
-    kept->rstd.resize(groups);
-    FillMoments(batch ? Over::kChannel : Over::kPosition, c, b.x, kept->mean.data(),
-                kept->rstd.data());
+    memory->mean.resize(groups);
+    memory->rstd.resize(groups);
+    FillStatistics(batch ? Over::kChannel : Over::kPosition, c, b.x, memory->mean.data(),
+                   memory->rstd.data());
   }
-  b.mean = kept->mean.data();
-  b.rstd = kept->rstd.data();
-  kept->work = internal::MakeAligned<float>(down    ? (2 * kBlocks + 3) * c.cols
-                                            : batch ? 1
-                                                    : 2 * kBlocks * (c.cols * lanes + c.spatial));
-  const auto call = [b, kept, batch, down, parallel_for = TorchThreads()](const BareWay& way) {
-    if (down) {
-      CallDown(b, way, kept->work.get(), parallel_for);
+  b.mean = memory->mean.data();
+  b.rstd = memory->rstd.data();
+  memory->work = internal::MakeAligned<float>(of_rows ? (2 * kBlocks + 3) * c.cols
+                                              : batch ? 1
+                                                      : 2 * kBlocks * (c.cols * lanes + c.spatial));
+  const auto call = [b, memory, batch, of_rows,
+                     parallel_for = TorchThreads()](const ChannelTuning& tuning) {
+    if (of_rows) {
+      CallOnRows(b, tuning, memory->work.get(), parallel_for);
     } else if (batch) {
-      CallRuns(b, way, parallel_for);
+      CallOnChannels(b, tuning, parallel_for);
     } else {
-      CallPositions(b, way, kept->work.get(), parallel_for);
+      CallOnPositions(b, tuning, memory->work.get(), parallel_for);
     }
   };
-  BareWay best{};
-  double least = std::numeric_limits<double>::infinity();
-  const auto try_out = [&](const BareWay& way) {
+  ChannelTuning fastest{};
+  double fastest_seconds = std::numeric_limits<double>::infinity();
+  const auto try_tuning = [&](const ChannelTuning& tuning) {
     for (int i = 0; i < 3; ++i) {
       const auto start = std::chrono::steady_clock::now();
-      call(way);
+      call(tuning);
       const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-      if (taken.count() >= least) continue;
-      least = taken.count();
-      best = way;
+      if (taken.count() >= fastest_seconds) continue;
+      fastest_seconds = taken.count();
+      fastest = tuning;
     }
   };
   std::vector<int64_t> tiles = {1};
-  if (batch && !down) tiles = {1, 2, 4, 16};
+  if (batch && !of_rows) tiles = {1, 2, 4, 16};
   if (!batch) {
     tiles = {c.spatial};
     for (const int64_t tile : {64, 256, 1024}) {
@@ -478,13 +496,13 @@ Contestant MakeBareChannels(const std::string& method, const Case& c, const Arra
     }
   }
   for (const int64_t tile : tiles) {
-    for (const bool stream : {false, true}) {
-      for (const bool ask : {false, true}) {
-        try_out({.tile = tile, .stream = stream, .ask = ask});
+    for (const bool use_nt_stores : {false, true}) {
+      for (const bool prefetch : {false, true}) {
+        try_tuning({.tile = tile, .use_nt_stores = use_nt_stores, .prefetch = prefetch});
       }
     }
   }
-  return {.call = [call, best] { call(best); }};
+  return {.call = [call, fastest] { call(fastest); }};
 }
 
 }  // namespace planish::bench

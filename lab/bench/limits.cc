@@ -9,38 +9,39 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lab/bench/limits.cc"
 #include <hwy/foreach_target.h>  // compiles the rest of this file once for each SIMD target
-// foreach_target must be first.
+// Must follow the line above.
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace planish::bench {
 namespace HWY_NAMESPACE {
+namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Four vectors a step give enough loads in flight. The prefetch distance, in bytes, covers the
-// latency of memory and stays within the next page.
+// Vectors a step: enough for as many loads in flight as the memory can serve.
 constexpr size_t kUnroll = 4;
-constexpr size_t kAhead = 4096;
+// Prefetch distance in bytes: covers the latency of memory and stays within the next page.
+constexpr size_t kPrefetchBytes = 4096;
 
 // Writes `n` bytes of `a`, or of `a` xor `b` if `b` is given, to `to`. Xor needs both inputs and
 // costs nothing. Addresses are aligned to a vector, because the parts begin on pages.
-template <bool kTwo, bool kStream>
+template <bool kTwoInputs, bool kUseNtStores>
 HWY_INLINE void Move(const uint8_t* HWY_RESTRICT a, const uint8_t* HWY_RESTRICT b,
                      uint8_t* HWY_RESTRICT to, size_t n) {
   const hn::ScalableTag<uint8_t> d;
   const size_t lanes = hn::Lanes(d), step = kUnroll * lanes;
   const auto load = [&](size_t i) HWY_ATTR {
     const auto v = hn::Load(d, a + i);
-    if constexpr (kTwo) {
+    if constexpr (kTwoInputs) {
       return hn::Xor(v, hn::Load(d, b + i));
     } else {
       return v;
     }
   };
   const auto store = [&](auto v, size_t i) HWY_ATTR {
-    if constexpr (kStream) {
+    if constexpr (kUseNtStores) {
       hn::Stream(v, d, to + i);
     } else {
       hn::Store(v, d, to + i);
@@ -48,9 +49,9 @@ HWY_INLINE void Move(const uint8_t* HWY_RESTRICT a, const uint8_t* HWY_RESTRICT 
   };
   size_t i = 0;
   for (; i + step <= n; i += step) {
-    for (size_t line = 0; kStream && line < step; line += 64) {
-      hwy::Prefetch(a + i + kAhead + line);
-      if constexpr (kTwo) hwy::Prefetch(b + i + kAhead + line);
+    for (size_t line = 0; kUseNtStores && line < step; line += 64) {
+      hwy::Prefetch(a + i + kPrefetchBytes + line);
+      if constexpr (kTwoInputs) hwy::Prefetch(b + i + kPrefetchBytes + line);
     }
     const auto v0 = load(i), v1 = load(i + lanes), v2 = load(i + 2 * lanes),
                v3 = load(i + 3 * lanes);
@@ -59,23 +60,24 @@ HWY_INLINE void Move(const uint8_t* HWY_RESTRICT a, const uint8_t* HWY_RESTRICT 
     store(v2, i + 2 * lanes);
     store(v3, i + 3 * lanes);
   }
-  for (; i < n; ++i) to[i] = static_cast<uint8_t>(kTwo ? a[i] ^ b[i] : a[i]);
-  if (kStream) hwy::FlushStream();
+  for (; i < n; ++i) to[i] = static_cast<uint8_t>(kTwoInputs ? a[i] ^ b[i] : a[i]);
+  if (kUseNtStores) hwy::FlushStream();
 }
 
 void Copy(const uint8_t* a, const uint8_t*, uint8_t* to, size_t n) {
   Move<false, false>(a, nullptr, to, n);
 }
-void CopyStreaming(const uint8_t* a, const uint8_t*, uint8_t* to, size_t n) {
+void CopyWithNtStores(const uint8_t* a, const uint8_t*, uint8_t* to, size_t n) {
   Move<false, true>(a, nullptr, to, n);
 }
-void Two(const uint8_t* a, const uint8_t* b, uint8_t* to, size_t n) {
+void Xor(const uint8_t* a, const uint8_t* b, uint8_t* to, size_t n) {
   Move<true, false>(a, b, to, n);
 }
-void TwoStreaming(const uint8_t* a, const uint8_t* b, uint8_t* to, size_t n) {
+void XorWithNtStores(const uint8_t* a, const uint8_t* b, uint8_t* to, size_t n) {
   Move<true, true>(a, b, to, n);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::bench
 HWY_AFTER_NAMESPACE();
@@ -85,9 +87,9 @@ namespace planish::bench {
 namespace {
 
 HWY_EXPORT(Copy);
-HWY_EXPORT(CopyStreaming);
-HWY_EXPORT(Two);
-HWY_EXPORT(TwoStreaming);
+HWY_EXPORT(CopyWithNtStores);
+HWY_EXPORT(Xor);
+HWY_EXPORT(XorWithNtStores);
 
 using Mover = void (*)(const uint8_t* a, const uint8_t* b, uint8_t* to, size_t n);
 
@@ -108,16 +110,16 @@ const std::vector<Limit>& Limits() {
        }},
       {"copy-streaming", Direction::kForward,
        [](const uint8_t* a, const uint8_t* b, uint8_t* to, size_t n) {
-         HWY_DYNAMIC_DISPATCH(CopyStreaming)(a, b, to, n);
+         HWY_DYNAMIC_DISPATCH(CopyWithNtStores)(a, b, to, n);
        }},
       {"memcpy", Direction::kForward, Memcpy},
       {"three-streams", Direction::kBackward,
        [](const uint8_t* a, const uint8_t* b, uint8_t* to, size_t n) {
-         HWY_DYNAMIC_DISPATCH(Two)(a, b, to, n);
+         HWY_DYNAMIC_DISPATCH(Xor)(a, b, to, n);
        }},
       {"three-streams-streaming", Direction::kBackward,
        [](const uint8_t* a, const uint8_t* b, uint8_t* to, size_t n) {
-         HWY_DYNAMIC_DISPATCH(TwoStreaming)(a, b, to, n);
+         HWY_DYNAMIC_DISPATCH(XorWithNtStores)(a, b, to, n);
        }},
   };
   return limits;
