@@ -26,7 +26,7 @@ constexpr int kFailure = 1;
 constexpr int kUsage = 2;
 constexpr int kData = 3;
 
-constexpr char kOutOfMemory[] = "[planish] model and batch must fit in memory but do not";
+constexpr char kOutOfMemory[] = "not enough memory for the model and the batch";
 
 // Opens /dev/null for standard streams that the caller has closed. Otherwise a file of a run could
 // get such a descriptor, and output would go into it. Writing to the descriptor fails.

@@ -154,9 +154,9 @@ def add_blocks(parser, blocks, quick_blocks, option="--blocks"):
     parser.set_defaults(usual_blocks=(blocks, quick_blocks))
 
 
-def add_most(parser, seconds):
-    parser.add_argument("--most", type=float, default=seconds,
-                        help="seconds of a contestant's blocks together, but for the first 3 "
+def add_max_seconds(parser, seconds):
+    parser.add_argument("--max-seconds", type=float, default=seconds,
+                        help="maximum seconds of all blocks of a contestant, which has at least 3 "
                         "(default: %(default)s)")  # fmt: skip
 
 
@@ -168,9 +168,9 @@ def check_arguments(parser):
     except (ValueError, re.error):
         parser.error("--threads must be numbers and --filter a regular expression")
     args.blocks = args.usual_blocks[args.quick] if args.blocks is None else args.blocks
-    numbers = [*args.threads, args.blocks, args.seconds, getattr(args, "most", 1)]
+    numbers = [*args.threads, args.blocks, args.seconds, getattr(args, "max_seconds", 1)]
     if not min(numbers) > 0:
-        parser.error("threads, blocks, seconds and most must be above 0")
+        parser.error("threads, blocks, seconds and max-seconds must be above 0")
     args.out = args.out or f"{args.build}/bench/{args.name}/results.json"
     return args
 

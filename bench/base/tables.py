@@ -17,16 +17,16 @@ def number(value, digits=2):
     return text[1:] if text.startswith("0.") else text
 
 
-def judged(value, target, misses, what, *, most=False, digits=2):
+def judged(value, target, misses, what, *, at_most=False, digits=2):
     """Returns a number, in bold with its target if it misses that."""
     if value is None or target is None:
         return number(value, digits)
-    missed = value > target if most else value < target
+    missed = value > target if at_most else value < target
     misses[0] += 1
     if not missed:
         return number(value, digits)
     misses[1].append(f"{what}: {number(value, digits)} for {number(target, digits)}")
-    return f"**{number(value, digits)}** ({'<=' if most else '>='} {number(target, digits)})"
+    return f"**{number(value, digits)}** ({'<=' if at_most else '>='} {number(target, digits)})"
 
 
 def geometric_mean(values):

@@ -8,7 +8,7 @@ import time
 # Seconds between the blocks of different contestants: one pool's workers spin before they sleep,
 # and take cores from the other's.
 PAUSE = 0.01
-LEAST_BLOCKS = 3
+MIN_BLOCKS = 3
 
 
 class Absent(Exception):
@@ -52,17 +52,17 @@ def seconds_of(call, calls):
     return time.perf_counter() - start
 
 
-def measure(block_of, names, repetitions, block, most=float("inf")):
+def measure(block_of, names, repetitions, block, max_seconds=float("inf")):
     """Returns {name: seconds of a call in each block}, where block_of(name, calls) returns the
     time of `calls` calls. The order of the blocks is random. A contestant whose blocks would take
-    longer than `most` in total has fewer, but at least min(3, `repetitions`)."""
+    longer than `max_seconds` in total has fewer, but at least min(3, `repetitions`)."""
     calls, order = {}, []
     for name in names:
         calls[name] = 1
         while (seconds := block_of(name, calls[name])) < block:  # also warms up
             growth = block * 1.2 / max(seconds, 1e-9)
             calls[name] = int(calls[name] * min(10, max(growth, 1.5))) + 1
-        order += [name] * int(min(repetitions, max(LEAST_BLOCKS, most / seconds)))
+        order += [name] * int(min(repetitions, max(MIN_BLOCKS, max_seconds / seconds)))
     random.Random(0).shuffle(order)
     results, last = {name: [] for name in names}, None
     for name in order:

@@ -20,8 +20,8 @@ import report  # noqa: E402
 
 PARTS = {"norms": norms, "recurrent": recurrent}
 LONG_ENOUGH = 0.05  # seconds of a turn, of ten calls at most
-LONG = 1  # seconds of all turns; a contestant that would take longer has LEAST_TURNS
-LEAST_TURNS = 3
+LONG = 1  # seconds of all turns; a contestant that would take longer has MIN_TURNS
+MIN_TURNS = 3
 
 
 def seconds(call, repeats):
@@ -55,7 +55,7 @@ def measure(case, turns):
         once[who] = seconds(call, 1)
     for turn in range(turns):
         for who, call in calls.items():
-            if turn < LEAST_TURNS or once[who] * turns < LONG:
+            if turn < MIN_TURNS or once[who] * turns < LONG:
                 repeats = max(1, min(10, round(LONG_ENOUGH / once[who])))
                 times.setdefault(who, []).append(seconds(call, repeats))
     medians = {who: statistics.median(t) for who, t in times.items()}
@@ -75,7 +75,7 @@ def about():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few widths and shapes, few turns")
-    parser.add_argument("--only", choices=PARTS, help="one part alone")
+    parser.add_argument("--only", choices=PARTS, help="only one part")
     parser.add_argument("--turns", type=int, default=0, help="turns of each contestant (15; quick: 5)")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="the JSON file to write")
     parser.add_argument("--docs", type=pathlib.Path, help="the folder whose performance.md gets the tables")

@@ -158,8 +158,8 @@ class NormCase:
             y = torch.nn.functional.rms_norm(x, shape, weight, 1e-5)
         expected = y.detach() if self.mode == "forward" else torch.autograd.grad(y, x, dy)[0]
         error = (call()[0][rows].double() - expected).abs().max().item()
-        most = expected.abs().max().item() * (2e-2 if self.type.itemsize == 2 else 1e-4)
-        return "" if error <= most else f"off by {error:.3g}, where {most:.3g} is rounding's"
+        tolerance = expected.abs().max().item() * (2e-2 if self.type.itemsize == 2 else 1e-4)
+        return "" if error <= tolerance else f"off by {error:.3g}, more than rounding: {tolerance:.3g}"
 
 
 def cases(quick):

@@ -181,8 +181,9 @@ class RecurrentCase:
 
     @staticmethod
     def difference(name, found, expected, tolerance):
-        error, most = (found.double() - expected).abs().max().item(), tolerance * expected.abs().max().item()
-        return "" if error <= most else f"{name} is off by {error:.3g}, where {most:.3g} is rounding's"
+        error = (found.double() - expected).abs().max().item()
+        limit = tolerance * expected.abs().max().item()
+        return "" if error <= limit else f"{name} is off by {error:.3g}, more than rounding: {limit:.3g}"
 
 
 def cases(quick):

@@ -14,7 +14,7 @@ AT = [1024, 16, 768]
 PEERS = ("eager", "compile", "triton", "liger", "quack")
 
 
-def least(mode, cols):
+def min_ratio(mode, cols):
     """Returns the target as a fraction of a copy's bandwidth."""
     if cols % 8:
         return 0.85
@@ -32,7 +32,7 @@ def case_table(results, norm, mode, dtype, misses):
         peers = {who: times[who] / own for who in PEERS if who in times}
         best = min(peers.values(), default=None)
         rows.append([f"{r['rows']} x {r['cols']}", number(r["bytes"] / own / 1e12),
-                     judged(copy / own, least(mode, r["cols"]), misses, f"{what} over a copy"),
+                     judged(copy / own, min_ratio(mode, r["cols"]), misses, f"{what} over a copy"),
                      judged(best, 1.0, misses, f"{what} over the best peer"),
                      *(number(peers.get(who)) for who in PEERS)])  # fmt: skip
     if rows:
@@ -53,9 +53,9 @@ def recurrent_table(results, cell, mode, misses):
         forward = mode == "forward"
         rows.append([" x ".join(map(str, r["shape"])), r["type"],
                      judged(1e6 * own / r["shape"][0], 10 if named and forward and r["type"] == "bfloat16" else None,
-                            misses, f"{what}, µs a step", most=True),
+                            misses, f"{what}, µs a step", at_most=True),
                      number(1e6 * own * over["graph"] / r["shape"][0] if "graph" in over else None),
-                     judged(times, 1.5 if named and forward else None, misses, f"{what}, of cuDNN's time", most=True),
+                     judged(times, 1.5 if named and forward else None, misses, f"{what}, of cuDNN's time", at_most=True),
                      judged(over.get("composed"), (20 if forward else 15) if named else None, misses,
                             f"{what}, composed over it"),
                      number(1 / over["products"] if "products" in over else None)])  # fmt: skip

@@ -44,10 +44,10 @@ constexpr Shape kWeights[] = {{0, 1024, 256}, {0, 1600, 400}, {0, 2048, 512}, {0
 // Throws if c differs from a * b, [rows, depth] by [depth, cols], by more than `depth` roundings.
 void Check(const char* name, const at::Tensor& c, const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor exact = at::mm(a.to(at::kDouble), b.to(at::kDouble));
-  const at::Tensor most = at::mm(a.abs().to(at::kDouble), b.abs().to(at::kDouble));
+  const at::Tensor magnitude = at::mm(a.abs().to(at::kDouble), b.abs().to(at::kDouble));
   const double roundings = static_cast<double>(a.size(1)) + 1;
   const double worst =
-      ((c.to(at::kDouble) - exact).abs() / (most * roundings * 0x1p-24)).max().item<double>();
+      ((c.to(at::kDouble) - exact).abs() / (magnitude * roundings * 0x1p-24)).max().item<double>();
   if (!(worst <= 1.01)) {
     throw std::runtime_error(
         fmt::format("the result of {} is off by {} of its bound", name, worst));
@@ -152,8 +152,7 @@ void Run(const std::vector<int>& all_threads, const Effort& effort) {
   const c10::InferenceMode inference;  // no version counters
   fmt::print(
       "| threads | M x N x K | planish GF/s | at::mm GF/s | planish / at::mm | of the peak | GB/s "
-      "| "
-      "of a read |\n|---|---|---|---|---|---|---|---|\n");
+      "| of a read |\n|---|---|---|---|---|---|---|---|\n");
   for (const int threads : all_threads) {
     at::set_num_threads(threads);
     for (const Shape& w : kWeights) {

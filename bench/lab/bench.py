@@ -50,13 +50,13 @@ class PyTorch:
             for parameter in self.model.parameters():
                 updates.nudge(parameter, generator)
         self.model.to(dtype).train()
-        self.optimiser = torch.optim.Adam(
+        self.optimizer = torch.optim.Adam(
             self.model.parameters(), lr=settings["lr"], betas=(settings["adam_beta1"], settings["adam_beta2"]),
             eps=settings["adam_eps"], fused=fused)  # fmt: skip
         self.batches, self.next = batches(start, dtype), 0
 
     def update(self):
-        self.optimiser.zero_grad()
+        self.optimizer.zero_grad()
         value, count = 0.0, self.settings["accumulate"]
         for _ in range(count):
             loss = self.task.loss(self.model, self.batches[self.next])
@@ -68,7 +68,7 @@ class PyTorch:
                 torch.nn.utils.clip_grad_norm_(parameter, self.settings["clip_each"])
         if self.settings["clip"] > 0:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings["clip"])
-        self.optimiser.step()
+        self.optimizer.step()
         return value
 
     def losses(self, count):

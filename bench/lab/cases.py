@@ -2,15 +2,15 @@
 
 from typing import NamedTuple
 
-MOST_INPUT = 0.05  # maximum fraction of an update in the input pipeline
-MOST_OVER_NONE = 1.1  # maximum of Planish's time with layer norm over its time without a norm, for recurrent tasks
+MAX_INPUT = 0.05  # maximum fraction of an update in the input pipeline
+MAX_OVER_NONE = 1.1  # maximum of Planish's time with layer norm over its time without a norm, for recurrent tasks
 NORMS = ("none", "layer", "layer-simple", "rms")
 QUICK_NORMS = ("none", "layer")
 
 
 class Task(NamedTuple):
     module: str  # of the model in PyTorch
-    least: float  # minimum of PyTorch's time over Planish's
+    min_ratio: float  # minimum of PyTorch's time over Planish's
     norms: tuple = NORMS
     recurrent: bool = False  # also compared with itself without a norm
     preset: str = ""  # of the task; empty: --preset

@@ -94,8 +94,8 @@ class Writer(nn.Module):
         """
         lift, rest = y[:, 0], y[:, 1:]
         weights, mean_x, mean_y, sigma_x, sigma_y, r = rest.chunk(6, 1)
-        least = torch.tensor(math.log(self.settings["floor"]), dtype=y.dtype)
-        log_x, log_y = torch.logaddexp(sigma_x, least), torch.logaddexp(sigma_y, least)
+        log_floor = torch.tensor(math.log(self.settings["floor"]), dtype=y.dtype)
+        log_x, log_y = torch.logaddexp(sigma_x, log_floor), torch.logaddexp(sigma_y, log_floor)
         zx, zy = (points[:, :1] - mean_x) / log_x.exp(), (points[:, 1:2] - mean_y) / log_y.exp()
         r = r.clamp(-10, 10)
         log_root = math.log(2) - r - functional.softplus(-2 * r)

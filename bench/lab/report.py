@@ -34,7 +34,7 @@ def speed_table(results, threads, misses):
         seconds, over = r["seconds"], r["over"]
         rows.append([label(r), r["norm"], r["unit"],
                      *(f"{r['units'] / seconds[who]:,.0f}" for who in ("planish", "pytorch", "fused")),
-                     judged(over["pytorch"][0], cases.TASKS[r["task"]].least, misses, f"{what}, over PyTorch"),
+                     judged(over["pytorch"][0], cases.TASKS[r["task"]].min_ratio, misses, f"{what}, over PyTorch"),
                      spread(over["pytorch"]), f"{over['fused'][0]:.2f}", spread(over["fused"]),
                      f"{1e3 * seconds['planish']:.2f}", *over_none(r, misses, what),
                      share(r["input share"], misses, what)])  # fmt: skip
@@ -59,12 +59,12 @@ def over_none(result, misses, what):
     """Returns Planish's time with the norm over its time without one, in the same rounds."""
     if not (over := result.get("over none")):
         return "", ""
-    return judged(over[0], cases.MOST_OVER_NONE, misses, f"{what}, over none", most=True), spread(over)
+    return judged(over[0], cases.MAX_OVER_NONE, misses, f"{what}, over none", at_most=True), spread(over)
 
 
 def share(value, misses, what):
     """Returns the percentage of an update, in bold if it is too large."""
-    text = judged(100 * value, 100 * cases.MOST_INPUT, misses, f"{what}, input pipeline, %", most=True)
+    text = judged(100 * value, 100 * cases.MAX_INPUT, misses, f"{what}, input pipeline, %", at_most=True)
     return f"{text}%"
 
 

@@ -25,11 +25,11 @@ def model():
 
 def make(case, method):
     if method != "layer":
-        raise Absent("is measured for layer norm alone")
+        raise Absent("is measured only for layer norm")
     if case.direction != "forward":
         raise Absent("has no backward direction")
     if case.type != "float":
-        raise Absent("is measured in float alone")
+        raise Absent("is measured only in float")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = case.threads
     session = onnxruntime.InferenceSession(model(), options, providers=["CPUExecutionProvider"])

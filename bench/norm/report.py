@@ -86,7 +86,7 @@ def bare_table(results, misses):
                           if near(r, mb) and r["cols"] % 16 == 0 and fastest(r, f"{cases.BARE}:layer")]  # fmt: skip
                 target = cases.BARE_FACTORS[i] if (direction, dtype, threads) == ("forward", "float", 2) else None
                 what = f"{direction} {dtype}, {mb} MB, time over the bare loop's"
-                row.append(judged(geometric_mean(ratios), target, misses, what, most=True)
+                row.append(judged(geometric_mean(ratios), target, misses, what, at_most=True)
                            + (f" ({number(min(ratios))} to {number(max(ratios))})" if ratios else ""))  # fmt: skip
             if any(cell != "-" for cell in row[2:]):
                 rows.append(row)
@@ -173,7 +173,7 @@ def method_tables(results, misses):
                     value = own / layer if own and layer else None
                     what = f"{row[0]} {direction} {r['rows']}x{r['cols']}, time over layer norm's"
                     target = cases.METHOD_FACTOR if threads == 2 else None
-                    row.append(judged(value, target, misses, what, most=True)
+                    row.append(judged(value, target, misses, what, at_most=True)
                                + f" ({number(share(r, name))})")  # fmt: skip
             rows.append(row)
         if rows:

@@ -23,7 +23,7 @@ def backward(dy, x, mean, rstd, gain, bias, out, dgain, dbias):
 
 def make(case, method):
     if method != "layer":
-        raise Absent("is measured for layer norm alone")
+        raise Absent("is measured only for layer norm")
     torch.set_num_threads(case.threads)
     torch._dynamo.reset()  # code is specific to a shape and a number of threads
     names = ["x", "gain", "bias", "out"]

@@ -50,11 +50,11 @@ std::array<int64_t, kParams> SizesOf(const RnnShape& shape) {
 }
 
 int64_t LargestSaved(const RnnShape& shape) {
-  int64_t most = 0;
+  int64_t largest = 0;
   for (const Cell cell : internal::kCells) {
-    most = std::max(most, RnnSavedSize<float>(cell, shape));
+    largest = std::max(largest, RnnSavedSize<float>(cell, shape));
   }
-  return most;
+  return largest;
 }
 
 void Fill(float* data, int64_t n, uint64_t seed, Spread spread) {
@@ -232,18 +232,18 @@ double Reference::Slack(const Case& c) {
 std::string Reference::Compare() const {
   const double allowed = 0x1p-24 * Slack(case_);
   for (const Output& output : outputs_) {
-    double worst = 0, most = 0;
+    double worst = 0, largest = 0;
     for (size_t i = 0; i < output.right.size(); ++i) {
       const double off = std::abs(output.given[i] - output.right[i]);
       if (!(off <= worst)) worst = off;  // also true for NaN
       if (std::isnan(worst)) break;
-      most = std::max(most, std::abs(output.right[i]));
+      largest = std::max(largest, std::abs(output.right[i]));
     }
-    if (!(worst <= allowed * most)) {
+    if (!(worst <= allowed * largest)) {
       const bool gradient = output.name[0] != 'y' && std::string_view(output.name) != "dx";
       return fmt::format(
-          "{}{} is off by {:.2g}, numbers are up to {:.2g} and {:.2g} of that allowed",
-          gradient ? "the gradient of " : "", output.name, worst, most, allowed);
+          "{}{} is off by {:.2g}; the largest value is {:.2g}, the tolerance {:.2g} of that",
+          gradient ? "the gradient of " : "", output.name, worst, largest, allowed);
     }
   }
   return "";

@@ -54,7 +54,7 @@ class Reference {
   void Poison() const;
 
   /// Returns an empty text if the results in the arrays are right, else an error such as "dx is off
-  /// by 0.5, numbers are up to 2 and 1e-05 of that allowed".
+  /// by 0.5; the largest value is 2, the tolerance 1e-05 of that".
   ///
   /// The tolerance, relative to the largest value of an array, is 2^-24 times Slack(): 8 * sqrt(n).
   /// A sum of n products has an error of about sqrt(n) units in the last place of its largest

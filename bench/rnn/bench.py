@@ -46,7 +46,7 @@ def run_cases(args, process, some, progress):
     if not some:
         return {}
     folder = pathlib.Path(args.build) / "bench" / "rnn"
-    effort = [str(args.blocks), str(args.seconds), str(args.most)]
+    effort = [str(args.blocks), str(args.seconds), str(args.max_seconds)]
     if process == "rnn_bench":
         command = [folder / "rnn_bench", *effort]
     else:
@@ -73,7 +73,7 @@ def parse():
     parser.add_argument("--only", metavar="WHO",
                         help=f"contestants beside Planish, of {','.join(cases.WHO)}, or none")  # fmt: skip
     harness.add_blocks(parser, 8, 3)
-    harness.add_most(parser, 1.0)
+    harness.add_max_seconds(parser, 1.0)
     args = harness.check_arguments(parser)
     everyone = [who for who in cases.WHO if not (args.quick and who == "compile")]
     args.only = everyone if args.only is None else [] if args.only == "none" else args.only.split(",")

@@ -125,7 +125,7 @@ struct Results {
 
 Contestant MakeComposed(Cell cell, const Case& c, const Arrays& arrays) {
   if (cell != Cell::kLnLstm && cell != Cell::kLnGru) {
-    return {.absent = "is made of LN-LSTM and LN-GRU alone"};
+    return {.absent = "has only LN-LSTM and LN-GRU"};
   }
   const bool lstm = cell == Cell::kLnLstm;
   const Composition composition =

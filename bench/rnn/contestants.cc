@@ -27,8 +27,7 @@ Contestant MakeContestant(const std::string& name, const Case& c, const Arrays& 
   if (maker == std::end(kMakers)) {
     throw std::invalid_argument(
         "[MakeContestant] name must begin with planish:, planish-packed:, products:, torch:, "
-        "torch-cell:, composed: "
-        "or onednn:, got \"" +
+        "torch-cell:, composed: or onednn:, got \"" +
         name + "\"");
   }
   return maker->make(CellOf(name), c, arrays);

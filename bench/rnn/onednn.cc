@@ -127,8 +127,9 @@ Contestant Make(Cell cell, const Case& c, const Arrays& arrays) {
 }  // namespace
 
 Contestant MakeOneDnn(Cell cell, const Case& c, const Arrays& arrays) {
-  if (cell != Cell::kLstm && cell != Cell::kGru) return {.absent = "is measured with LSTM and GRU"};
-  if (c.mode == Mode::kTraining) return {.absent = "is measured forward"};
+  if (cell != Cell::kLstm && cell != Cell::kGru)
+    return {.absent = "is measured only with LSTM and GRU"};
+  if (c.mode == Mode::kTraining) return {.absent = "is measured only forward"};
   return Make(cell, c, arrays);
 }
 

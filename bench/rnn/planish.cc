@@ -52,8 +52,8 @@ Contestant MakePlanish(Cell cell, const Case& c, const Arrays& arrays) {
 }
 
 Contestant MakePlanishPacked(Cell cell, const Case& c, const Arrays& arrays) {
-  if (c.mode == Mode::kStep) return {.absent = "is planish: of a step"};
-  if (c.mode == Mode::kTraining) return {.absent = "is measured forward"};
+  if (c.mode == Mode::kStep) return {.absent = "has for a step the same call as planish"};
+  if (c.mode == Mode::kTraining) return {.absent = "is measured only forward"};
   const RnnForwardArgs<float> forward{.inputs = {.shape = c.shape, .x = arrays.x}, .y = arrays.y};
   return {.call = [=, options = PackedOptions(cell, c, arrays)] {
     RnnForward(cell, forward, options);

@@ -83,9 +83,9 @@ def lstm_table(results, misses, mode, threads):
         products = over("products:lstm")
         row = [shape_text(shape), *speed_cells(results.first(*key, LN_LSTM), LN_LSTM),
                judged(over("torch:lstm"), cases.over_nn_lstm(mode, shape), misses,
-                      f"{what}, over nn.LSTM" + products_alone(quotient(over("torch:lstm"), products)), most=True),
+                      f"{what}, over nn.LSTM" + products_alone(quotient(over("torch:lstm"), products)), at_most=True),
                *([number(over("onednn:lstm"))] if mode == "forward" else []),
-               judged(over("planish:lstm"), cases.OVER_PLAIN, misses, f"{what}, over Planish's LSTM", most=True),
+               judged(over("planish:lstm"), cases.OVER_PLAIN, misses, f"{what}, over Planish's LSTM", at_most=True),
                number(products),
                judged(best(composed), cases.under_composed(mode, shape), misses, f"{what}, best composed over it"
                       + (products_alone(best(composed) * products) if products and best(composed) else "")),
@@ -109,12 +109,12 @@ def gru_table(results, misses, mode, threads):
             return results.ratio(*key, own, name)
 
         row = [shape_text(shape), *speed_cells(results.first(*key, LN_GRU), LN_GRU),
-               judged(over("torch:gru"), cases.over_nn_gru(mode, shape), misses, f"{what}, over nn.GRU", most=True)]  # fmt: skip
+               judged(over("torch:gru"), cases.over_nn_gru(mode, shape), misses, f"{what}, over nn.GRU", at_most=True)]  # fmt: skip
         if mode == "forward":
             packed = over("onednn:gru", "planish-packed:ln-gru")
             row += [judged(packed, cases.OVER_ONEDNN_GRU, misses, f"{what}, over oneDNN's GRU"
                            + products_alone(quotient(packed, over("products:gru", "planish-packed:ln-gru"))),
-                           most=True),
+                           at_most=True),
                     number(over("onednn:gru"))]  # fmt: skip
         row += [number(over("planish:gru")), number(over("products:gru")),
                 number(results.ratio(*key, "composed:ln-gru", LN_GRU))]  # fmt: skip
@@ -176,7 +176,7 @@ def cell_table(results, misses, mode, threads):
                 own, base = (result["seconds"][n] / result["multiply-adds"][n] for n in (name, LN_LSTM))
                 value = own / base
             what = f"{row[0]} {mode}, {shape_text(shape)}, {count(threads)}, over the LN-LSTM by multiply-add"
-            row.append(judged(value, cases.OVER_LN_LSTM, misses, what, most=True))
+            row.append(judged(value, cases.OVER_LN_LSTM, misses, what, at_most=True))
         rows.append(row)
     if rows:
         yield (f"#### Other cells, {mode}, {count(threads)}: time of a multiply-add over the LN-LSTM's\n\n"
@@ -207,15 +207,15 @@ def summarize(tables):
     """The layers with most threads, forward and training."""
     layers = [(one, *one.title.split(", ")) for one in tables
               if re.fullmatch(r"LN-(LSTM|GRU), (forward|training), \d+ threads?", one.title)]  # fmt: skip
-    most = max((threads for *_, threads in layers), key=lambda text: int(text.split()[0]), default=None)
+    most_threads = max((threads for *_, threads in layers), key=lambda text: int(text.split()[0]), default=None)
     rows = []
     for one, cell, mode, threads in layers:
         kind = cell.removeprefix("LN-")
         composed = "best composed over it" if kind == "LSTM" else "composed in C++ over it"
-        if threads == most:
+        if threads == most_threads:
             names = ("T, B, I, H", f"{cell}, ms", f"over nn.{kind}", f"over Planish's {kind}", "over the products", composed)
             rows += [[cell, mode, *(one.cell(row, name) for name in names)] for row in one.rows]
-    head = ["layer", most, "T, B, I, H", "ms", "over PyTorch's plain layer", "over Planish's plain layer",
+    head = ["layer", most_threads, "T, B, I, H", "ms", "over PyTorch's plain layer", "over Planish's plain layer",
             "over the products", "composed over it"]  # fmt: skip
     return table(head, rows) if rows else ""
 
@@ -259,13 +259,13 @@ class Panel:
         yield from (marker(CLASSES[name], x, y) for x, y in places)
 
 
-def steps(least, most):
-    """Returns 1, 2, 5, 10 and so on, from the last that is at most `least` to the first that is at
-    least `most`."""
-    exponents = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(most)) + 1)
+def steps(low, high):
+    """Returns 1, 2, 5, 10 and so on, from the last that is at most `low` to the first that is at
+    least `high`."""
+    exponents = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
     ticks = [digit * 10.0**exponent for exponent in exponents for digit in (1, 2, 5)]
-    low = max(t for t in ticks if t <= least)
-    return [t for t in ticks if t >= low and (t < most or t == min(u for u in ticks if u >= most))]
+    first = max(t for t in ticks if t <= low)
+    return [t for t in ticks if t >= first and (t < high or t == min(u for u in ticks if u >= high))]
 
 
 def chart(document, series):

@@ -5,10 +5,11 @@
 // Prints a line of JSON for each: the case, the seconds of a call in the fastest block by
 // contestant, the multiply-adds of a call, which contestants are absent and why, and which results
 // are wrong and how (those are not timed).
-//   usage: rnn_bench [BLOCKS [SECONDS [MOST]]]   blocks of calls of every contestant (8); the time
-//                                                of a block, which has at least one call (0.03);
-//                                                the time of all, but for the first 3 (1)
-//          rnn_bench --about                     a line of JSON: versions, machine, cells
+//   usage: rnn_bench [BLOCKS [SECONDS [MAX_SECONDS]]]
+//            blocks of calls of every contestant (8); seconds of a block, which has at least one
+//            call (0.03); maximum seconds of all blocks of a contestant, which has at least 3 (1)
+//          rnn_bench --about
+//            a line of JSON: versions, machine, cells
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -122,7 +123,8 @@ int main(int argc, char** argv) try {
       (!arguments.empty() && !planish::bench::ParsePositive(arguments[0], effort.blocks)) ||
       (arguments.size() > 1 && !planish::bench::ParsePositive(arguments[1], effort.seconds)) ||
       (arguments.size() > 2 && !planish::bench::ParsePositive(arguments[2], effort.max_seconds))) {
-    fmt::print(stderr, "usage: rnn_bench [BLOCKS [SECONDS [MOST]]] <CASES, or rnn_bench --about\n");
+    fmt::print(stderr,
+               "usage: rnn_bench [BLOCKS [SECONDS [MAX_SECONDS]]] <CASES, or rnn_bench --about\n");
     return 2;
   }
   // No contestant has page faults: Planish's outputs are preallocated, and PyTorch's would

@@ -85,7 +85,7 @@ TEST(Reference, RefusesOneWrongNumber) {
     // No value here is above 40, and the tolerance is 8 * (sqrt(20) + sqrt(45)) * 2^-24 = 5.3e-6 of
     // the largest, 2.1e-4.
     output[10] += 2e-3f;
-    EXPECT_THAT(reference.Compare(), HasSubstr(name + " is off by 0.002,"));
+    EXPECT_THAT(reference.Compare(), HasSubstr(name + " is off by 0.002;"));
   }
 }
 

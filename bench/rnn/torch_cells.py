@@ -133,7 +133,7 @@ def make(case, layer):
     return call, fetch
 
 
-def run_case(library, line, blocks, seconds, most):
+def run_case(library, line, blocks, seconds, max_seconds):
     case = Case(library, line)
     result = {"mode": case.mode, "shape": case.shape, "threads": case.threads}
     result |= {"seconds": {}, "absent": {}, "wrong": {}}
@@ -145,7 +145,7 @@ def run_case(library, line, blocks, seconds, most):
             names.append(name)
             continue
         if kind != "ln-lstm":
-            result["absent"][name] = "is made of LN-LSTM alone"
+            result["absent"][name] = "has only LN-LSTM"
             continue
         call, fetch = make(case, LAYERS[who]())
         try:
@@ -165,20 +165,20 @@ def run_case(library, line, blocks, seconds, most):
     def block_of(name, count):
         return seconds_of(calls[name], count) if name in calls else library.seconds(name, count)
 
-    times = measure(block_of, names, blocks, seconds, most)
+    times = measure(block_of, names, blocks, seconds, max_seconds)
     result["seconds"] = {name: min(blocks) for name, blocks in times.items()}
     return result
 
 
 def main():
     if len(sys.argv) != 5:
-        sys.exit(f"usage: {sys.argv[0]} LIBRARY BLOCKS SECONDS MOST <CASES")
-    blocks, seconds, most = int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
+        sys.exit(f"usage: {sys.argv[0]} LIBRARY BLOCKS SECONDS MAX_SECONDS <CASES")
+    blocks, seconds, max_seconds = int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
     warnings.filterwarnings("ignore", category=DeprecationWarning)  # TorchScript's, in this process
     library = Library(sys.argv[1], "rnn_bench", BEGIN_TYPES)
     for line in sys.stdin:
         if line.strip():
-            print(json.dumps(run_case(library, line, blocks, seconds, most)), flush=True)
+            print(json.dumps(run_case(library, line, blocks, seconds, max_seconds)), flush=True)
 
 
 if __name__ == "__main__":

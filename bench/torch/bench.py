@@ -52,7 +52,7 @@ def run_cases(args, some, progress):
     if not some:
         return {}
     command = [sys.executable, HERE / "worker.py", ",".join(args.contestants), str(args.blocks), str(args.seconds),
-               str(args.most)]  # fmt: skip
+               str(args.max_seconds)]  # fmt: skip
     results, remaining = {}, iter(some)
 
     def each(result, foreign):
@@ -84,7 +84,7 @@ def parse():
     parser = harness.arguments("torch", __doc__, quick="three shapes of layer norm, few blocks, nothing compiled",
                                example="layer_norm training 512x1024 t2", seconds=0.01)  # fmt: skip
     harness.add_blocks(parser, 12, 5)
-    harness.add_most(parser, 0.6)
+    harness.add_max_seconds(parser, 0.6)
     args = harness.check_arguments(parser)
     args.contestants = [who for who in cases.CONTESTANTS if not (args.quick and who == "compile")]
     return args

@@ -19,8 +19,8 @@ OTHERS = ("rms_norm", "add_layer_norm", "layer_norm_bfloat16")
 OF_IMAGES = ("channel_layer_norm", "batch_norm_2d")
 
 LEAST = 1.0  # of eager PyTorch's speed, at every shape
-MOST_OVERHEAD = 2e-6  # seconds a call, over the core's
-MOST_MEMORY = 1.0  # of nn.LayerNorm's peak, in a training step
+MAX_OVERHEAD = 2e-6  # seconds a call, over the core's
+MAX_MEMORY = 1.0  # of nn.LayerNorm's peak, in a training step
 
 
 @dataclasses.dataclass(frozen=True)

@@ -57,7 +57,7 @@ def overhead_table(document, misses):
         own, core = seconds["planish"], seconds["core"]
         what = f"binding over the core, {result['shape']}, µs"
         rows.append([result["shape"], number(1e6 * core), number(1e6 * own),
-                     judged(1e6 * (own - core), 1e6 * cases.MOST_OVERHEAD, misses, what, most=True),
+                     judged(1e6 * (own - core), 1e6 * cases.MAX_OVERHEAD, misses, what, at_most=True),
                      number(1e6 * seconds["eager"])])  # fmt: skip
     if rows:
         head = ["shape", "core", "operator from Python", "difference", "F.layer_norm"]
@@ -68,11 +68,11 @@ def memory_table(document, misses):
     rows = []
     for result in document["memory"]:
         row = [TITLES[result["norm"]], result["shape"]]
-        for what, most in (("step", cases.MOST_MEMORY), ("call", None)):
+        for what, max_ratio in (("step", cases.MAX_MEMORY), ("call", None)):
             own, theirs = result["bytes"][what]["planish"], result["bytes"][what]["eager"]
             figure = f"peak memory of a training step of {TITLES[result['norm']]}, {result['shape']}, over eager"
             row += [f"{own / 1e6:.1f}", f"{theirs / 1e6:.1f}",
-                    judged(own / theirs, most, misses, figure, most=True, digits=3)]  # fmt: skip
+                    judged(own / theirs, max_ratio, misses, figure, at_most=True, digits=3)]  # fmt: skip
         rows.append(row)
     if rows:
         head = ["norm", "shape", "step, Planish, MB", "eager, MB", "over eager",

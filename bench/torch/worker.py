@@ -15,7 +15,7 @@ from modules import Problem, wrong  # noqa: E402
 from turns import measure, seconds_of  # noqa: E402
 
 
-def run_case(norm, mode, shape, threads, contestants, blocks, seconds, most):
+def run_case(norm, mode, shape, threads, contestants, blocks, seconds, max_seconds):
     torch.set_num_threads(threads)
     result = {"norm": norm, "mode": mode, "shape": shape, "threads": threads, "seconds": {}, "wrong": {}}
     problem = Problem(norm, tuple(map(int, shape.split("x"))))
@@ -30,17 +30,17 @@ def run_case(norm, mode, shape, threads, contestants, blocks, seconds, most):
             calls[who] = call
     del exact
     gc.collect()
-    result["seconds"] = measure(lambda who, n: seconds_of(calls[who], n), list(calls), blocks, seconds, most)
+    result["seconds"] = measure(lambda who, n: seconds_of(calls[who], n), list(calls), blocks, seconds, max_seconds)
     return result
 
 
 def main():
     if len(sys.argv) != 5:
-        sys.exit(f"usage: {sys.argv[0]} CONTESTANTS BLOCKS SECONDS MOST <CASES")
-    contestants, blocks, seconds, most = sys.argv[1].split(","), int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
+        sys.exit(f"usage: {sys.argv[0]} CONTESTANTS BLOCKS SECONDS MAX_SECONDS <CASES")
+    contestants, blocks, seconds, max_seconds = sys.argv[1].split(","), int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
     for line in sys.stdin:
         norm, mode, shape, threads = line.split()
-        result = run_case(norm, mode, shape, int(threads), contestants, blocks, seconds, most)
+        result = run_case(norm, mode, shape, int(threads), contestants, blocks, seconds, max_seconds)
         print(json.dumps(result), flush=True)
 
 

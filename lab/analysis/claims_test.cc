@@ -33,7 +33,7 @@ TEST_P(VerdictTest, FollowsTheRule) {
     claim.data = param.data;
     run.config.report.claims = {claim};
   }
-  const std::vector<Section> sections = Summarise(runs);
+  const std::vector<Section> sections = Summarize(runs);
   const std::vector<ClaimResult> results = JudgeClaims(sections[0]);
   ASSERT_THAT(results, SizeIs(1));
   EXPECT_EQ(VerdictText(results[0].verdict), VerdictText(param.verdict));
@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Claims, OneSeedCannotTell) {
   Runs runs = {FinishedRun("layer", 4, 1, {.01}), FinishedRun("batch", 4, 1, {.9})};
   for (auto& run : runs) run.config.report.claims = {LowerErrorClaim("layer", "batch")};
-  const std::vector<Section> sections = Summarise(runs);
+  const std::vector<Section> sections = Summarize(runs);
   EXPECT_EQ(JudgeClaims(sections[0])[0].verdict, Verdict::kCannotTell);
 }
 
@@ -71,7 +71,7 @@ TEST(Claims, AClaimOnStepsToBestCountsFewerAsBetter) {
     claim.measure = "steps to best";
     run.config.report.claims = {claim};
   }
-  const std::vector<Section> sections = Summarise(runs);
+  const std::vector<Section> sections = Summarize(runs);
   const ClaimResult result = JudgeClaims(sections[0])[0];
   EXPECT_EQ(result.verdict, Verdict::kAgrees);
   EXPECT_DOUBLE_EQ(result.contrast.comparison.difference.mean, -500 / 3.0);  // -200, -200 and -100
@@ -87,7 +87,7 @@ TEST(Claims, AnIntervalWithoutWidthCannotTell) {
     run.config.report.claims = {LowerErrorClaim("layer", "batch")};
     run.config.report.claims[0].measure = "steps to best";
   }
-  const std::vector<Section> sections = Summarise(runs);
+  const std::vector<Section> sections = Summarize(runs);
   EXPECT_EQ(JudgeClaims(sections[0])[0].contrast.comparison.difference.mean, -200);
   EXPECT_EQ(JudgeClaims(sections[0])[0].verdict, Verdict::kCannotTell);
 }
@@ -103,7 +103,7 @@ TEST(Claims, SmokeRunsAndRunsOnFewCasesGetNoVerdict) {
         run.config.data.sizes["train"] = 512;
       }
     }
-    const std::vector<Section> sections = Summarise(runs);
+    const std::vector<Section> sections = Summarize(runs);
     const ClaimResult result = JudgeClaims(sections[0])[0];
     EXPECT_EQ(result.verdict, Verdict::kNoVerdict);
     EXPECT_EQ(result.evidence, smoke ? Evidence::kSmoke : Evidence::kFewCases);
@@ -117,7 +117,7 @@ TEST(Claims, TheNameOfTheDataHasNoPartInAVerdict) {
     run.config.report.claims = {LowerErrorClaim("layer", "batch")};
     run.config.data.sha256 = "another";
   }
-  EXPECT_EQ(JudgeClaims(Summarise(runs)[0])[0].verdict, Verdict::kOtherData);
+  EXPECT_EQ(JudgeClaims(Summarize(runs)[0])[0].verdict, Verdict::kOtherData);
 }
 
 // layer reaches 0.2 at steps 100, 200 and 100.
@@ -138,7 +138,7 @@ Runs StepsToRuns(const std::vector<std::vector<double>>& batch, const std::strin
 
 TEST(Claims, AClaimOnStepsToATargetComparesThem) {
   const Runs runs = StepsToRuns({{.3, .3, .2}, {.3, .3, .2}, {.3, .3, .2}}, "layer");
-  const std::vector<Section> sections = Summarise(runs);
+  const std::vector<Section> sections = Summarize(runs);
   const ClaimResult result = JudgeClaims(sections[0])[0];
   EXPECT_EQ(result.metric.label, "steps to test error 20%");
   // Differences -200, -100 and -200: by scipy.stats.ttest_rel -166.7 and [-310.1, -23.3].
@@ -151,7 +151,7 @@ TEST(Claims, AClaimOnStepsToATargetComparesThem) {
 TEST(Claims, ASideThatNeverReachesTheTargetCountsAtItsLastStep) {
   const std::vector<std::vector<double>> never(3, {.9, .9, .9});
   const Runs runs = StepsToRuns(never, "layer");
-  const std::vector<Section> sections = Summarise(runs);
+  const std::vector<Section> sections = Summarize(runs);
   const ClaimResult result = JudgeClaims(sections[0])[0];
   EXPECT_EQ(result.contrast.comparison.a.count, 3);
   EXPECT_EQ(result.contrast.comparison.b.count, 0);
@@ -160,13 +160,13 @@ TEST(Claims, ASideThatNeverReachesTheTargetCountsAtItsLastStep) {
   EXPECT_EQ(result.verdict, Verdict::kAgrees);
 
   const Runs contrary = StepsToRuns(never, "batch");
-  const std::vector<Section> contrary_sections = Summarise(contrary);
+  const std::vector<Section> contrary_sections = Summarize(contrary);
   EXPECT_EQ(JudgeClaims(contrary_sections[0])[0].verdict, Verdict::kDiffers);
 }
 
 TEST(Claims, ASideThatStoppedEarlierBoundsNothing) {
   const Runs runs = StepsToRuns({{.9}, {.9}, {.9}}, "layer");
-  const std::vector<Section> sections = Summarise(runs);
+  const std::vector<Section> sections = Summarize(runs);
   // Seed 1 of layer needs 200 steps, but batch ran only 100.
   EXPECT_EQ(JudgeClaims(sections[0])[0].contrast.comparison.difference.count, 2);
 }
@@ -174,10 +174,10 @@ TEST(Claims, ASideThatStoppedEarlierBoundsNothing) {
 TEST(Claims, ATargetThatNobodyReachesCannotTell) {
   Runs runs = StepsToRuns(std::vector<std::vector<double>>(3, {.9}), "layer");
   for (auto& run : runs) run.config.report.claims[0].measure = "steps to 1e-3";
-  const std::vector<Section> sections = Summarise(runs);
+  const std::vector<Section> sections = Summarize(runs);
   EXPECT_EQ(JudgeClaims(sections[0])[0].verdict, Verdict::kCannotTell);
   for (auto& run : runs) run.config.report.claims[0].measure = "steps to 0.1x";
-  const std::vector<Section> malformed = Summarise(runs);
+  const std::vector<Section> malformed = Summarize(runs);
   EXPECT_EQ(JudgeClaims(malformed[0])[0].verdict, Verdict::kNotMeasured);
 }
 
@@ -190,7 +190,7 @@ TEST(Claims, AClaimOnTheWayToTheOthersBestComparesStepsOrSeconds) {
       claim.measure = steps ? "steps to worse's best" : "seconds to worse's best";
       run.config.report.claims = {claim};
     }
-    const std::vector<Section> sections = Summarise(runs);
+    const std::vector<Section> sections = Summarize(runs);
     const ClaimResult result = JudgeClaims(sections[0])[0];
     // In seed 3 layer counts with all of its 300 steps, the number that batch took.
     EXPECT_EQ(result.contrast.comparison.bounded, 1);
@@ -209,7 +209,7 @@ TEST(Claims, AClaimWithAnUnknownMeasureIsNotMeasured) {
     run.config.report.claims = {LowerErrorClaim("layer", "batch")};
     run.config.report.claims[0].measure = "median";
   }
-  const std::vector<Section> sections = Summarise(runs);
+  const std::vector<Section> sections = Summarize(runs);
   EXPECT_EQ(JudgeClaims(sections[0])[0].verdict, Verdict::kNotMeasured);
 }
 
@@ -220,7 +220,7 @@ TEST(Claims, AreDecidedByANormThatAlwaysDiverged) {
     run.config.report.claims = {LowerErrorClaim("layer", "batch")};
     if (run.config.settings["norm"] == "batch") run = Diverged(run);
   }
-  const std::vector<Section> sections = Summarise(runs);
+  const std::vector<Section> sections = Summarize(runs);
   const ClaimResult result = JudgeClaims(sections[0])[0];
   EXPECT_TRUE(result.contrast.by_divergence);
   EXPECT_EQ(result.verdict, Verdict::kAgrees);
@@ -233,7 +233,7 @@ TEST(Claims, DoNotHoldForSurvivors) {
   Runs runs = ThreeNorms();
   runs.push_back(Diverged(FinishedRun("layer", 4, 3, {.5})));
   for (auto& run : runs) run.config.report.claims = {LowerErrorClaim("layer", "batch")};
-  const std::vector<Section> sections = Summarise(runs);
+  const std::vector<Section> sections = Summarize(runs);
   const ClaimResult result = JudgeClaims(sections[0])[0];
   EXPECT_EQ(result.contrast.comparison.better, 1);
   EXPECT_EQ(result.verdict, Verdict::kCannotTell);

@@ -15,7 +15,7 @@ std::string AtPanel(const Panel& panel) {
   return panel.title.empty() ? "" : "With " + panel.title + ", ";
 }
 
-std::string Capitalised(std::string text) {
+std::string Capitalized(std::string text) {
   if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 32);
   return text;
 }
@@ -113,11 +113,11 @@ std::vector<Finding> FindingsOf(const Section& section, const Panel& panel) {
     const Estimate value = EstimateMean(Values(group, metric->name, measure));
     if (value.count == 0) {
       findings.push_back({"no comparison",
-                          Capitalised(AtPanel(panel) + "no run with " + name + " has finished.")});
+                          Capitalized(AtPanel(panel) + "no run with " + name + " has finished.")});
       continue;
     }
     const std::string reached =
-        Capitalised(fmt::format("{}{} reached {} ({})", AtPanel(panel), name,
+        Capitalized(fmt::format("{}{} reached {} ({})", AtPanel(panel), name,
                                 ValueOf(*metric, value.mean), MeanOf(value.count, group)));
     if (!baseline) {
       findings.push_back(
@@ -192,7 +192,7 @@ std::string BriefOf(const Section& section, const Panel& panel, size_t width) {
       shown.erase(shown.end() - 1 - static_cast<std::ptrdiff_t>(left_out), shown.end() - 1);
       shown.insert(shown.end() - 1, fmt::format("{} others in between", left_out));
     }
-    return Capitalised(fmt::format("{}{} ({}) was {}{}.", AtPanel(panel), metric->label,
+    return Capitalized(fmt::format("{}{} ({}) was {}{}.", AtPanel(panel), metric->label,
                                    seeds == 1 ? "one seed" : fmt::format("mean of {} seeds", seeds),
                                    fmt::join(shown, ", "), end));
   };
@@ -259,7 +259,7 @@ std::string MeasuredText(const Section& section, const ClaimResult& result) {
   };
   const std::string at = section.panels.size() > 1 ? AtPanel(*result.panel) : "";
   const std::string numbers =
-      fmt::format("{}: {}, {}; ", Capitalised(at + MeasureName(metric, result.measure)),
+      fmt::format("{}: {}, {}; ", Capitalized(at + MeasureName(metric, result.measure)),
                   side(claim.better, comparison.a), side(claim.worse, comparison.b));
   if (result.contrast.by_divergence) return numbers + "every run of one norm diverged.";
   const Estimate& difference = comparison.difference;
@@ -287,18 +287,17 @@ std::vector<std::string> Incomplete(const Section& section) {
       for (const Run* run : group.runs) {
         const Status status = StatusOf(*run);
         if (status == Status::kFinished) continue;
-        const std::string who =
-            fmt::format("{}{}, seed {}", panel.title.empty() ? "" : panel.title + ", ",
-                        section.Named(group.value), run->config.seed);
+        const std::string who = fmt::format("{}{}, seed {}", AtPanel(panel),
+                                            section.Named(group.value), run->config.seed);
         if (status == Status::kUnfinished) {
           const int64_t step = run->evaluations.empty() ? 0 : run->evaluations.back().step;
-          lines.push_back(Capitalised(fmt::format("{}: not finished; last evaluation at step {}.",
+          lines.push_back(Capitalized(fmt::format("{}: not finished; last evaluation at step {}.",
                                                   who, FormatInteger(step))));
           continue;
         }
         const std::string why =
             run->result->message.empty() ? "" : " (" + run->result->message + ")";
-        lines.push_back(Capitalised(fmt::format("{}: {} at step {}{}.", who, run->result->status,
+        lines.push_back(Capitalized(fmt::format("{}: {} at step {}{}.", who, run->result->status,
                                                 FormatInteger(run->result->steps), why)));
       }
     }

@@ -79,6 +79,11 @@ std::string SettingText(const nlohmann::ordered_json& value) {
   return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
+std::string SettingPhrase(std::string_view name, const nlohmann::ordered_json& value) {
+  return value.is_number() ? Words(name) + " " + SettingText(value)
+                           : fmt::format("{}={}", name, SettingText(value));
+}
+
 std::string FormatSignificant(double value, int digits) {
   return Fixed(value, DecimalsFor(value, digits));
 }

@@ -17,6 +17,10 @@ std::string Words(std::string_view name);
 /// Returns a setting's value without JSON's quotes.
 std::string SettingText(const nlohmann::ordered_json& value);
 
+/// Returns a setting as part of a sentence: "batch size 4" for a number, and the form of --set,
+/// "norm_at=all", for any other value.
+std::string SettingPhrase(std::string_view name, const nlohmann::ordered_json& value);
+
 /// Returns `value` with `digits` significant digits, never as -0, with an exponent from 1e6 up and
 /// below 1e-4.
 std::string FormatSignificant(double value, int digits);

@@ -79,9 +79,9 @@ ClaimMeasure MeasureOf(PaperClaim::Of of) {
 }
 
 // Returns 1 if enough columns hold, -1 if too few can, and 0 if that is open.
-int Decide(int holds, int fails, size_t columns, int least) {
-  if (holds >= least) return 1;
-  return static_cast<int>(columns) - fails < least ? -1 : 0;
+int Decide(int holds, int fails, size_t columns, int min_columns) {
+  if (holds >= min_columns) return 1;
+  return static_cast<int>(columns) - fails < min_columns ? -1 : 0;
 }
 
 Verdict VerdictOf(const PaperClaimResult& result) {
@@ -97,15 +97,15 @@ Verdict VerdictOf(const PaperClaimResult& result) {
   }
   if (!measured) return Verdict::kNotMeasured;
   if (!judged) return Verdict::kNoVerdict;
-  const int least = result.claim->least;
-  switch (Decide(own_holds, own_fails, result.columns.size(), least)) {
+  const int min_columns = result.claim->min_columns;
+  switch (Decide(own_holds, own_fails, result.columns.size(), min_columns)) {
     case 1:
       return Verdict::kAgrees;
     case -1:
       return Verdict::kDiffers;
     default:
-      return Decide(holds, fails, result.columns.size(), least) == 0 ? Verdict::kCannotTell
-                                                                     : Verdict::kOtherData;
+      return Decide(holds, fails, result.columns.size(), min_columns) == 0 ? Verdict::kCannotTell
+                                                                           : Verdict::kOtherData;
   }
 }
 

@@ -88,7 +88,7 @@ void SplitSettings(Section& section) {
       if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
     }
     if (values.size() == 1) {
-      section.common.emplace_back(name, SettingText(values[0]));
+      section.common.push_back(SettingPhrase(name, values[0]));
       continue;
     }
     std::sort(values.begin(), values.end(), ValueLess);
@@ -112,7 +112,7 @@ std::string PanelTitle(const Section& section, const nlohmann::json& settings) {
   std::string title;
   for (const std::string& name : names) {
     if (!settings.contains(name)) continue;
-    title += (title.empty() ? "" : ", ") + Words(name) + " " + SettingText(settings[name]);
+    title += (title.empty() ? "" : ", ") + SettingPhrase(name, settings[name]);
   }
   return title;
 }
@@ -319,14 +319,14 @@ int Section::IndexOf(std::string_view value) const {
   return static_cast<int>(std::find(values.begin(), values.end(), value) - values.begin());
 }
 
-std::vector<Section> Summarise(const std::vector<Run>& runs) {
+std::vector<Section> Summarize(const std::vector<Run>& runs) {
   std::map<std::tuple<std::string, std::string, std::string>, std::vector<const Run*>> sections;
   for (const Run& run : runs) {
     sections[{run.config.task, run.config.data.name, run.config.data.sha256}].push_back(&run);
   }
-  std::vector<Section> made;
-  for (auto& [key, members] : sections) made.push_back(MakeSection(std::move(members)));
-  return made;
+  std::vector<Section> summaries;
+  for (auto& [key, members] : sections) summaries.push_back(MakeSection(std::move(members)));
+  return summaries;
 }
 
 Measure HeadlineMeasure(const Section& section) {

@@ -36,7 +36,7 @@ struct Group {
 
 /// Groups that differ only in the compared setting. Only these are compared with each other.
 struct Panel {
-  std::string title;        ///< the settings that distinguish it: "batch size 4"; empty if none do
+  std::string title;        ///< the settings that distinguish it, by SettingPhrase: "batch size 4"
   nlohmann::json settings;  ///< all but the compared one, including the preset
   std::vector<Group> groups;  ///< the baseline first
 
@@ -55,7 +55,7 @@ struct Section {
   std::vector<std::string> values;   ///< of the compared setting, the baseline first
   std::vector<const Run*> runs;      ///< runs that count, in the order of the panels
   std::vector<const Run*> left_out;  ///< superseded by a newer or more complete run
-  std::vector<std::pair<std::string, std::string>> common;   ///< settings that all runs share
+  std::vector<std::string> common;   ///< settings that all runs share, by SettingPhrase
   std::vector<std::pair<std::string, std::string>> varying;  ///< setting -> its values, joined
   bool specs_differ = false;  ///< set if runs disagree about metrics or report
 
@@ -68,7 +68,7 @@ struct Section {
 };
 
 /// Returns the sections of `runs`, ordered by task and data.
-std::vector<Section> Summarise(const std::vector<Run>& runs);
+std::vector<Section> Summarize(const std::vector<Run>& runs);
 
 /// Returns the measure of the findings: kBest if every finished run has it for the headline metric,
 /// else kFinal.

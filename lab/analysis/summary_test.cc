@@ -29,7 +29,7 @@ TEST(SummaryTest, GroupsRunsByAllSettingsButTheSeed) {
       for (const int64_t seed : {2, 1}) runs.push_back(FinishedRun(norm, batch_size, seed, {.1}));
     }
   }
-  const std::vector<Section> sections = Summarise(runs);
+  const std::vector<Section> sections = Summarize(runs);
   ASSERT_THAT(sections, SizeIs(1));
   ASSERT_THAT(sections[0].panels, SizeIs(2));
   EXPECT_EQ(sections[0].panels[0].title, "batch size 4");
@@ -37,8 +37,7 @@ TEST(SummaryTest, GroupsRunsByAllSettingsButTheSeed) {
   EXPECT_THAT(GroupValues(sections[0].panels[0]), ElementsAre("none", "batch", "layer"));
   EXPECT_THAT(sections[0].panels[0].groups[0].runs, SizeIs(2));
   EXPECT_EQ(sections[0].panels[0].groups[0].runs[0]->config.seed, 1);
-  EXPECT_THAT(sections[0].common,
-              ElementsAre(std::pair("lr", "0.001"), std::pair("preset", "small")));
+  EXPECT_THAT(sections[0].common, ElementsAre("lr 0.001", "preset=small"));
   EXPECT_THAT(sections[0].varying, ElementsAre(std::pair("norm", "none, batch, layer"),
                                                std::pair("batch_size", "4, 128")));
 }
@@ -46,7 +45,7 @@ TEST(SummaryTest, GroupsRunsByAllSettingsButTheSeed) {
 TEST(SummaryTest, AnotherSettingThatVariesMakesAPanelOfItsOwn) {
   Runs runs = {FinishedRun("none", 4, 1, {.1}), FinishedRun("none", 4, 1, {.2})};
   runs[1].config.settings["lr"] = 0.01;
-  const std::vector<Section> sections = Summarise(runs);
+  const std::vector<Section> sections = Summarize(runs);
   ASSERT_THAT(sections[0].panels, SizeIs(2));
   EXPECT_EQ(sections[0].panels[1].title, "batch size 4, lr 0.01");
 }
@@ -54,7 +53,7 @@ TEST(SummaryTest, AnotherSettingThatVariesMakesAPanelOfItsOwn) {
 TEST(SummaryTest, SettingsInAnotherOrderAreTheSameSettings) {
   Runs runs = {FinishedRun("none", 4, 1, {.1}), FinishedRun("none", 4, 2, {.2})};
   runs[1].config.settings = {{"lr", 0.001}, {"batch_size", 4}, {"norm", "none"}};
-  EXPECT_THAT(Summarise(runs)[0].panels, SizeIs(1));
+  EXPECT_THAT(Summarize(runs)[0].panels, SizeIs(1));
 }
 
 TEST(SummaryTest, RunsOnOtherDataAreNeverPooled) {
@@ -62,9 +61,9 @@ TEST(SummaryTest, RunsOnOtherDataAreNeverPooled) {
                FinishedRun("none", 4, 3, {.3})};
   runs[1].config.data.name = "drawn digits";
   runs[2].config.data.sha256 = "def456";
-  EXPECT_THAT(Summarise(runs), SizeIs(3));
+  EXPECT_THAT(Summarize(runs), SizeIs(3));
   runs[0].config.task = "other";
-  EXPECT_EQ(Summarise(runs)[2].config->task, "other");
+  EXPECT_EQ(Summarize(runs)[2].config->task, "other");
 }
 
 TEST(SummaryTest, OfRunsWithTheSameSeedTheMoreCompleteCounts) {
@@ -72,7 +71,7 @@ TEST(SummaryTest, OfRunsWithTheSameSeedTheMoreCompleteCounts) {
                FinishedRun("none", 4, 1, {.2})};
   runs[0].config.stamps["started"] = "2026-03-01T00:00:00Z";
   runs[2].config.stamps["started"] = "2026-02-01T00:00:00Z";
-  const std::vector<Section> sections = Summarise(runs);
+  const std::vector<Section> sections = Summarize(runs);
   ASSERT_THAT(sections[0].runs, ElementsAre(&runs[2]));
   EXPECT_THAT(sections[0].left_out, SizeIs(2));
   EXPECT_THAT(Values(sections[0].panels[0].groups[0], "test_error", Measure::kFinal),
@@ -81,7 +80,7 @@ TEST(SummaryTest, OfRunsWithTheSameSeedTheMoreCompleteCounts) {
 
 TEST(SummaryTest, ReadsFinalBestAndStepsToBest) {
   const Runs runs = {FinishedRun("none", 4, 7, {.3, .1, .2})};
-  const Section section = Summarise(runs)[0];
+  const Section section = Summarize(runs)[0];
   const Group& group = section.panels[0].groups[0];
   EXPECT_THAT(Values(group, "test_error", Measure::kFinal), ElementsAre(std::pair(7, .2)));
   EXPECT_THAT(Values(group, "test_error", Measure::kBest), ElementsAre(std::pair(7, .1)));
@@ -94,7 +93,7 @@ TEST(SummaryTest, RunsThatDidNotFinishHaveNoValues) {
   Runs runs = {FinishedRun("none", 4, 1, {.1}), FinishedRun("none", 4, 2, {.1}),
                StartedRun("none", 4, 3)};
   runs[1].result->status = "diverged";
-  const Section section = Summarise(runs)[0];
+  const Section section = Summarize(runs)[0];
   const Group& group = section.panels[0].groups[0];
   EXPECT_EQ(group.CountOf(Status::kFinished), 1);
   EXPECT_EQ(group.CountOf(Status::kDiverged), 1);
@@ -105,14 +104,14 @@ TEST(SummaryTest, RunsThatDidNotFinishHaveNoValues) {
 
 TEST(SummaryTest, HeadlineIsReadAtTheBestWhereEveryRunHasOne) {
   Runs runs = {FinishedRun("none", 4, 1, {.1}), FinishedRun("layer", 4, 1, {.1})};
-  EXPECT_EQ(HeadlineMeasure(Summarise(runs)[0]), Measure::kBest);
+  EXPECT_EQ(HeadlineMeasure(Summarize(runs)[0]), Measure::kBest);
   runs[1].result->best.reset();
-  EXPECT_EQ(HeadlineMeasure(Summarise(runs)[0]), Measure::kFinal);
+  EXPECT_EQ(HeadlineMeasure(Summarize(runs)[0]), Measure::kFinal);
 }
 
 TEST(SummaryTest, ComparesWithTheDirectionOfTheMetric) {
   const Runs runs = ThreeNorms();
-  const Section section = Summarise(runs)[0];
+  const Section section = Summarize(runs)[0];
   const Panel& panel = section.panels[0];
   const Comparison sure =
       Compare(*panel.Find("layer"), *panel.Find("batch"), kError, Measure::kFinal);
@@ -130,7 +129,7 @@ TEST(SummaryTest, ComparesWithTheDirectionOfTheMetric) {
 TEST(SummaryTest, ReachesATargetAtTheFirstEvaluationAtOrBeyondIt) {
   const Runs runs = {FinishedRun("none", 4, 1, {.3, .2, .1, .05}),
                      FinishedRun("none", 4, 2, {.2, .1, .3, .25})};
-  const Section section = Summarise(runs)[0];
+  const Section section = Summarize(runs)[0];
   const Group& group = section.panels[0].groups[0];
   const Reached both = Reach(group, kError, .1);
   EXPECT_EQ(both.count, 2);
@@ -147,7 +146,7 @@ TEST(SummaryTest, AnUnfinishedRunHasNotFailedToReachATarget) {
                FinishedRun("none", 4, 3, {.3})};
   runs[1].result->status = "diverged";
   runs[2].result.reset();
-  const Section section = Summarise(runs)[0];
+  const Section section = Summarize(runs)[0];
   const Reached reached = Reach(section.panels[0].groups[0], kError, .1);
   EXPECT_EQ(reached.count, 1);
   EXPECT_EQ(reached.of, 2);
@@ -160,7 +159,7 @@ TEST(SummaryTest, CatchesUpWithTheOthersBestSeedBySeed) {
     EXPECT_EQ(ChosenBy(sections[0])->name, "valid_error");
     return CatchUpWith(*panel.Find("layer"), *panel.Find("batch"), *ChosenBy(sections[0]));
   };
-  const CatchUp all = of(Summarise(runs));
+  const CatchUp all = of(Summarize(runs));
   EXPECT_EQ(all.count, 2);
   EXPECT_EQ(all.of, 3);
   EXPECT_DOUBLE_EQ(all.steps.mean, (200. / 300 + 1) / 2);
@@ -170,10 +169,10 @@ TEST(SummaryTest, CatchesUpWithTheOthersBestSeedBySeed) {
   EXPECT_NEAR(*all.steps.half_width, 12.7062 / 6, 1e-4);
 
   runs[0] = Diverged(runs[0]);  // never matches, and counts
-  const CatchUp diverged = of(Summarise(runs));
+  const CatchUp diverged = of(Summarize(runs));
   EXPECT_EQ(diverged.of, 3);
   for (const size_t i : {1, 3, 5}) runs[i].result.reset();
-  const std::vector<Section> unfinished = Summarise(runs);
+  const std::vector<Section> unfinished = Summarize(runs);
   const Panel& panel = unfinished[0].panels[0];
   const MetricSpec* metric = unfinished[0].Find("valid_error");
   EXPECT_EQ(CatchUpWith(*panel.Find("layer"), *panel.Find("batch"), *metric).of, 0);
@@ -182,7 +181,7 @@ TEST(SummaryTest, CatchesUpWithTheOthersBestSeedBySeed) {
 TEST(SummaryTest, ACurveAveragesSeedsStepByStep) {
   Runs runs = {FinishedRun("none", 4, 1, {.3, .2}), FinishedRun("none", 4, 2, {.5, .4})};
   runs[1].evaluations[1].seconds = 6;
-  const Section section = Summarise(runs)[0];
+  const Section section = Summarize(runs)[0];
   const Curve curve = CurveOf(section.panels[0].groups[0], "test_error");
   ASSERT_THAT(curve.mean, SizeIs(2));
   EXPECT_EQ(curve.seeds, 2);
@@ -195,7 +194,7 @@ TEST(SummaryTest, ACurveAveragesSeedsStepByStep) {
 
 TEST(SummaryTest, TheMeanEndsWhereTheShortestSeedEnds) {
   const Runs runs = {FinishedRun("none", 4, 1, {.3, .2, .1}), FinishedRun("none", 4, 2, {.5})};
-  const Section section = Summarise(runs)[0];
+  const Section section = Summarize(runs)[0];
   const Curve curve = CurveOf(section.panels[0].groups[0], "test_error");
   EXPECT_THAT(curve.mean, SizeIs(1));
   ASSERT_THAT(curve.single, SizeIs(2));
@@ -205,11 +204,11 @@ TEST(SummaryTest, TheMeanEndsWhereTheShortestSeedEnds) {
 TEST(SummaryTest, TheMeanIsOverFinishedSeedsOnceThereAreSome) {
   Runs runs = {FinishedRun("none", 4, 1, {.3, .2}), FinishedRun("none", 4, 2, {.5})};
   runs[1].result.reset();
-  Section section = Summarise(runs)[0];
+  Section section = Summarize(runs)[0];
   EXPECT_EQ(CurveOf(section.panels[0].groups[0], "test_error").seeds, 1);
   EXPECT_THAT(CurveOf(section.panels[0].groups[0], "test_error").single, SizeIs(2));
   runs[0].result.reset();
-  section = Summarise(runs)[0];
+  section = Summarize(runs)[0];
   EXPECT_EQ(CurveOf(section.panels[0].groups[0], "test_error").seeds, 2);
 }
 
@@ -217,7 +216,7 @@ TEST(SummaryTest, WhatIsNotFiniteIsLeftOut) {
   Runs runs = {FinishedRun("none", 4, 1, {.3, .2})};
   runs[0].evaluations[0].values["test_error"] = std::numeric_limits<double>::infinity();
   runs[0].result->final_values["test_error"] = std::numeric_limits<double>::quiet_NaN();
-  const Section section = Summarise(runs)[0];
+  const Section section = Summarize(runs)[0];
   EXPECT_THAT(CurveOf(section.panels[0].groups[0], "test_error").mean, SizeIs(1));
   EXPECT_THAT(Values(section.panels[0].groups[0], "test_error", Measure::kFinal), SizeIs(0));
 }
@@ -225,7 +224,7 @@ TEST(SummaryTest, WhatIsNotFiniteIsLeftOut) {
 TEST(SummaryTest, RunsWithoutTheComparedSettingAreOneGroup) {
   Runs runs = {FinishedRun("none", 4, 1, {.3})};
   runs[0].config.report.compare = "";
-  const Section section = Summarise(runs)[0];
+  const Section section = Summarize(runs)[0];
   EXPECT_EQ(section.panels[0].groups[0].value, "all runs");
 }
 

@@ -65,12 +65,12 @@ inline std::string Escaped(std::string_view text, bool keep_lines = false) {
   return escaped;
 }
 
-/// Returns Escaped(text) in double quotes. A text of more than `most` bytes is cut at a character
-/// boundary and ends in "...".
-inline std::string Quoted(std::string_view text, size_t most = 40) {
-  if (text.size() <= most) return "\"" + Escaped(text) + "\"";
-  size_t end = most;
-  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80 && end + 3 > most) --end;
+/// Returns Escaped(text) in double quotes. A text of more than `max_bytes` bytes is cut at a
+/// character boundary and ends in "...".
+inline std::string Quoted(std::string_view text, size_t max_bytes = 40) {
+  if (text.size() <= max_bytes) return "\"" + Escaped(text) + "\"";
+  size_t end = max_bytes;
+  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80 && end + 3 > max_bytes) --end;
   return "\"" + Escaped(text.substr(0, end)) + "...\"";
 }
 

@@ -8,13 +8,15 @@
 
 namespace planish::lab {
 
-/// Returns at most `most` items in their order: all, or evenly spaced ones including the first.
+/// Returns at most `max_count` items in their order: all, or evenly spaced ones including the
+/// first.
 template <class T>
-std::vector<T> EvenlySpaced(const std::vector<T>& all, int64_t most) {
+std::vector<T> EvenlySpaced(const std::vector<T>& all, int64_t max_count) {
   const int64_t count = std::ssize(all);
-  if (count <= most) return all;
+  if (count <= max_count) return all;
   std::vector<T> some;
-  for (int64_t i = 0; i < most; ++i) some.push_back(all[static_cast<size_t>(i * count / most)]);
+  for (int64_t i = 0; i < max_count; ++i)
+    some.push_back(all[static_cast<size_t>(i * count / max_count)]);
   return some;
 }
 

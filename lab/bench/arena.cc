@@ -47,17 +47,17 @@ Arrays Arena::For(const Case& c) {
   };
   const size_t row = stride(c.cols), column = stride(c.rows);
   Grow(parameters_, 4 * row);
-  Grow(moments_, 2 * column);
+  Grow(statistics_, 2 * column);
   char* parameters = static_cast<char*>(parameters_.get());
-  char* moments = static_cast<char*>(moments_.get());
+  char* statistics = static_cast<char*>(statistics_.get());
   Fill(parameter, parameters, c.cols, 3, 1, 0.5);
   Fill(parameter, parameters + row, c.cols, 4, 0, 1);
   Arrays arrays = {.x = x_.get(), .gain = parameters, .bias = parameters + row, .out = out_.get()};
   if (c.direction == Direction::kBackward) {
-    FillMoments(Over::kRow, c, arrays.x, moments, moments + column);
+    FillStatistics(Over::kRow, c, arrays.x, statistics, statistics + column);
     arrays.dy = dy_.get();
-    arrays.mean = moments;
-    arrays.rstd = moments + column;
+    arrays.mean = statistics;
+    arrays.rstd = statistics + column;
     arrays.dgain = parameters + 2 * row;
     arrays.dbias = parameters + 3 * row;
   }

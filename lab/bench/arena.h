@@ -18,7 +18,7 @@ class Arena {
   Arrays For(const Case& c);
 
  private:
-  Pages x_, dy_, out_, parameters_, moments_;
+  Pages x_, dy_, out_, parameters_, statistics_;
   Type type_ = Type::kFloat;
   int64_t filled_ = 0;  // elements of x and dy with values of type_
 };

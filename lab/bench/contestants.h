@@ -32,8 +32,8 @@ Contestant MakeBare(const std::string& method, const Case& c, const Arrays& arra
 /// Like MakeBare for batch norm and layer norm over channels (bare_channels.cc): each element is
 /// read twice, first for sums and then for the result, as required if no cache holds the elements
 /// normalized together. Plain sums, whole vectors.
-/// Tiles and kinds of stores are the fastest of a trial at construction. Its distance from a limit
-/// is the cost of the second read.
+/// Tile size, kind of stores and prefetching are the fastest of a trial at construction. Its
+/// distance from a limit is the cost of the second read.
 Contestant MakeBareChannels(const std::string& method, const Case& c, const Arrays& arrays);
 
 /// Calls the contestant once and compares with the double reference, with the tolerances of

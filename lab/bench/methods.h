@@ -11,10 +11,10 @@ namespace planish::bench {
 
 /// Elements that a norm normalizes together.
 enum class Over : uint8_t {
-  kRow,       ///< a row's; a channel has one element in a sample
-  kRows,      ///< a row's, and with falling weight those of all rows before it
-  kChannel,   ///< a channel's, of all samples
-  kPosition,  ///< those of all channels at one position of one sample
+  kRow,       ///< the elements of one row
+  kRows,      ///< one row and, with falling weights, all rows before it (online norms)
+  kChannel,   ///< one channel of all samples
+  kPosition,  ///< all channels at one position of one sample
 };
 
 /// Norm to measure. A new norm is a line in methods.cc; a new kind of statistics is a value of

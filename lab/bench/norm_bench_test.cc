@@ -159,7 +159,7 @@ TEST(Reference, RefusesOneWrongNumber) {
     // All values are of size 1 to 10; the loosest tolerance, of sums over 50 rows, is 16 * sqrt(50)
     // * 2^-24 of that, 7e-5.
     number += 1e-3f;
-    EXPECT_THAT(reference.Compare(false), HasSubstr(name + " is off by 0.001,"));
+    EXPECT_THAT(reference.Compare(false), HasSubstr(name + " is off by 0.001;"));
   }
 }
 
@@ -179,18 +179,18 @@ TEST(Arena, GivesNewCasesTheirNumbers) {
   const Case half{.type = Type::kFloat16, .rows = 10, .cols = 7};
   arena.For(large);
   const Arrays arrays = arena.For(half);
-  double least = 0, most = 0;
+  double min = 0, max = 0;
   for (int64_t i = 0; i < half.elements(); ++i) {
     const double x = ToDouble(static_cast<const float16*>(arrays.x)[i]);
-    least = std::min(least, x);
-    most = std::max(most, x);
+    min = std::min(min, x);
+    max = std::max(max, x);
   }
   // Uniform between -sqrt(3) and sqrt(3): of 70 values some are in each outer quarter, except with
   // probability 2 * .75^70 = 4e-9, and these values are fixed.
-  EXPECT_GT(least, -1.7321 - 1e-3);
-  EXPECT_LT(least, -0.866);
-  EXPECT_GT(most, 0.866);
-  EXPECT_LT(most, 1.7321 + 1e-3);
+  EXPECT_GT(min, -1.7321 - 1e-3);
+  EXPECT_LT(min, -0.866);
+  EXPECT_GT(max, 0.866);
+  EXPECT_LT(max, 1.7321 + 1e-3);
 }
 
 TEST(Parse, RefusesUnknownNames) {

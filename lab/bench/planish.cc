@@ -161,7 +161,7 @@ Contestant MakePlanish(const std::string& method, const Case& c, const Arrays& a
   return VisitType(c.type, [&]<class T>() -> Contestant {
     if (found.over == Over::kChannel) return MakeChannels<T>(c, arrays);
     if (found.over == Over::kPosition) return MakePositions<T>(found, c, arrays);
-    if (c.spatial != 1) return {.absent = "normalises rows"};
+    if (c.spatial != 1) return {.absent = "normalizes rows"};
     if (found.over == Over::kRows) return MakeOnline<T>(c, arrays);
     return MakeRows<T>(found, c, arrays);
   });

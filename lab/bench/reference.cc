@@ -17,8 +17,10 @@ namespace planish::bench {
 
 namespace {
 
-constexpr int64_t kCompared = int64_t{1} << 18;  // elements of y or dx
-constexpr int64_t kBlocks = 64;                  // of rows, for the sums over rows
+// Number of compared elements of y or dx.
+constexpr int64_t kCompared = int64_t{1} << 18;
+// Number of blocks of rows with their own partial sums of dgain and dbias.
+constexpr int64_t kBlocks = 64;
 
 template <class T>
 double Load(const void* data, int64_t i) {
@@ -27,9 +29,9 @@ double Load(const void* data, int64_t i) {
 
 struct Statistics {
   double mean = 0, rstd = 0;
-  double curvature = 1;  // the deviation's coefficient of mean(g * xhat) in dx
-  double weight = 1;     // weight of this group's own mean in `mean`
-  double shift = 0;      // weight of the own mean's distance from `mean`, times rstd
+  double curvature = 1;  // coefficient of xhat * mean(g * xhat) in dx
+  double weight = 1;     // weight of the group's own mean in `mean`
+  double shift = 0;      // weighted distance of the group's own mean from `mean`, times rstd
 };
 
 // Groups of elements that a norm normalizes together.
@@ -51,16 +53,16 @@ struct Groups {
 
   Over over;
   int64_t spatial, channels, count, size;
-  std::vector<Statistics> known;  // of every group, if they depend on the groups before
+  std::vector<Statistics> known;  // of every group if they depend on earlier groups; else empty
 };
 
 // Returns the statistics of Over::kRows by the equations of planish/online_norm.h.
 template <class T>
-std::vector<Statistics> OnlineMoments(const Groups& groups, const void* x) {
+std::vector<Statistics> OnlineStatistics(const Groups& groups, const void* x) {
   const double alpha = OnlineNormOptions().alpha;
   const auto n = static_cast<double>(groups.size);
   OnlineState state;
-  std::vector<Statistics> moments;
+  std::vector<Statistics> statistics;
   for (int64_t group = 0; group < groups.count; ++group) {
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < groups.size; ++i) sum += Load<T>(x, groups.At(group, i));
@@ -71,13 +73,13 @@ std::vector<Statistics> OnlineMoments(const Groups& groups, const void* x) {
     }
     const double deviation = std::sqrt(squares / (n - 1));
     state.deviation = alpha * deviation + (1 - alpha) * state.deviation;
-    moments.push_back({.mean = state.mean,
-                       .rstd = 1 / state.deviation,
-                       .curvature = alpha * n * state.deviation / ((n - 1) * deviation),
-                       .weight = alpha,
-                       .shift = alpha * (sum / n - state.mean) / state.deviation});
+    statistics.push_back({.mean = state.mean,
+                          .rstd = 1 / state.deviation,
+                          .curvature = alpha * n * state.deviation / ((n - 1) * deviation),
+                          .weight = alpha,
+                          .shift = alpha * (sum / n - state.mean) / state.deviation});
   }
-  return moments;
+  return statistics;
 }
 
 template <class T>
@@ -106,7 +108,7 @@ double ReferenceGroup(const internal::Recipe& recipe, const Groups& groups, bool
                       const Case& c, const Arrays& arrays, int64_t group, double* out) {
   using P = Compute<T>;
   const Statistics m = StatisticsOf<T>(recipe, groups, arrays.x, group);
-  const NormOptions options;  // AdaNorm's
+  const NormOptions options;  // of AdaNorm
   const auto n = static_cast<double>(groups.size);
   const auto xhat = [&](int64_t i) {
     return (Load<T>(arrays.x, groups.At(group, i)) - m.mean) * m.rstd;
@@ -210,7 +212,7 @@ double UnitInLastPlace(Type type) {
 
 }  // namespace
 
-void FillMoments(Over over, const Case& c, const void* x, void* mean, void* rstd) {
+void FillStatistics(Over over, const Case& c, const void* x, void* mean, void* rstd) {
   const internal::Recipe recipe = internal::RecipeOf(Norm::kLayer);
   const Groups groups(over, c);
   VisitType(c.type, [&]<class T>() {
@@ -231,7 +233,7 @@ Reference::Reference(const std::string& method, const Case& c, const Arrays& arr
   const internal::Recipe recipe = internal::RecipeOf(m.norm);
   Groups groups(m.over, c);
   if (m.over == Over::kRows) {
-    VisitType(c.type, [&]<class T>() { groups.known = OnlineMoments<T>(groups, arrays.x); });
+    VisitType(c.type, [&]<class T>() { groups.known = OnlineStatistics<T>(groups, arrays.x); });
   }
   const int64_t count = std::clamp<int64_t>(kCompared / groups.size, 1, groups.count);
   std::vector<int64_t> compared;
@@ -289,9 +291,9 @@ std::string Reference::Compare(bool half_sums) const {
         if (std::isnan(distance)) break;
       }
       if (distance <= allowed * scale) return;
-      wrong +=
-          fmt::format("{}{} is off by {:.2g}, numbers are up to {:.2g} and {:.2g} of that allowed",
-                      wrong.empty() ? "" : "; ", what, distance, scale, allowed);
+      wrong += fmt::format(
+          "{}{} is off by {:.2g}; the largest value is {:.2g}, the tolerance {:.2g} of that",
+          wrong.empty() ? "" : "; ", what, distance, scale, allowed);
     };
     compare(case_.direction == Direction::kForward ? "y" : "dx", out_, out_scale_, out_allowed,
             [&](size_t i) { return Load<T>(arrays_.out, at_[i]); });

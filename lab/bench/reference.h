@@ -12,7 +12,7 @@ namespace planish::bench {
 
 /// Computes mean and rstd of elements normalized together (kRow: of every row, like LayerNorm) in
 /// double, rounded to ParameterType(c.type).
-void FillMoments(Over over, const Case& c, const void* x, void* mean, void* rstd);
+void FillStatistics(Over over, const Case& c, const void* x, void* mean, void* rstd);
 
 /// Reference results of a norm in double: some rows or channels of y or dx, and all of dgain and
 /// dbias.
@@ -23,9 +23,9 @@ class Reference {
   /// Fills the elements to compare with NaN, so that unwritten ones fail.
   void Poison() const;
 
-  /// Returns an empty text if the results are right, else an error such as "dgain is off by 70,
-  /// numbers are up to 200 and 0.01 of that allowed". Tolerances are relative to the largest value,
-  /// or the largest term of its sum or difference:
+  /// Returns an empty text if the results are right, else an error such as "dgain is off by 70;
+  /// the largest value is 200, the tolerance 0.01 of that". Tolerances are relative to the largest
+  /// value, or the largest term of its sum or difference:
   /// - y, dx: 16 units in the last place of float or double (sums of many terms in several parts,
   ///   and some products); for 16-bit types, which round once, 1 unit.
   /// - dgain, dbias: 16 * sqrt(terms) units of the parameters' type, like the rounding error of a

@@ -91,7 +91,7 @@ std::vector<Case> Cases(const BenchFlags& flags, const std::vector<std::string>&
       bench::ParseShape(shape, c);
     } catch (const std::invalid_argument&) {
       throw UsageError(fmt::format(
-          "[bench] --shapes must be of ROWSxCOLS, as 4096x1024, or of SAMPLESxCHANNELSxNUMBERS, "
+          "[bench] --shapes must be of ROWSxCOLS, as 4096x1024, or of SAMPLESxCHANNELSxSPATIAL, "
           "got \"{}\"",
           shape));
     }
@@ -145,8 +145,7 @@ std::vector<Result> Measure(const Case& c, const std::vector<std::string>& metho
     const std::string wrong =
         bench::CheckContestant(method, planish, c, arrays, /*half_sums=*/false);
     if (!wrong.empty()) {
-      throw RunError(fmt::format("[bench] the result of {} {} must be right but {}", method,
-                                 CaseName(c), wrong));
+      throw RunError(fmt::format("the result of {} {} is wrong: {}", method, CaseName(c), wrong));
     }
     ours.push_back(calls.size());
     calls.push_back(planish.call);
@@ -263,12 +262,12 @@ void AddBench(CLI::App& app, Action& action) {
       "Each result is first compared with a reference in double. The table has the fastest of {} "
       "blocks.\n"
       "Do not use the machine meanwhile: a thread that waits for a core distorts the results.\n"
-      "Parameters of 16-bit types are float.\n\n"
+      "The parameters of norms in 16-bit types are float.\n\n"
       "Norms over rows:\n"
       "  {}\n"
       "Norms over channels:\n"
       "  {}\n"
-      "Default shapes, ROWSxCOLS; norms over channels also take SAMPLESxCHANNELSxNUMBERS:\n"
+      "Default shapes, ROWSxCOLS; norms over channels also take SAMPLESxCHANNELSxSPATIAL:\n"
       "  {}\n\n"
       "Example:\n"
       "  planish bench --type bfloat16 --methods layer,rms --shapes 4096x1024,64x65536",

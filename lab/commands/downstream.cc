@@ -72,12 +72,12 @@ class VectorFile {
     }
     if (stored->shape[0] != sentences || stored->shape[1] < 1) {
       Fail(file_, fmt::format("have a vector for each of the {} sentences of {}", sentences, name),
-           fmt::format("{} of {} numbers", stored->shape[0], stored->shape[1]));
+           fmt::format("{} of {} elements", stored->shape[0], stored->shape[1]));
     }
     const at::Tensor vectors = at::empty(stored->shape, is_double ? at::kDouble : at::kFloat);
     std::ranges::copy(stored->data, static_cast<std::byte*>(vectors.mutable_data_ptr()));
     if (!at::isfinite(vectors).all().item<bool>()) {
-      Fail(file_, fmt::format("have finite numbers in {}", name), "others");
+      Fail(file_, fmt::format("have only finite elements in {}", name), "others");
     }
     return vectors;
   }

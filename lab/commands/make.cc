@@ -53,11 +53,11 @@ void AddMakeCloze(CLI::App& make, Action& action) {
       ->required()
       ->check(NotEmpty("make cloze", "--output"));
   BookCloze& r = flags->request;
-  const auto number = [cloze](const char* flag, int64_t& value, int64_t least, int64_t most,
+  const auto number = [cloze](const char* flag, int64_t& value, int64_t min, int64_t max,
                               const char* help) {
     cloze->add_option(flag, value, fmt::format("{} (default: {})", help, value))
         ->type_name("N")
-        ->check(WholeNumber("make cloze", flag, least, most));
+        ->check(WholeNumber("make cloze", flag, min, max));
   };
   number("--train", r.train, 1, 1'000'000'000, "Maximum number of training questions");
   number("--held-out", r.held_out, 1, 1'000'000'000,

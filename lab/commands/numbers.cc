@@ -27,12 +27,12 @@ std::optional<T> Parse(const std::string& text) {
 
 }  // namespace
 
-CLI::Validator WholeNumber(const std::string& command, const std::string& flag, int64_t least,
-                           int64_t most) {
+CLI::Validator WholeNumber(const std::string& command, const std::string& flag, int64_t min,
+                           int64_t max) {
   const auto check = [=](const std::string& text) {
     const auto value = Parse<int64_t>(text);
-    if (!value || *value < least || *value > most) {
-      Refuse(command, flag, fmt::format("a whole number from {} to {}", least, most), text);
+    if (!value || *value < min || *value > max) {
+      Refuse(command, flag, fmt::format("a whole number from {} to {}", min, max), text);
     }
     return std::string();
   };

@@ -9,9 +9,9 @@
 namespace planish::lab {
 
 /// Returns a validator for the option `flag` of `command`. It throws UsageError unless the text is
-/// an integer from `least` to `most`.
-CLI::Validator WholeNumber(const std::string& command, const std::string& flag, int64_t least,
-                           int64_t most);
+/// an integer from `min` to `max`.
+CLI::Validator WholeNumber(const std::string& command, const std::string& flag, int64_t min,
+                           int64_t max);
 
 /// Like WholeNumber, for a real number that `fits`. `must` describes such a number: "a number above
 /// 0".

@@ -28,11 +28,11 @@ struct TranslateFlags {
   std::optional<double> length_penalty;
 };
 
-// Reads up to `most` lines, split like ReadLines. Counts lines in `number`.
-std::vector<std::string> NextLines(size_t most, int64_t& number) {
+// Reads up to `max_lines` lines, split like ReadLines. Counts lines in `number`.
+std::vector<std::string> NextLines(size_t max_lines, int64_t& number) {
   std::vector<std::string> lines;
   std::string line;
-  while (lines.size() < most && ReadLine(std::cin, "stdin", number + 1, line)) {
+  while (lines.size() < max_lines && ReadLine(std::cin, "stdin", number + 1, line)) {
     ++number;
     if (FindInvalidUtf8(line)) {
       throw DataError(
@@ -50,9 +50,10 @@ int RunTranslate(const TranslateFlags& flags) {
   TrainedRun run("translate", flags.trained, changes);
   auto& translator = run.As<LineTranslator>();
   // At a terminal each line is translated at once.
-  const size_t most = isatty(STDIN_FILENO) != 0 ? 1 : kChunk;
+  const size_t max_lines = isatty(STDIN_FILENO) != 0 ? 1 : kChunk;
   int64_t number = 0;
-  for (auto lines = NextLines(most, number); !lines.empty(); lines = NextLines(most, number)) {
+  for (auto lines = NextLines(max_lines, number); !lines.empty();
+       lines = NextLines(max_lines, number)) {
     for (const std::string& line : translator.Translate(lines)) PrintText(line + "\n");
     FlushStdout();
   }

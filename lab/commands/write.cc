@@ -40,7 +40,7 @@ void CheckText(const std::string& text) {
         fmt::format("[write] TEXT must have at most {} bytes, got {}", kLongestText, text.size()));
   }
   if (const auto at = FindInvalidUtf8(text)) {
-    throw UsageError(fmt::format("[write] TEXT must be UTF-8, got byte 0x{:02x} in place {}",
+    throw UsageError(fmt::format("[write] TEXT must be UTF-8, got byte 0x{:02x} at position {}",
                                  static_cast<uint8_t>(text[*at]), *at + 1));
   }
 }

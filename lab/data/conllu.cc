@@ -239,8 +239,7 @@ TreebankSet ReadTreebanks(const fs::path& folder) {
       if (!file) {
         throw DataError(
             fmt::format("[ReadTreebanks] {} must hold a train, a dev (or valid) and a test file in "
-                        "CoNLL-U, "
-                        "got no {} file",
+                        "CoNLL-U, got no {} file",
                         place.string(), part));
       }
       return ReadInMemory(*file, [&] {

@@ -274,17 +274,17 @@ int64_t FileContent::Read(std::span<uint8_t> out) {
   return done;
 }
 
-std::string FileContent::Rest(int64_t most) {
+std::string FileContent::Rest(int64_t max_bytes) {
   constexpr int64_t kPiece = 1 << 20;
   return ReadInMemory(stream_->file(), [&] {
     // One extra byte, so that the first read meets the end of a small file.
     const int64_t bound = std::max<int64_t>(UpperBound(), 4096) + 1;
     std::string content;
     // Growing while reading would take twice the memory.
-    if (!is_gzip()) content.reserve(static_cast<size_t>(std::min(most, bound + kPiece)));
-    while (std::ssize(content) < most) {
+    if (!is_gzip()) content.reserve(static_cast<size_t>(std::min(max_bytes, bound + kPiece)));
+    while (std::ssize(content) < max_bytes) {
       const size_t old = content.size();
-      const int64_t want = std::min({kPiece, bound, most - std::ssize(content)});
+      const int64_t want = std::min({kPiece, bound, max_bytes - std::ssize(content)});
       content.resize(old + static_cast<size_t>(want));
       const int64_t got =
           Read({reinterpret_cast<uint8_t*>(content.data()) + old, static_cast<size_t>(want)});

@@ -37,8 +37,8 @@ class FileContent {
   /// Fills `out` as far as the content goes. Returns the number of bytes written.
   int64_t Read(std::span<uint8_t> out);
 
-  /// Returns the unread bytes, but at most `most` of them.
-  std::string Rest(int64_t most = std::numeric_limits<int64_t>::max());
+  /// Returns the unread bytes, but at most `max_bytes` of them.
+  std::string Rest(int64_t max_bytes = std::numeric_limits<int64_t>::max());
 
  private:
   class Stream;

@@ -62,10 +62,11 @@ TEST_P(FileContentTest, RestIsAllOfIt) {
 TEST_P(FileContentTest, RestStopsWhereItIsToldTo) {
   const std::string content = Numbers(400'000);
   const std::filesystem::path file = Write(content);
-  for (const int64_t most : {int64_t{0}, int64_t{1}, int64_t{1} << 20, (int64_t{1} << 20) + 1}) {
+  for (const int64_t max_bytes :
+       {int64_t{0}, int64_t{1}, int64_t{1} << 20, (int64_t{1} << 20) + 1}) {
     FileContent read(file);
-    EXPECT_EQ(read.Rest(most), content.substr(0, static_cast<size_t>(most)));
-    EXPECT_EQ(read.Rest(), content.substr(static_cast<size_t>(most)));
+    EXPECT_EQ(read.Rest(max_bytes), content.substr(0, static_cast<size_t>(max_bytes)));
+    EXPECT_EQ(read.Rest(), content.substr(static_cast<size_t>(max_bytes)));
   }
 }
 

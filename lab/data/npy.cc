@@ -216,7 +216,7 @@ class NpyReader {
     }
     const auto* const type = std::ranges::find(kTypes, *header.descr, &Type::descr);
     if (type == std::end(kTypes)) {
-      Fail(file_, "have numbers of type <f4, <f8 or <f2", Quoted(*header.descr));
+      Fail(file_, "have elements of type <f4, <f8 or <f2", Quoted(*header.descr));
     }
     NpyArray array{.shape = *header.shape, .values = {}};
     ReadValues(*type, array);
@@ -271,17 +271,17 @@ class NpyReader {
 
   void ReadValues(const Type& type, NpyArray& array) {
     const std::string what =
-        fmt::format("numbers, for the shape ({}),", fmt::join(array.shape, ", "));
+        fmt::format("elements, for the shape ({}),", fmt::join(array.shape, ", "));
     int64_t count = 1, bytes = 0;
     bool overflow = false;
     for (const int64_t size : array.shape) overflow |= __builtin_mul_overflow(count, size, &count);
     overflow |= __builtin_mul_overflow(count, type.size, &bytes);
     // Checked before allocating memory for the size in the header.
-    if (const int64_t most = content_.UpperBound() - offset_; overflow || bytes > most) {
+    if (const int64_t left = content_.UpperBound() - offset_; overflow || bytes > left) {
       Fail(file_,
            fmt::format("have {} bytes of {} from byte {} on",
                        overflow ? "2^63 or more" : std::to_string(bytes), what, offset_),
-           fmt::format("{}{}: it is truncated", content_.is_gzip() ? "at most " : "", most));
+           fmt::format("{}{}: it is truncated", content_.is_gzip() ? "at most " : "", left));
     }
     array.values.resize(static_cast<size_t>(count));
     float* out = array.values.data();

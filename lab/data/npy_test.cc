@@ -182,8 +182,8 @@ TEST_F(NpyTest, SaysWhereAFileEnds) {
   for (const bool gzip : {false, true}) {
     const std::string cut = file.substr(0, 100);
     EXPECT_THAT(ErrorOf(gzip ? Gzip(cut) : cut),
-                HasSubstr("24 bytes of numbers, for the shape (2, 3), from byte 80 on, got 20: "
-                          "it is truncated"));
+                HasSubstr("24 bytes of elements, for the shape (2, 3), from byte 80 on, got 20: it "
+                          "is truncated"));
     const std::string longer = file + "x";
     EXPECT_THAT(ErrorOf(gzip ? Gzip(longer) : longer),
                 HasSubstr("must end at byte 104, got more bytes"));
@@ -193,7 +193,7 @@ TEST_F(NpyTest, SaysWhereAFileEnds) {
 // A header must not allocate memory that the file cannot fill.
 TEST_F(NpyTest, RefusesAbsurdSizes) {
   EXPECT_THAT(ErrorOf(Npy(Dictionary("<f4", "(1000000, 1000000)"), kFloats)),
-              HasSubstr("4000000000000 bytes of numbers, for the shape (1000000, 1000000), from "
+              HasSubstr("4000000000000 bytes of elements, for the shape (1000000, 1000000), from "
                         "byte 96 on, got 24"));
   EXPECT_THAT(ErrorOf(Gzip(Npy(Dictionary("<f4", "(1000000, 1000000)"), kFloats))),
               HasSubstr(", got at most "));
@@ -211,7 +211,7 @@ TEST_F(NpyTest, SaysWhatItDoesNotRead) {
               HasSubstr("must be in C order, fortran_order False, got fortran_order True"));
   for (const std::string descr : {">f4", "<i4", "|u1", "<f16", "<c8"}) {
     EXPECT_THAT(ErrorOf(Npy(Dictionary(descr, "(2, 3)"), kFloats)),
-                HasSubstr("numbers of type <f4, <f8 or <f2, got \"" + descr + "\""));
+                HasSubstr("elements of type <f4, <f8 or <f2, got \"" + descr + "\""));
   }
 }
 

@@ -72,8 +72,7 @@ Sentences SentenceReader::ReadLabelled(const fs::path& file, int64_t classes) {
     const int64_t label = line[0] - '0';
     if (label < 0 || label >= classes || (line.size() > 1 && BlankLength(line.substr(1)) == 0)) {
       throw DataError(fmt::format(
-          "[SentenceReader] line {} of {} must begin with a class from 0 to {} and a blank, "
-          "got {}",
+          "[SentenceReader] line {} of {} must begin with a class from 0 to {} and a blank, got {}",
           i + 1, file.string(), classes - 1, Quoted(line.substr(0, line.find(' ')))));
     }
     Add(line.substr(1), label, &sentences);
@@ -118,14 +117,14 @@ fs::path FolderWith(const fs::path& folder, const std::string& name, const std::
                               file, name, file));
 }
 
-Lexicon::Lexicon(const Sentences& sentences, int64_t least) {
+Lexicon::Lexicon(const Sentences& sentences, int64_t min_count) {
   std::map<std::string, int64_t> counts;
   for (const auto& sentence : sentences.words) {
     for (const std::string& word : sentence) ++counts[word];
   }
   std::vector<std::pair<int64_t, std::string>> kept;
   for (const auto& [word, count] : counts) {
-    if (count >= least) kept.emplace_back(-count, word);
+    if (count >= min_count) kept.emplace_back(-count, word);
   }
   std::ranges::sort(kept);
   for (auto& [count, word] : kept) {

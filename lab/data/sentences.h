@@ -75,8 +75,8 @@ std::filesystem::path FolderWith(const std::filesystem::path& folder, const std:
 /// Indices of words: 0 for unknown words, the others by falling frequency and then by their bytes.
 class Lexicon {
  public:
-  /// Includes words that occur at least `least` times.
-  Lexicon(const Sentences& sentences, int64_t least);
+  /// Includes words that occur at least `min_count` times.
+  Lexicon(const Sentences& sentences, int64_t min_count);
 
   /// Returns the number of words, including the unknown one.
   int64_t size() const { return static_cast<int64_t>(numbers_.size()) + 1; }

@@ -9,13 +9,13 @@ namespace planish::lab {
 namespace {
 
 constexpr size_t kThings = 6;
-constexpr std::array<std::array<const char*, kThings>, kMadePlaces> kThingsOf = {{
+constexpr std::array<std::array<const char*, kThings>, kSyntheticPlaces> kThingsOf = {{
     {"boat", "net", "wave", "gull", "island", "storm"},
     {"cow", "barn", "field", "hen", "plough", "fence"},
     {"king", "tower", "sword", "gate", "crown", "knight"},
     {"tram", "lamp", "shop", "street", "office", "crowd"},
 }};
-constexpr std::array<const char*, kMadePlaces> kPlaces = {"sea", "farm", "castle", "city"};
+constexpr std::array<const char*, kSyntheticPlaces> kPlaces = {"sea", "farm", "castle", "city"};
 constexpr std::array<const char*, 8> kPeople = {"Anna", "Bert",  "Clara",  "Dora",
                                                 "Emil", "Frida", "Gustav", "Hanna"};
 constexpr std::array<const char*, 6> kVerbs = {"saw",   "found",   "feared",
@@ -46,7 +46,7 @@ std::string StoryTeller::Tell(size_t place, const std::string& person, std::stri
 }
 
 std::vector<std::string> StoryTeller::Story() {
-  const size_t place = Choose(kMadePlaces);
+  const size_t place = Choose(kSyntheticPlaces);
   const std::string person = kPeople[Choose(kPeople.size())];
   std::string thing = kThingsOf[place][Choose(kThings)];
   std::vector<std::string> sentences = {
@@ -57,7 +57,7 @@ std::vector<std::string> StoryTeller::Story() {
 }
 
 std::pair<std::string, size_t> StoryTeller::Sentence() {
-  const size_t place = Choose(kMadePlaces);
+  const size_t place = Choose(kSyntheticPlaces);
   std::string thing = kThingsOf[place][Choose(kThings)];
   return {Tell(place, kPeople[Choose(kPeople.size())], thing), place};
 }

@@ -12,7 +12,7 @@
 namespace planish::lab {
 
 /// Number of places of synthetic stories.
-inline constexpr size_t kMadePlaces = 4;
+inline constexpr size_t kSyntheticPlaces = 4;
 
 /// Generator of stories from a small grammar. It uses only integer arithmetic, so a seed gives the
 /// same stories on every machine.
@@ -23,7 +23,7 @@ class StoryTeller {
   /// Returns the five to nine sentences of a story with one place and one person.
   std::vector<std::string> Story();
 
-  /// Returns a sentence and the index of its place, below kMadePlaces.
+  /// Returns a sentence and the index of its place, below kSyntheticPlaces.
   std::pair<std::string, size_t> Sentence();
 
  private:

@@ -104,7 +104,7 @@ class Playwright {
     return plural ? forms.plural : forms.singular;
   }
 
-  static std::string Capitalised(std::string text) {
+  static std::string Capitalized(std::string text) {
     text[0] = static_cast<char>(text[0] - 'a' + 'A');
     return text;
   }
@@ -146,9 +146,9 @@ class Playwright {
   std::string Sentence(const std::string& listener, const std::string& thing) {
     switch (Choose(6)) {
       case 0:
-        return Capitalised(Clause()) + ".";
+        return Capitalized(Clause()) + ".";
       case 1: {
-        std::string text = Capitalised(Clause());
+        std::string text = Capitalized(Clause());
         text += Choose(2) == 0 ? ", and " : ", but ";
         return text + Clause() + ".";
       }
@@ -160,13 +160,13 @@ class Playwright {
         const int count = 1 + Choose(std::size(kNumbers));
         std::string text = kNumbers[0];
         for (int i = 1; i < count; ++i) text += fmt::format(", {}", kNumbers[i]);
-        return Capitalised(text) + fmt::format(" {}!", Form(OneOf(kNouns), count > 1));
+        return Capitalized(text) + fmt::format(" {}!", Form(OneOf(kNouns), count > 1));
       }
       case 4:
         return fmt::format("{}, {} the {}!", listener, Choose(2) == 0 ? "keep" : "give me", thing);
       default: {
         const char* who = OneOf(kNames);
-        return fmt::format("{} said: \"{}.\"", who, Capitalised(Clause()));
+        return fmt::format("{} said: \"{}.\"", who, Capitalized(Clause()));
       }
     }
   }
@@ -219,13 +219,14 @@ Text MakeText(int64_t length, int64_t seed) {
   return text;
 }
 
-Text ReadText(const fs::path& path, int64_t most) {
+Text ReadText(const fs::path& path, int64_t max_characters) {
   const fs::path file = TextFile(path);
   FileContent content(file);
   Text text;
   const std::string start = ReadTextStart(file, content);
-  if (const int64_t left = most - std::ssize(start); left > 0) text.characters = content.Rest(left);
-  text.characters.insert(0, start, 0, static_cast<size_t>(most));
+  if (const int64_t left = max_characters - std::ssize(start); left > 0)
+    text.characters = content.Rest(left);
+  text.characters.insert(0, start, 0, static_cast<size_t>(max_characters));
   if (const size_t zero = text.characters.find('\0'); zero != text.characters.npos) {
     FailToRead(file, fmt::format("byte {} is zero: it is not text, or not in UTF-8",
                                  FormatInteger(static_cast<int64_t>(zero))));
@@ -242,8 +243,9 @@ Text ReadText(const fs::path& path, int64_t most) {
   return text;
 }
 
-Text OpenText(const std::optional<fs::path>& path, int64_t most) {
-  return path ? ReadText(*path, most) : MakeText(std::min(most, kMaxSyntheticText));
+Text OpenText(const std::optional<fs::path>& path, int64_t max_characters) {
+  return path ? ReadText(*path, max_characters)
+              : MakeText(std::min(max_characters, kMaxSyntheticText));
 }
 
 Vocabulary::Vocabulary(std::string_view text) {

@@ -36,15 +36,14 @@ inline constexpr int64_t kMaxSyntheticText = 1'000'000;
 /// one. Throws UsageError if `length` is not from 1 to kMaxSyntheticText.
 Text MakeText(int64_t length, int64_t seed = 1);
 
-/// Returns the first `most` characters of a file, or all if it has fewer. Unpacks gzip and drops a
-/// UTF-8 byte order mark. In a folder the file is input.txt or input.txt.gz, directly or in its
-/// tinyshakespeare; its name is then the folder's.
-/// Throws DataError if there is no such file, if it is empty, has a zero byte or is in UTF-16 or
-/// UTF-32, and like FileContent.
-Text ReadText(const std::filesystem::path& path, int64_t most);
+/// Returns the first `max_characters` characters of a file, or all if it has fewer. Unpacks gzip
+/// and drops a UTF-8 byte order mark. In a folder the file is input.txt or input.txt.gz, directly
+/// or in its tinyshakespeare; its name is then the folder's. Throws DataError if there is no such
+/// file, if it is empty, has a zero byte or is in UTF-16 or UTF-32, and like FileContent.
+Text ReadText(const std::filesystem::path& path, int64_t max_characters);
 
 /// Returns ReadText if there is a path, else MakeText of min(most, kMaxSyntheticText) characters.
-Text OpenText(const std::optional<std::filesystem::path>& path, int64_t most);
+Text OpenText(const std::optional<std::filesystem::path>& path, int64_t max_characters);
 
 /// Distinct characters of a text, numbered from 0 in the order of their bytes.
 class Vocabulary {

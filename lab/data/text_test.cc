@@ -155,9 +155,9 @@ TEST(ReadText, LeavesOutAByteOrderMark) {
   const TestFolder temp;
   WriteFile(temp / "marked", "\xef\xbb\xbfround");
   EXPECT_EQ(ReadText(temp / "marked", 100).characters, "round");
-  for (const int64_t most : {1, 2, 5, 6}) {
-    EXPECT_EQ(ReadText(temp / "marked", most).characters,
-              std::string("round").substr(0, static_cast<size_t>(most)));
+  for (const int64_t max_characters : {1, 2, 5, 6}) {
+    EXPECT_EQ(ReadText(temp / "marked", max_characters).characters,
+              std::string("round").substr(0, static_cast<size_t>(max_characters)));
   }
   WriteFile(temp / "marked", "\xef\xbb\xbf");
   EXPECT_THAT(ErrorOf(temp / "marked"), HasSubstr("must not be empty"));

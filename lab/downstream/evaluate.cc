@@ -27,7 +27,7 @@ constexpr int kPairChoices = 13;  // for SICK
 constexpr double kSame = 1e-12;
 
 // Divides rows by their norm, in double. Rows of zeros are unchanged.
-at::Tensor Normalised(const at::Tensor& vectors) {
+at::Tensor Normalized(const at::Tensor& vectors) {
   const at::Tensor x = vectors.to(at::kDouble);
   return x / x.norm(2, 1, true).clamp_min(std::numeric_limits<double>::min());
 }
@@ -78,7 +78,7 @@ Folds MakeFolds(int64_t rows, int64_t folds, int64_t inner) {
 }
 
 at::Tensor Features(const PairVectors& pairs) {
-  const at::Tensor a = Normalised(pairs.a), b = Normalised(pairs.b);
+  const at::Tensor a = Normalized(pairs.a), b = Normalized(pairs.b);
   return at::cat({(a - b).abs(), a * b}, 1);
 }
 
@@ -105,9 +105,9 @@ std::span<const double> Row(const at::Tensor& scores, int64_t row) {
           static_cast<size_t>(scores.size(1))};
 }
 
-RelatedPairs EvenlySpacedPairs(const RelatedPairs& pairs, int64_t most) {
-  return {EvenlySpaced(pairs.a, most), EvenlySpaced(pairs.b, most),
-          EvenlySpaced(pairs.scores, most)};
+RelatedPairs EvenlySpacedPairs(const RelatedPairs& pairs, int64_t max_count) {
+  return {EvenlySpaced(pairs.a, max_count), EvenlySpaced(pairs.b, max_count),
+          EvenlySpaced(pairs.scores, max_count)};
 }
 
 }  // namespace
@@ -128,7 +128,7 @@ double NestedAccuracy(const at::Tensor& vectors, const std::vector<int64_t>& lab
         fmt::format("[NestedAccuracy] {} folds of {} must have a sentence each, got {} sentences",
                     folds, inner, rows));
   }
-  const at::Tensor x = Normalised(vectors);
+  const at::Tensor x = Normalized(vectors);
   const at::Tensor y = at::tensor(labels).to(at::kDouble);
   const auto [train, test] = MakeFolds(rows, folds, inner);
   const at::Tensor sizes = test.sum(0);
@@ -195,16 +195,16 @@ std::map<std::string, double> EvaluateSentences(const SentenceEvaluationSets& se
   return values;
 }
 
-SentenceEvaluationSets Fewer(const SentenceEvaluationSets& sets, int64_t most) {
+SentenceEvaluationSets Fewer(const SentenceEvaluationSets& sets, int64_t max_count) {
   SentenceEvaluationSets fewer = sets;
   if (fewer.sick) {
     for (RelatedPairs* part : {&fewer.sick->train, &fewer.sick->valid, &fewer.sick->test}) {
-      *part = EvenlySpacedPairs(*part, most);
+      *part = EvenlySpacedPairs(*part, max_count);
     }
   }
   for (ClassifiedSentences& set : fewer.classified) {
-    set.sentences = EvenlySpaced(set.sentences, most);
-    set.labels = EvenlySpaced(set.labels, most);
+    set.sentences = EvenlySpaced(set.sentences, max_count);
+    set.labels = EvenlySpaced(set.labels, max_count);
   }
   return fewer;
 }

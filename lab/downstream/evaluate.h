@@ -59,8 +59,8 @@ std::map<std::string, double> EvaluateSentences(const SentenceEvaluationSets& se
                                                 const SentenceVectors& vectors,
                                                 const EvaluationOptions& options);
 
-/// Returns the sets with at most `most` sentences or pairs in each part, evenly spaced.
-SentenceEvaluationSets Fewer(const SentenceEvaluationSets& sets, int64_t most);
+/// Returns the sets with at most `max_count` sentences or pairs in each part, evenly spaced.
+SentenceEvaluationSets Fewer(const SentenceEvaluationSets& sets, int64_t max_count);
 
 }  // namespace planish::lab
 

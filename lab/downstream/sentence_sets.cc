@@ -86,8 +86,9 @@ void Add(ClassifiedSentences& set, std::string sentence, int64_t label) {
 void CheckClasses(const ClassifiedSentences& set, const fs::path& file) {
   const auto ones = std::ranges::count(set.labels, 1);
   if (ones == 0 || ones == set.size()) {
-    throw DataError(fmt::format("[ReadClassified] {} must have sentences of both classes, got {}",
-                                file.string(), ones == 0 ? "0 alone" : "1 alone"));
+    throw DataError(
+        fmt::format("[ReadClassified] {} must have sentences of both classes, got only {}",
+                    file.string(), ones == 0 ? 0 : 1));
   }
 }
 
@@ -236,7 +237,7 @@ SentenceEvaluationSets MakeSentenceEvaluationSets(int64_t sentences) {
   for (int64_t i = 0; i < sentences; ++i) {
     auto [sentence, place] = teller.Sentence();
     Hash(sentence, sha);
-    Add(set, std::move(sentence), place < kMadePlaces / 2);
+    Add(set, std::move(sentence), place < kSyntheticPlaces / 2);
   }
   SentenceEvaluationSets sets;
   sets.classified.push_back(std::move(set));

@@ -96,8 +96,8 @@ TEST_F(SentenceSets, NamesTheLineOfAClassThatIsWrong) {
               HasSubstr("line 2, must begin with 0 or 1 and a blank, got \"2\""));
   EXPECT_THAT(ClassError("1 a\n0\tb\n"), HasSubstr("line 2"));
   EXPECT_THAT(ClassError("1 a\n\n0 b\n"), HasSubstr("line 2"));
-  EXPECT_THAT(ClassError("1 a\n1 b\n"), HasSubstr("of both classes, got 1 alone"));
-  EXPECT_THAT(ClassError("0 a\n"), HasSubstr("of both classes, got 0 alone"));
+  EXPECT_THAT(ClassError("1 a\n1 b\n"), HasSubstr("of both classes, got only 1"));
+  EXPECT_THAT(ClassError("0 a\n"), HasSubstr("of both classes, got only 0"));
   EXPECT_THAT(ClassError(""), HasSubstr("must not be empty"));
   EXPECT_THAT(ClassError("1 a\xff\n0 \x81\n"), HasSubstr("line 2, must be UTF-8 or Windows-1252"));
 }

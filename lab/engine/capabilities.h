@@ -52,9 +52,9 @@ class CaptionSearcher {
     std::vector<std::string> captions;
   };
 
-  /// Returns the `most` best test images, or all if there are fewer, best first. Throws UsageError
-  /// if the model knows no word of `caption`.
-  virtual std::vector<Hit> Search(const std::string& caption, int64_t most) = 0;
+  /// Returns the `max_count` best test images, or all if there are fewer, best first. Throws
+  /// UsageError if the model knows no word of `caption`.
+  virtual std::vector<Hit> Search(const std::string& caption, int64_t max_count) = 0;
 };
 
 /// Capability of a model that writes a text by hand: `planish write`.

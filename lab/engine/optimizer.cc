@@ -35,9 +35,9 @@ Clipping ClipEach(double limit) {
   return [limit](const std::vector<at::Tensor>& gradients) {
     const std::vector<at::Tensor> norms = at::_foreach_norm(gradients);
     for (size_t i = 0; i < gradients.size(); ++i) {
-      const at::Tensor most = at::scalar_tensor(limit, norms[i].options());
+      const at::Tensor max_norm = at::scalar_tensor(limit, norms[i].options());
       // The factor is exactly 1 if the norm is within the limit.
-      gradients[i].mul_(most / norms[i].clamp_min(most));
+      gradients[i].mul_(max_norm / norms[i].clamp_min(max_norm));
     }
   };
 }

@@ -10,12 +10,12 @@ namespace planish::lab {
 
 void CheckStreams(int64_t characters, int64_t streams, int64_t window,
                   std::string_view window_name) {
-  const int64_t least = window * (streams + 1);
-  if (characters < least) {
+  const int64_t min_characters = window * (streams + 1);
+  if (characters < min_characters) {
     throw UsageError(fmt::format(
-        "[streams] the training text must have at least (batch_size + 1) * {} = {} characters, "
-        "got {}",
-        window_name, least, characters));
+        "[streams] the training text must have at least (batch_size + 1) * {} = {} characters, got "
+        "{}",
+        window_name, min_characters, characters));
   }
 }
 

@@ -99,9 +99,9 @@ TEST_F(TrainTest, WritesTheFilesOfARun) {
   EXPECT_LT(run.evaluations.back().values.at("valid_loss"),
             run.evaluations.front().values.at("valid_loss"));
   // The best evaluation has the lowest validation loss.
-  double least = INFINITY;
-  for (const Evaluation& e : run.evaluations) least = std::min(least, e.values.at("valid_loss"));
-  EXPECT_EQ(run.result->best->values.at("valid_loss"), least);
+  double lowest = INFINITY;
+  for (const Evaluation& e : run.evaluations) lowest = std::min(lowest, e.values.at("valid_loss"));
+  EXPECT_EQ(run.result->best->values.at("valid_loss"), lowest);
   // The mean training loss exists only after the first batches.
   EXPECT_FALSE(run.evaluations[0].values.contains(kTrainLoss));
   EXPECT_TRUE(run.evaluations[1].values.contains(kTrainLoss));

@@ -38,7 +38,7 @@ Trained OpenTrained(const Task& task, const Run& run, const std::optional<fs::pa
   trained.data = LoadData(task, settings, source);
   if (trained.data->about.sha256 != run.config.data.sha256) {
     throw RunError(
-        fmt::format("the data must be what {} was trained on ({}), but its checksum differs",
+        fmt::format("this is not the data that {} was trained on ({}): its checksum differs",
                     run.folder.string(), run.config.data.description));
   }
   trained.experiment = task.Make(settings, *trained.data);

@@ -32,8 +32,8 @@ uint64_t SplitMix(uint64_t* state) {
   return z ^ (z >> 31);
 }
 
-// Fills the noise of one block: 0 if 16 random bits are below `least`, else `kept`.
-void FillBlock(uint64_t seed, int32_t least, float kept, float* noise, int64_t count) {
+// Fills the noise of one block: 0 if 16 random bits are below `threshold`, else `kept`.
+void FillBlock(uint64_t seed, int32_t threshold, float kept, float* noise, int64_t count) {
   // xorshift128+ (Vigna 2017): shifts, exclusive ors and additions, which all SIMD targets have.
   std::array<uint64_t, kLanes> a, b;
   for (int64_t lane = 0; lane < kLanes; ++lane) {
@@ -53,9 +53,9 @@ void FillBlock(uint64_t seed, int32_t least, float kept, float* noise, int64_t c
     const auto bits = std::bit_cast<std::array<int16_t, kStep>>(sums);
     const int64_t n = std::min(kStep, count - begin);
     if (n == kStep) {
-      for (int64_t i = 0; i < kStep; ++i) noise[begin + i] = bits[i] < least ? 0 : kept;
+      for (int64_t i = 0; i < kStep; ++i) noise[begin + i] = bits[i] < threshold ? 0 : kept;
     } else {
-      for (int64_t i = 0; i < n; ++i) noise[begin + i] = bits[i] < least ? 0 : kept;
+      for (int64_t i = 0; i < n; ++i) noise[begin + i] = bits[i] < threshold ? 0 : kept;
     }
   }
 }
@@ -65,7 +65,7 @@ at::Tensor Noise(const at::Tensor& x, double rate) {
   const auto dropped = static_cast<int32_t>(std::lround(rate * 65536));
   if (dropped == 65536) return at::zeros_like(x);
   const float kept = static_cast<float>(65536.0 / (65536 - dropped));
-  const int32_t least = dropped - 32768;  // of signed values
+  const int32_t threshold = dropped - 32768;  // of signed values
 
   uint64_t seed = 0;
   {
@@ -82,7 +82,7 @@ at::Tensor Noise(const at::Tensor& x, double rate) {
       uint64_t state = seed ^ static_cast<uint64_t>(block);
       const uint64_t start = SplitMix(&state);
       const int64_t begin = block * kBlock;
-      FillBlock(start, least, kept, out + begin, std::min(kBlock, count - begin));
+      FillBlock(start, threshold, kept, out + begin, std::min(kBlock, count - begin));
     }
   });
   return noise.to(x.scalar_type());

@@ -49,11 +49,11 @@ class NormModule::Sums {
 };
 
 at::Tensor NormModule::forward(const at::Tensor& x) {
-  if (!sums_ || !x.requires_grad()) return Normalise(x);
+  if (!sums_ || !x.requires_grad()) return Normalize(x);
   // A view, because gradients that reach x through a residual connection are not the norm's. A
   // copy, because in-place changes of the output must not lose its hook.
   const at::Tensor in = x.view_as(x);
-  const at::Tensor y = Normalise(in).clone();
+  const at::Tensor y = Normalize(in).clone();
   const auto dy = std::make_shared<at::Tensor>();
   y.register_hook([dy](const at::Tensor& gradient) { *dy = gradient; });
   in.register_hook([this, dy, sums = sums_, x = x.detach()](const at::Tensor& dx) {
@@ -84,7 +84,7 @@ class NoNorm final : public NormModule {
   explicit NoNorm(int64_t dimensions) : NormModule(dimensions) {}
 
  private:
-  at::Tensor Normalise(const at::Tensor& x) override { return x; }
+  at::Tensor Normalize(const at::Tensor& x) override { return x; }
   at::Tensor Sigma(const at::Tensor& rows) const override {
     return at::ones({rows.size(0)}, rows.options());
   }
@@ -102,7 +102,7 @@ class RowNorm final : public NormModule {
   static constexpr bool kHasGain = requires(const Layer& n) { n->weight; };
   static constexpr bool kCentres = !std::is_same_v<Layer, nn::RMSNorm>;
 
-  at::Tensor Normalise(const at::Tensor& x) override { return norm_->forward(x); }
+  at::Tensor Normalize(const at::Tensor& x) override { return norm_->forward(x); }
 
   at::Tensor Sigma(const at::Tensor& rows) const override {
     const at::Tensor square = kCentres ? rows.var(1, /*unbiased=*/false) : rows.square().mean(1);
@@ -136,7 +136,7 @@ class BatchNorm final : public NormModule {
       : NormModule(dimensions), norm_(register_module("norm", std::move(norm))) {}
 
  private:
-  at::Tensor Normalise(const at::Tensor& x) override {
+  at::Tensor Normalize(const at::Tensor& x) override {
     if constexpr (std::is_same_v<Layer, nn::BatchNorm1d>) {
       return norm_->forward(x.flatten(0, -2)).view_as(x);
     } else {

@@ -39,7 +39,7 @@ class NormModule : public torch::nn::Module {
   /// `dimensions`: number of last dimensions that are normalized together.
   explicit NormModule(int64_t dimensions) : dimensions_(dimensions) {}
 
-  virtual at::Tensor Normalise(const at::Tensor& x) = 0;
+  virtual at::Tensor Normalize(const at::Tensor& x) = 0;
 
   /// Returns `t`, which has the input's shape, as rows: [rows, elements normalized together].
   virtual at::Tensor Rows(const at::Tensor& t) const;

@@ -30,7 +30,7 @@ TEST(Norms, DrawNoRandomNumbers) {
   }
 }
 
-TEST(Norms, NormaliseWhatTheirNamesSay) {
+TEST(Norms, NormalizeWhatTheirNamesSay) {
   at::manual_seed(1);
   const at::Tensor x = at::randn({16, 8}) * 3 + 5;
   EXPECT_TRUE(MakeNorm("none", {8})->forward(x).is_same(x));

@@ -47,8 +47,8 @@ void Randomise(torch::nn::Module& module) {
 
 void ExpectNear(const at::Tensor& a, const at::Tensor& b, const std::string& name) {
   ASSERT_EQ(a.sizes(), b.sizes()) << name;
-  const double most = std::max(1.0, b.abs().max().item<double>());
-  EXPECT_LE((a - b).abs().max().item<double>(), kDouble * most) << name;
+  const double largest = std::max(1.0, b.abs().max().item<double>());
+  EXPECT_LE((a - b).abs().max().item<double>(), kDouble * largest) << name;
 }
 
 // Expects two lists of results to be equal, and the gradients of a random loss of them with respect

@@ -35,17 +35,17 @@ PaperColumn Column(const char* name, const char* label, const char* task, const 
 
 // Columns are in the order of kTransformations.
 PaperInvariances TableOne() {
-  return {"Table 1",
-          "Invariance properties under the normalization methods.",
-          {{Normalisation::kBatch, "Batch norm", {true, false, true, true, true, false}},
-           {Normalisation::kWeight, "Weight norm", {true, false, true, false, false, false}},
-           {Normalisation::kLayer, "Layer norm", {true, true, false, true, false, true}}},
-          {"The text of 5.1 says that all three are invariant to re-scaling the dataset. The table "
-           "says that weight norm is not, and is right: the length of a unit's weights does not "
-           "see the data.",
-           "The conclusion (7) has layer norm \"invariant to per training-case feature shifting\". "
-           "That is so of the summed inputs; of the inputs it is dataset re-centering, to which "
-           "layer norm is not invariant."}};
+  return {
+      "Table 1",
+      "Invariance properties under the normalization methods.",
+      {{Normalization::kBatch, "Batch norm", {true, false, true, true, true, false}},
+       {Normalization::kWeight, "Weight norm", {true, false, true, false, false, false}},
+       {Normalization::kLayer, "Layer norm", {true, true, false, true, false, true}}},
+      {"Section 5.1 says that all three are invariant to re-scaling the dataset. The table says "
+       "that weight norm is not, and the table is right: weight norm does not depend on the data.",
+       "The conclusion (section 7) calls layer norm \"invariant to per training-case feature "
+       "shifting\". That holds for shifts of a layer's summed inputs. For shifts of its inputs, "
+       "which are dataset re-centering, it does not hold."}};
 }
 
 // Table 2: one model, eight values.
@@ -152,7 +152,7 @@ PaperColumn Draw(bool small) {
   c.train_curve = "train_bound";
   c.valid_curve = "valid_bound";
   c.drawn = {"valid_bound", "test_bound"};  // as printed for the test set
-  c.paper_data = "binarised MNIST";
+  c.paper_data = "binarized MNIST";
   c.data = "binarized mnist";
   return c;
 }
@@ -197,7 +197,7 @@ PaperColumn ConvNet() {
   c.settings = {{"images", "digits"}};
   c.train_curve = "train_nll";
   c.valid_curve = "valid_nll";
-  c.paper_data = "not said";
+  c.paper_data = "not specified";
   c.norms = {"none", "batch", "layer", "layer-channels"};
   c.minutes = 1.5;
   return c;
@@ -224,16 +224,15 @@ TaskClaims OrderEmbeddingClaims(const PaperColumn& column) {
       column.label.substr(space + 1) + " of " + column.label.substr(0, space) + " retrieval";
   TaskClaims of = {column.name, "Ba et al. 2016, ", {}, {{"score", "order"}}};
   if (column.runs_of.empty()) {
-    of.claims = {
-        {fmt::format("Layer normalisation reaches its best validation model in {} of the "
-                     "baseline's time",
-                     kShareOfTime),
-         "6.1, Figure 1", "layer", "none", "steps to best", "valid_sum"},
-        {"Layer normalisation takes fewer updates: it is as good as the baseline's best before "
-         "that is",
-         "6.1, Figure 1", "layer", "none", "steps to worse's best", "valid_sum"}};
+    of.claims = {{fmt::format("Layer normalization reaches its best validation model in {} of the "
+                              "baseline's time",
+                              kShareOfTime),
+                  "6.1, Figure 1", "layer", "none", "steps to best", "valid_sum"},
+                 {"Layer normalization reaches the baseline's best result in fewer updates than "
+                  "the baseline",
+                  "6.1, Figure 1", "layer", "none", "steps to worse's best", "valid_sum"}};
   }
-  of.claims.push_back({"Layer normalisation is better in " + what + ": {layer} against {none}",
+  of.claims.push_back({"Layer normalization is better in " + what + ": {layer} against {none}",
                        "Table 2", "layer", "none"});
   return of;
 }
@@ -280,8 +279,7 @@ std::vector<TaskClaims> ClaimsAboutTasks(const std::vector<PaperColumn>& columns
   all.push_back({"draw",
                  source,
                  {{"With layer norm DRAW reaches 100 nats on the test set in fewer steps (it "
-                   "converges almost "
-                   "twice as fast).",
+                   "converges almost twice as fast).",
                    "Figure 4", "layer", "none", "steps to 100"},
                   {"With layer norm DRAW ends with a lower test bound ({layer} and {none} nats).",
                    "section 6.4", "layer", "none", "final"}},
@@ -310,9 +308,9 @@ std::vector<TaskClaims> ClaimsAboutTasks(const std::vector<PaperColumn>& columns
   all.push_back(
       {"convnet",
        source,
-       {{"Layer normalisation offers a speed-up over the network without normalisation.", "6.7",
+       {{"Layer normalization offers a speed-up over the network without normalization.", "6.7",
          "layer", "none", "steps to worse's best", "valid_error"},
-        {"Batch normalisation outperforms layer normalisation.", "6.7", "batch", "layer"}},
+        {"Batch normalization outperforms layer normalization.", "6.7", "batch", "layer"}},
        {{"images", "digits"}},
        "mnist"});
   return all;
@@ -361,17 +359,17 @@ Paper MakeBa2016() {
        {{"none", ""}, {"layer", "none"}},
        {"skip-thoughts", "sick-rho", "sick-mse", "mr", "cr", "subj", "mpqa"}},
       {"Figures 2, 4, 5 and 6",
-       "Where they end.",
+       "Values at the end of the curves.",
        {{"none", ""}, {"layer", "none"}, {"batch", "none"}, {"batch-everywhere", "none"}},
        {"attentive-reader", "draw", "draw-small", "handwriting", "mnist-128", "mnist-4"}},
       {"6.2",
-       "The attentive reader by what gains start from: as printed, 1 of layer norm and 0.1 of "
-       "batch "
-       "norm; and the other way round.",
+       "The attentive reader with other initial gains: as printed (1 for layer norm, 0.1 for batch "
+       "norm), and both 1 or both 0.1.",
        {{"layer", ""}, {"batch", "layer"}},
        {"attentive-reader", "attentive-reader-gain-1", "attentive-reader-gain-0.1"}},
       {"Long sequences and small batches",
-       "Handwriting, of which 6.5 says so.",
+       "Handwriting. Section 7 says that layer normalization helps most for long sequences and "
+       "small batches.",
        {{"none", ""}, {"layer", "none"}},
        {"handwriting-50-8", "handwriting-200-8", "handwriting", "handwriting-500-4",
         "handwriting-500-32", "handwriting-500-64"}},
@@ -380,7 +378,7 @@ Paper MakeBa2016() {
        {{"none", ""}, {"layer", "none"}, {"layer-channels", "layer"}, {"batch", "layer"}},
        {"convnet"}},
       {"Online",
-       "Online layer normalisation (T. Breloff's post), by alpha.",
+       "Online layer normalization with several alpha (T. Breloff's post).",
        {{"none", ""},
         {"layer", "none"},
         {"online-1", "layer"},
@@ -391,14 +389,14 @@ Paper MakeBa2016() {
        {"online-128", "online-1"}},
   };
   paper.figures = {
-      {"Figure 1", "Order embeddings, validation.", {"order-embedding"}, kTwo, true},
+      {"Figure 1", "Order embeddings on validation data.", {"order-embedding"}, kTwo, true},
       {"Figure 2",
        "Validation error of the attentive reader.",
        {"attentive-reader"},
        {"none", "layer", "batch", "batch-everywhere"},
        true},
       {"Figure 3",
-       "Skip-thoughts: the loss (the scores on each set are in the task's section).",
+       "Loss of skip-thoughts. The scores on each set are in the section of the task.",
        {"skip-thoughts"},
        kTwo,
        true},
@@ -420,31 +418,33 @@ Paper MakeBa2016() {
                          "handwriting"};
   const auto all = static_cast<int>(trained.size());
   paper.claims = {
-      {"Layer normalisation takes fewer updates to be as good as the baseline at its best.",
+      {"Layer normalization reaches the baseline's best result in fewer updates than the baseline.",
        "6.1 to 6.5, Figures 1 to 5", layer_none, trained, all, Of::kSteps},
-      {fmt::format("It takes less time (order embeddings: {} of it).", kShareOfTime), "6.1",
-       layer_none, trained, all, Of::kSeconds},
-      {"It ends better than the baseline.", "Tables 2 and 3, Figures 2, 4 and 5", layer_none,
-       trained, all, Of::kTest},
-      {"It ends better than batch normalisation in the attentive reader.",
+      {fmt::format("Layer normalization reaches it in less time (order embeddings: {} of the "
+                   "baseline's time).",
+                   kShareOfTime),
+       "6.1", layer_none, trained, all, Of::kSeconds},
+      {"Layer normalization ends better than the baseline.", "Tables 2 and 3, Figures 2, 4 and 5",
+       layer_none, trained, all, Of::kTest},
+      {"Layer normalization ends better than batch normalization in the attentive reader.",
        "6.2 and Figure 2",
        {{"layer", 1}, {"batch", -1}},
        {"attentive-reader"},
        1,
        Of::kTest},
-      {"It ends better than batch normalisation on MNIST in batches of 4.",
+      {"Layer normalization ends better than batch normalization on MNIST with batches of 4.",
        "6.6 and Figure 6",
        {{"layer", 1}, {"batch", -1}},
        {"mnist-4"},
        1,
        Of::kTest},
-      {"In convolutional networks it is faster than no normalisation.",
+      {"In convolutional networks layer normalization is faster than no normalization.",
        "6.7",
        layer_none,
        {"convnet"},
        1,
        Of::kSteps},
-      {"In convolutional networks batch normalisation ends better than it.",
+      {"In convolutional networks batch normalization ends better than layer normalization.",
        "6.7",
        {{"batch", 1}, {"layer", -1}},
        {"convnet"},
@@ -454,12 +454,10 @@ Paper MakeBa2016() {
   paper.task_claims = ClaimsAboutTasks(paper.columns);
   paper.notes = {
       "No printed value has a seed count or an interval.",
-      "The attentive reader is measured on validation data, as in the paper; its printed values "
-      "are "
-      "the minima of Cooijmans et al. 2016.",
-      "DRAW's printed values are those after 200 epochs, the column has 20 of them; the small one "
-      "has "
-      "16 glimpses of 64.",
+      "The attentive reader is measured on validation data, as in the paper. The values printed "
+      "for it are the minima of the curves in Cooijmans et al. 2016.",
+      "The paper trains DRAW for 200 epochs with 64 glimpses. Here one column has 20 epochs with "
+      "64 glimpses, the other preset small with 16 glimpses.",
   };
   return paper;
 }

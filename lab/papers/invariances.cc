@@ -73,7 +73,7 @@ std::string_view LabelOf(Transformation transformation) {
   return "";
 }
 
-LinearLayer MadeLinearLayer() {
+LinearLayer RandomLinearLayer() {
   std::mt19937_64 generator(1);
   LinearLayer layer{.cases = 32, .inputs = 20, .units = 50};
   layer.x = Draw(layer.cases * layer.inputs, generator);
@@ -84,46 +84,46 @@ LinearLayer MadeLinearLayer() {
   return layer;
 }
 
-std::vector<TransformationNumbers> MadeTransformationNumbers() {
+std::vector<TransformationParameters> RandomTransformationParameters() {
   std::mt19937_64 generator(2);
-  const LinearLayer layer = MadeLinearLayer();
-  std::vector<TransformationNumbers> all;
+  const LinearLayer layer = RandomLinearLayer();
+  std::vector<TransformationParameters> all;
   for (const double d : {2.0, 0.5, 3.0}) {
-    TransformationNumbers numbers{.d = d, .gamma = Draw(layer.inputs, generator)};
-    numbers.unit = static_cast<int64_t>(generator() % static_cast<uint64_t>(layer.units));
-    numbers.row = static_cast<int64_t>(generator() % static_cast<uint64_t>(layer.cases));
-    all.push_back(std::move(numbers));
+    TransformationParameters parameters{.d = d, .gamma = Draw(layer.inputs, generator)};
+    parameters.unit = static_cast<int64_t>(generator() % static_cast<uint64_t>(layer.units));
+    parameters.row = static_cast<int64_t>(generator() % static_cast<uint64_t>(layer.cases));
+    all.push_back(std::move(parameters));
   }
   return all;
 }
 
 LinearLayer Transformed(LinearLayer layer, Transformation transformation,
-                        const TransformationNumbers& numbers) {
+                        const TransformationParameters& parameters) {
   switch (transformation) {
     case Transformation::kWeightMatrixScale:
-      Scale(layer.w, numbers.d);
+      Scale(layer.w, parameters.d);
       break;
     case Transformation::kWeightMatrixCentre:
-      Shift(layer.w, numbers.gamma);
+      Shift(layer.w, parameters.gamma);
       break;
     case Transformation::kWeightVectorScale:
-      Scale(Row(layer.w, numbers.unit, layer.inputs), numbers.d);
+      Scale(Row(layer.w, parameters.unit, layer.inputs), parameters.d);
       break;
     case Transformation::kDataScale:
-      Scale(layer.x, numbers.d);
+      Scale(layer.x, parameters.d);
       break;
     case Transformation::kDataCentre:
-      Shift(layer.x, numbers.gamma);
+      Shift(layer.x, parameters.gamma);
       break;
     case Transformation::kCaseScale:
-      Scale(Row(layer.x, numbers.row, layer.inputs), numbers.d);
+      Scale(Row(layer.x, parameters.row, layer.inputs), parameters.d);
       break;
   }
   return layer;
 }
 
-std::vector<double> NormalisedOutputs(Normalisation norm, const LinearLayer& layer) {
-  if (norm == Normalisation::kWeight) {
+std::vector<double> NormalizedOutputs(Normalization norm, const LinearLayer& layer) {
+  if (norm == Normalization::kWeight) {
     Matrix w(layer.w.size());
     WeightNormForward<double>({.rows = layer.units,
                                .cols = layer.inputs,
@@ -136,7 +136,7 @@ std::vector<double> NormalisedOutputs(Normalisation norm, const LinearLayer& lay
   }
   const Matrix a = Product(layer, layer.w);
   Matrix y(a.size());
-  if (norm == Normalisation::kBatch) {
+  if (norm == Normalization::kBatch) {
     BatchNormForward<double>({.batch = layer.cases,
                               .channels = layer.units,
                               .x = a.data(),
@@ -157,14 +157,14 @@ std::vector<double> NormalisedOutputs(Normalisation norm, const LinearLayer& lay
   return y;
 }
 
-double LargestChange(Normalisation norm, Transformation transformation) {
-  const LinearLayer layer = MadeLinearLayer();
-  const std::vector<double> plain = NormalisedOutputs(norm, layer);
+double LargestChange(Normalization norm, Transformation transformation) {
+  const LinearLayer layer = RandomLinearLayer();
+  const std::vector<double> plain = NormalizedOutputs(norm, layer);
   double largest = 0, change = 0;
   for (const double y : plain) largest = std::max(largest, std::abs(y));
-  for (const TransformationNumbers& numbers : MadeTransformationNumbers()) {
+  for (const TransformationParameters& parameters : RandomTransformationParameters()) {
     const std::vector<double> y =
-        NormalisedOutputs(norm, Transformed(layer, transformation, numbers));
+        NormalizedOutputs(norm, Transformed(layer, transformation, parameters));
     for (size_t i = 0; i < y.size(); ++i) change = std::max(change, std::abs(y[i] - plain[i]));
   }
   return change / largest;

@@ -12,7 +12,7 @@
 namespace planish::lab {
 
 /// Rows of the table.
-enum class Normalisation { kBatch, kWeight, kLayer };
+enum class Normalization { kBatch, kWeight, kLayer };
 
 /// Columns of the table, with a scalar d and a vector gamma.
 enum class Transformation {
@@ -44,32 +44,32 @@ struct LinearLayer {
 
 /// Returns 32 cases, 20 inputs and 50 units with values from -1 to 1 and gains from 1/2 to 3/2,
 /// drawn from a std::mt19937_64 with a fixed seed.
-LinearLayer MadeLinearLayer();
+LinearLayer RandomLinearLayer();
 
 /// Parameters of a transformation. Each kind reads those that it needs.
-struct TransformationNumbers {
+struct TransformationParameters {
   double d = 1;
   std::vector<double> gamma;  ///< [inputs]
   int64_t unit = 0;           ///< the unit whose weights kWeightVectorScale scales
   int64_t row = 0;            ///< the case that kCaseScale scales
 };
 
-/// Returns d = 2, 1/2 and 3, each with its own gamma, unit and case, for MadeLinearLayer().
-std::vector<TransformationNumbers> MadeTransformationNumbers();
+/// Returns d = 2, 1/2 and 3, each with its own gamma, unit and case, for RandomLinearLayer().
+std::vector<TransformationParameters> RandomTransformationParameters();
 
 /// Returns `layer` with its weights or data transformed.
 LinearLayer Transformed(LinearLayer layer, Transformation transformation,
-                        const TransformationNumbers& numbers);
+                        const TransformationParameters& parameters);
 
 /// Returns gain / sigma * (a - mu) + bias [cases, units] of a = x W^T (Eq. 5 without f), computed
 /// by the library's norms in double with eps = 0.
 /// mu and sigma are over the batch for each unit (batch norm) or over the units for each case
 /// (layer norm). For weight norm they are 0 and the length of the unit's weights.
-std::vector<double> NormalisedOutputs(Normalisation norm, const LinearLayer& layer);
+std::vector<double> NormalizedOutputs(Normalization norm, const LinearLayer& layer);
 
 /// Returns the largest |y' - y| relative to the largest |y|, where y' are the outputs of the
-/// transformed MadeLinearLayer(). Takes the maximum over MadeTransformationNumbers().
-double LargestChange(Normalisation norm, Transformation transformation);
+/// transformed RandomLinearLayer(). Takes the maximum over RandomTransformationParameters().
+double LargestChange(Normalization norm, Transformation transformation);
 
 /// Largest change that counts as rounding, so the outputs are invariant. A sum of 20 products of
 /// values up to 2 (a weight plus a gamma) and 1 has an error of at most 20 * 40 * 2^-53 = 9e-14,

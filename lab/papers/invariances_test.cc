@@ -16,11 +16,11 @@ namespace {
 using ::testing::ElementsAre;
 using T = Transformation;
 
-constexpr Normalisation kNormalisations[] = {Normalisation::kBatch, Normalisation::kWeight,
-                                             Normalisation::kLayer};
+constexpr Normalization kNormalizations[] = {Normalization::kBatch, Normalization::kWeight,
+                                             Normalization::kLayer};
 
 // Computes Eq. 2, 3 and 5 as printed.
-std::vector<double> WrittenOut(Normalisation norm, const LinearLayer& layer) {
+std::vector<double> WrittenOut(Normalization norm, const LinearLayer& layer) {
   const auto at = [](const std::vector<double>& rows, int64_t row, int64_t col, int64_t cols) {
     return rows[static_cast<size_t>(row * cols + col)];
   };
@@ -36,10 +36,10 @@ std::vector<double> WrittenOut(Normalisation norm, const LinearLayer& layer) {
   for (int64_t n = 0; n < layer.cases; ++n) {
     for (int64_t u = 0; u < layer.units; ++u) {
       double mu = 0, square = 0;
-      if (norm == Normalisation::kBatch) {
+      if (norm == Normalization::kBatch) {
         for (int64_t m = 0; m < layer.cases; ++m) mu += a(m, u) / cases;
         for (int64_t m = 0; m < layer.cases; ++m) square += std::pow(a(m, u) - mu, 2) / cases;
-      } else if (norm == Normalisation::kLayer) {
+      } else if (norm == Normalization::kLayer) {
         for (int64_t v = 0; v < layer.units; ++v) mu += a(n, v) / units;
         for (int64_t v = 0; v < layer.units; ++v) square += std::pow(a(n, v) - mu, 2) / units;
       } else {
@@ -53,19 +53,19 @@ std::vector<double> WrittenOut(Normalisation norm, const LinearLayer& layer) {
   return outputs;
 }
 
-double Largest(const std::vector<double>& numbers) {
+double Largest(const std::vector<double>& parameters) {
   double largest = 0;
-  for (const double number : numbers) largest = std::max(largest, std::abs(number));
+  for (const double number : parameters) largest = std::max(largest, std::abs(number));
   return largest;
 }
 
 // Outputs of size 1 to 4 from sums of 20, 32 and 50 values of that size: errors of about 1e-15.
 constexpr double kRounding = 1e-13;
 
-TEST(NormalisedOutputs, AreThoseOfTheEquations) {
-  const LinearLayer layer = MadeLinearLayer();
-  for (const Normalisation norm : kNormalisations) {
-    const std::vector<double> y = NormalisedOutputs(norm, layer),
+TEST(NormalizedOutputs, AreThoseOfTheEquations) {
+  const LinearLayer layer = RandomLinearLayer();
+  for (const Normalization norm : kNormalizations) {
+    const std::vector<double> y = NormalizedOutputs(norm, layer),
                               expected = WrittenOut(norm, layer);
     ASSERT_EQ(y.size(), 32u * 50);
     EXPECT_GT(Largest(y), 1);
@@ -81,9 +81,9 @@ TEST(Transformed, ChangesWhatItsNameSays) {
                           .w = {1, 2, 3, 4, 5, 6},
                           .gain = {1, 1, 1},
                           .bias = {0, 0, 0}};
-  const TransformationNumbers numbers{.d = 10, .gamma = {100, 200}, .unit = 1, .row = 0};
-  const auto w = [&](T t) { return Transformed(layer, t, numbers).w; };
-  const auto x = [&](T t) { return Transformed(layer, t, numbers).x; };
+  const TransformationParameters parameters{.d = 10, .gamma = {100, 200}, .unit = 1, .row = 0};
+  const auto w = [&](T t) { return Transformed(layer, t, parameters).w; };
+  const auto x = [&](T t) { return Transformed(layer, t, parameters).x; };
   EXPECT_THAT(w(T::kWeightMatrixScale), ElementsAre(10, 20, 30, 40, 50, 60));
   EXPECT_THAT(w(T::kWeightMatrixCentre), ElementsAre(101, 202, 103, 204, 105, 206));
   EXPECT_THAT(w(T::kWeightVectorScale), ElementsAre(1, 2, 30, 40, 5, 6));
@@ -96,31 +96,31 @@ TEST(Transformed, ChangesWhatItsNameSays) {
   for (const T t : {T::kDataScale, T::kDataCentre, T::kCaseScale}) EXPECT_EQ(w(t), layer.w);
 }
 
-TEST(MadeLinearLayer, IsTheSameEverywhere) {
-  const LinearLayer layer = MadeLinearLayer();
+TEST(RandomLinearLayer, IsTheSameEverywhere) {
+  const LinearLayer layer = RandomLinearLayer();
   // The first output of std::mt19937_64(1) is 2469588189546311528.
   EXPECT_EQ(layer.x[0], std::ldexp(2469588189546311528 / 2048, -52) - 1);
-  const auto [least, most] = std::ranges::minmax(layer.gain);
-  EXPECT_GE(least, 0.5);
-  EXPECT_LE(most, 1.5);
-  const std::vector<TransformationNumbers> all = MadeTransformationNumbers();
+  const auto [min, max] = std::ranges::minmax(layer.gain);
+  EXPECT_GE(min, 0.5);
+  EXPECT_LE(max, 1.5);
+  const std::vector<TransformationParameters> all = RandomTransformationParameters();
   ASSERT_EQ(all.size(), 3u);
-  for (const TransformationNumbers& numbers : all) {
-    EXPECT_EQ(numbers.gamma.size(), 20u);
-    EXPECT_NE(numbers.d, 1);
-    EXPECT_LT(numbers.unit, 50);
-    EXPECT_LT(numbers.row, 32);
+  for (const TransformationParameters& parameters : all) {
+    EXPECT_EQ(parameters.gamma.size(), 20u);
+    EXPECT_NE(parameters.d, 1);
+    EXPECT_LT(parameters.unit, 50);
+    EXPECT_LT(parameters.row, 32);
   }
 }
 
 TEST(LargestChange, IsThatOfTheEquations) {
-  const LinearLayer layer = MadeLinearLayer();
-  for (const Normalisation norm : kNormalisations) {
+  const LinearLayer layer = RandomLinearLayer();
+  for (const Normalization norm : kNormalizations) {
     const std::vector<double> plain = WrittenOut(norm, layer);
     for (const T transformation : kTransformations) {
       double change = 0;
-      for (const TransformationNumbers& numbers : MadeTransformationNumbers()) {
-        std::vector<double> y = WrittenOut(norm, Transformed(layer, transformation, numbers));
+      for (const TransformationParameters& parameters : RandomTransformationParameters()) {
+        std::vector<double> y = WrittenOut(norm, Transformed(layer, transformation, parameters));
         for (size_t i = 0; i < y.size(); ++i) y[i] -= plain[i];
         change = std::max(change, Largest(y) / Largest(plain));
       }
@@ -138,7 +138,7 @@ TEST(LargestChange, IsRoundingWhereThePaperSaysInvariant) {
   for (int row = 0; row < 3; ++row) {
     std::string measured;
     for (const T transformation : kTransformations) {
-      const double change = LargestChange(kNormalisations[row], transformation);
+      const double change = LargestChange(kNormalizations[row], transformation);
       measured += measured.empty() ? "" : " ";
       measured += change <= kInvariant ? "invariant" : "no";
       // Far from the threshold on either side.
@@ -153,7 +153,7 @@ TEST(Papers, DescribeTableOneAsItIsPrinted) {
   ASSERT_TRUE(table);
   EXPECT_EQ(table->name, "Table 1");
   ASSERT_EQ(table->lines.size(), 3u);
-  for (size_t row = 0; row < 3; ++row) EXPECT_EQ(table->lines[row].norm, kNormalisations[row]);
+  for (size_t row = 0; row < 3; ++row) EXPECT_EQ(table->lines[row].norm, kNormalizations[row]);
   EXPECT_THAT(table->lines[0].invariant, ElementsAre(true, false, true, true, true, false));
   EXPECT_THAT(table->lines[1].invariant, ElementsAre(true, false, true, false, false, false));
   EXPECT_THAT(table->lines[2].invariant, ElementsAre(true, true, false, true, false, true));

@@ -105,7 +105,7 @@ struct PaperClaim {
   std::string source;  ///< where it is printed
   std::vector<std::pair<std::string, double>> contrast;
   std::vector<std::string> columns;  ///< columns that it is about
-  int least = 0;                     ///< minimum number of these in which it must hold
+  int min_columns = 0;               ///< minimum number of these in which it must hold
   Of of = Of::kTest;                 ///< curves are read after the last step
 };
 
@@ -130,7 +130,7 @@ struct TaskClaims {
 /// Table of invariances. The report measures them when it is written.
 struct PaperInvariances {
   struct Line {
-    Normalisation norm;
+    Normalization norm;
     std::string label;                                    ///< as printed
     std::array<bool, kTransformations.size()> invariant;  ///< as printed
   };

@@ -82,8 +82,8 @@ TEST(Papers, AreConsistent) {
       for (const std::string& column : claim.columns) {
         EXPECT_NE(paper.FindColumn(column), nullptr) << column;
       }
-      EXPECT_GE(claim.least, 1);
-      EXPECT_LE(claim.least, static_cast<int>(claim.columns.size()));
+      EXPECT_GE(claim.min_columns, 1);
+      EXPECT_LE(claim.min_columns, static_cast<int>(claim.columns.size()));
     }
   }
 }

@@ -127,11 +127,11 @@ PaperColumn Parser() {
   return c;
 }
 
-// Returns the claim that a is better than b in at least `least` of the columns.
+// Returns the claim that a is better than b in at least `min_columns` of the columns.
 PaperClaim Better(const std::string& text, const std::string& source, const std::string& a,
-                  const std::string& b, const Norms& columns, int least,
+                  const std::string& b, const Norms& columns, int min_columns,
                   PaperClaim::Of of = PaperClaim::Of::kTest) {
-  return {text, source, {{a, 1}, {b, -1}}, columns, least, of};
+  return {text, source, {{a, 1}, {b, -1}}, columns, min_columns, of};
 }
 
 // Returns the claims about one task each.
@@ -142,7 +142,8 @@ std::vector<TaskClaims> ClaimsAboutTasks() {
        source,
        {{"LayerNorm is better than no norm: {layer} against {none} BLEU, German to English",
          "Table 1", "layer", "none"},
-        {"Forward normalisation alone is worse than no norm: {detach} against {none} BLEU",
+        {"DetachNorm (normalization only in the forward pass) is worse than no norm: {detach} "
+         "against {none} BLEU",
          "Table 2", "none", "detach"},
         {"Detaching the deviation is worse than detaching nothing: {detach-std} against "
          "{layer-simple} BLEU",
@@ -156,34 +157,33 @@ std::vector<TaskClaims> ClaimsAboutTasks() {
       {"en-de",
        source,
        {{"Bias and gain do not help: {layer-simple} without against {layer} BLEU with them, "
-         "English "
-         "to German",
+         "English to German",
          "Table 1", "layer-simple", "layer"},
         {"AdaNorm is better than LayerNorm: {ada} against {layer} BLEU", "Table 4", "ada",
          "layer"}},
        {{"direction", "en-de"}}},
       {"enwik8",
        source,
-       {{"Without normalisation bits per character are fewer than with LayerNorm ({none}, "
+       {{"Without normalization bits per character are fewer than with LayerNorm ({none}, "
          "{layer}).",
          "Table 1", "none", "layer"},
         {"LayerNorm has a lower training loss than LayerNorm-simple.", "Figure 1", "layer",
          "layer-simple", "final", "train_bits"},
         {"LayerNorm-simple has a lower validation loss than LayerNorm.", "Figure 1", "layer-simple",
          "layer", "final", "valid_bits"},
-        {"DetachNorm needs more bits than no normalisation ({detach}, {none}).", "Table 2", "none",
+        {"DetachNorm needs more bits than no normalization ({detach}, {none}).", "Table 2", "none",
          "detach"},
         {"Detaching the derivative of the variance costs bits ({detach-std}, {layer-simple}).",
          "Table 3", "layer-simple", "detach-std"},
-        {"Detaching that of the variance costs more than that of the mean ({detach-std}, "
-         "{detach-mean}).",
+        {"Detaching the derivative of the variance costs more bits than detaching that of the mean "
+         "({detach-std}, {detach-mean}).",
          "Table 3", "detach-mean", "detach-std"}}},
       {"rt",
        source,
        {{"Layer norm is better than none.", "Table 1: {layer}% and {none}%", "layer", "none"},
         {"Without bias and gain, layer norm is worse.", "Table 1: {layer-simple}% and {layer}%",
          "layer", "layer-simple"},
-        {"DetachNorm is worse than no norm: forward normalisation does not help.",
+        {"DetachNorm is worse than no norm: forward normalization by itself does not help.",
          "Table 2: {detach}% and {none}%", "none", "detach"},
         {"Detaching the mean makes LayerNorm-simple worse.",
          "Table 3: {detach-mean}% and {layer-simple}%", "layer-simple", "detach-mean"},
@@ -195,7 +195,7 @@ std::vector<TaskClaims> ClaimsAboutTasks() {
        {{"Layer norm is better than none.", "Table 1: {layer}% and {none}%", "layer", "none"},
         {"Without bias and gain, layer norm is better.", "Table 1: {layer-simple}% and {layer}%",
          "layer-simple", "layer"},
-        {"DetachNorm is better than no norm: here forward normalisation helps.",
+        {"DetachNorm is better than no norm: here forward normalization helps.",
          "Table 2: {detach}% and {none}%", "detach", "none"},
         {"Detaching the mean does not make LayerNorm-simple worse.",
          "Table 3: {detach-mean}% and {layer-simple}%", "detach-mean", "layer-simple"},
@@ -215,10 +215,10 @@ std::vector<TaskClaims> ClaimsAboutTasks() {
         {"DetachNorm is more accurate than layer norm without bias and gain ({detach}% and "
          "{layer-simple}%).",
          "Table 2", "detach", "layer-simple"},
-        {"Detaching the mean alone does not harm ({detach-mean}%, with both derivatives "
+        {"Detaching only the mean does not harm ({detach-mean}%, with both derivatives "
          "{layer-simple}%).",
          "Table 3", "detach-mean", "layer-simple"},
-        {"Detaching the variance alone does not harm ({detach-std}%, with both derivatives "
+        {"Detaching only the variance does not harm ({detach-std}%, with both derivatives "
          "{layer-simple}%).",
          "Table 3", "detach-std", "layer-simple"},
         {"AdaNorm is more accurate than layer norm ({ada}% and {layer}%).", "Table 4", "ada",
@@ -229,7 +229,7 @@ std::vector<TaskClaims> ClaimsAboutTasks() {
        {{"The parser is better with layer norm than without a norm.", "Table 1", "layer", "none"},
         {"The parser is better when layer norm has no bias and gain.", "Table 1", "layer-simple",
          "layer"},
-        {"The parser is better with normalization in the forward pass alone than without a norm.",
+        {"The parser is better with normalization only in the forward pass than without a norm.",
          "Table 2", "detach", "none"},
         {"The parser is better when the derivatives of mean and variance are detached.", "Table 2",
          "detach", "layer-simple"},
@@ -320,7 +320,7 @@ Paper MakeXu2019() {
       Better("The bias and gain over-fit: LayerNorm ends with a higher validation loss than "
              "LayerNorm-simple.",
              "3.1 and Figure 1", "layer-simple", "layer", {"en-vi", "enwik8"}, 2, Of::kValidCurve),
-      Better("Forward normalization alone does not help: DetachNorm is worse than no "
+      Better("Forward normalization by itself does not help: DetachNorm is worse than no "
              "normalization.",
              "3.2 and Table 2, where five of eight columns show it", "none", "detach", all, 5),
       Better("The derivatives of the mean and variance matter: LayerNorm-simple is better than "
@@ -335,7 +335,7 @@ Paper MakeXu2019() {
        5,
        Of::kTest},
       Better("In deeper networks the derivative of the variance matters more than that of the "
-             "mean: detaching the mean alone is better than detaching the variance alone.",
+             "mean: detaching only the mean is better than detaching only the variance.",
              "3.3 and Table 3", "detach-mean", "detach-std", deep, 4),
       Better("AdaNorm is better than LayerNorm on seven of eight datasets.", "4.2 and Table 4",
              "ada", "layer", all, 7),
@@ -346,13 +346,13 @@ Paper MakeXu2019() {
   };
   paper.task_claims = ClaimsAboutTasks();
   paper.notes = {
-      "No printed value has a seed count or an interval. Its sampling error is that of one run, "
-      "from the size of the test set alone; many printed differences are below two of these.",
-      "The released code gives the norm asked for to the two final norms of encoder and decoder "
-      "alone, the others stay LayerNorm: so the first three columns have it (wiring=code). The "
-      "last "
-      "column has the norm everywhere, as the text says (wiring=paper), beside the same printed "
-      "values as De-En.",
+      "The paper prints no seed counts and no intervals. The sampling error beside a printed value "
+      "is that of one run, computed from the size of the test set. Many printed differences are "
+      "smaller than two sampling errors.",
+      "In the released code the chosen norm replaces only the two final norms, of encoder and "
+      "decoder; all others stay LayerNorm. The first three columns do the same (wiring=code). In "
+      "the last column the chosen norm is everywhere, as the text says (wiring=paper); its printed "
+      "values are those of De-En.",
       paper.FindColumn("enwik8")->WithPrinted(
           "On Enwik8 the paper prints a better value without normalization ({none}) than with "
           "LayerNorm ({layer})."),

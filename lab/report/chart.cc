@@ -251,8 +251,8 @@ std::string Describe(const Chart& chart) {
   return text;
 }
 
-double NiceStep(double span, int most) {
-  const double rough = span / most;
+double NiceStep(double span, int max_ticks) {
+  const double rough = span / max_ticks;
   const double decade = std::pow(10, std::floor(std::log10(rough)));
   for (const double factor : {1.0, 2.0, 5.0}) {
     if (factor * decade >= rough) return factor * decade;

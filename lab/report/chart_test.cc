@@ -25,7 +25,7 @@ class ChartTest : public testing::Test {
     for (const std::vector<double>& errors : seeds) {
       runs_.push_back(FinishedRun("none", 4, static_cast<int64_t>(runs_.size()), errors));
     }
-    sections_ = Summarise(runs_);
+    sections_ = Summarize(runs_);
     return CurveOf(sections_[0].panels[0].groups[0], "test_error");
   }
 
@@ -139,7 +139,7 @@ TEST_F(ChartTest, OneEvaluationIsAMarker) {
 TEST_F(ChartTest, ADivergedRunEndsInACross) {
   CurveOfErrors({{.4, .1}, {.4, 1e9}});
   runs_[1].result->status = "diverged";
-  sections_ = Summarise(runs_);
+  sections_ = Summarize(runs_);
   const Curve curve = CurveOf(sections_[0].panels[0].groups[0], "test_error");
   EXPECT_LT(ValueAxis({curve}, true).high, 1);  // it does not determine the axis
   EXPECT_EQ(Draw(curve).select_nodes("//path[@class='cross']").size(), 1u);

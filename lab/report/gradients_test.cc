@@ -37,7 +37,7 @@ Run WithGradients(const std::string& norm, int64_t seed, double mean, double var
 
 TEST(Gradients, AreMeansOverSeedsOfTheLastEvaluationThatHasThem) {
   const Runs runs = {WithGradients("layer", 1, 0, .5), WithGradients("layer", 2, 0, .7)};
-  const std::vector<LayerGradients> layers = GradientsOf(Summarise(runs)[0].panels[0].groups[0]);
+  const std::vector<LayerGradients> layers = GradientsOf(Summarize(runs)[0].panels[0].groups[0]);
   ASSERT_EQ(layers.size(), 2u);
   EXPECT_EQ(layers[0].layer, "first");
   EXPECT_EQ(layers[0].mean_ratio.mean, 0);
@@ -51,7 +51,7 @@ TEST(Gradients, ANormWithoutAGradientHasNoRatio) {
   Runs runs = {WithGradients("layer", 1, 0, .5)};
   runs[0].evaluations[1].gradients[0].variance_detached = 0;
   runs[0].evaluations[1].gradients[0].mean_detached = 0;
-  const std::vector<LayerGradients> layers = GradientsOf(Summarise(runs)[0].panels[0].groups[0]);
+  const std::vector<LayerGradients> layers = GradientsOf(Summarize(runs)[0].panels[0].groups[0]);
   ASSERT_EQ(layers.size(), 1u);
   EXPECT_EQ(layers[0].layer, "second");
 }

@@ -98,9 +98,9 @@ Markup RenderFacts(const Section& section) {
     facts += Fact(compared ? "Compared" : "Varied", Words(name) + ": " + values);
   }
   Markup fixed;
-  for (const auto& [name, value] : section.common) {
+  for (const std::string& setting : section.common) {
     if (!fixed.empty()) fixed += ", ";
-    fixed += Tag("span", {{"class", "setting"}}, Words(name) + " " + value);
+    fixed += Tag("span", {{"class", "setting"}}, setting);
   }
   facts += Fact("Common settings", fixed);
   facts += Fact("Runs", fmt::format("{} ({}); seeds {}", section.runs.size(), StatusCounts(section),
@@ -310,8 +310,7 @@ Markup RenderTargets(const Section& section, const Panel& panel) {
   if (tables.empty()) return {};
   return tables + Tag("p", {{"class", "note"}},
                       "Steps and seconds to the first evaluation that reaches the value: mean over "
-                      "the seeds "
-                      "that reach it, with their number if not all do.");
+                      "the seeds that reach it, with their number if not all do.");
 }
 
 Markup ShareCell(const CatchUp& catch_up, const Estimate& share) {
@@ -354,10 +353,9 @@ Markup RenderCatchUp(const Section& section, const Panel& panel) {
   return Tag("h4", {}, title) + ScrollingTable(title + " " + panel.title, head, rows) +
          Tag("p", {{"class", "note"}},
              "Steps (or seconds) to the first evaluation that is at least as good as the "
-             "baseline's "
-             "best, divided by those of the baseline to its best. Each run is compared with the "
-             "baseline's run of the same seed: mean, 95% interval, and the number of seeds if not "
-             "all get there.");
+             "baseline's best, divided by those of the baseline to its best. Each run is compared "
+             "with the baseline's run of the same seed: mean, 95% interval, and the number of "
+             "seeds if not all get there.");
 }
 
 // Renders the values of a metric's charts: at most about 100 evaluations.
@@ -614,8 +612,8 @@ std::string RenderDocument(const std::string& title, const Markup& body) {
       Element("meta", {{"name", "viewport"}, {"content", "width=device-width, initial-scale=1"}}) +
       Element("meta", {{"http-equiv", "Content-Security-Policy"},
                        {"content",
-                        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-                        "script-src 'unsafe-inline'"}}) +
+                        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src "
+                        "'unsafe-inline'"}}) +
       Element("meta", {{"name", "color-scheme"}, {"content", "light dark"}}) +
       Tag("title", {}, title) + Tag("style", {}, Markup::Raw(assets::kStyle));
   return "<!DOCTYPE html>\n" +

@@ -90,7 +90,7 @@ Markup VerdictCell(const LineResult& result, Evidence evidence) {
     content += Aside(std::string(EvidenceText(evidence)));
   } else if (result.verdict == Verdict::kCannotTell) {
     if (result.printed == 0) {
-      content += Aside("printed: equal or missing");
+      content += Aside("printed values are equal or missing");
     } else if (!result.difference.doubt.empty()) {
       content += Aside(result.difference.doubt);
     }
@@ -239,7 +239,7 @@ std::string ClaimText(const PaperClaimResult& result) {
   say("Open", CountOf(result, 0), ColumnsText(result, 0));
   const std::string missing = NotMeasured(result);
   if (!missing.empty()) text += "Not measured: " + missing + ". ";
-  text += fmt::format("The paper claims it for at least {} of {}", result.claim->least,
+  text += fmt::format("The paper claims it for at least {} of {}", result.claim->min_columns,
                       Count(std::ssize(result.columns), "column"));
   if (result.claim->of == PaperClaim::Of::kTest) {
     text += fmt::format("; in its printed values it holds in {}", result.printed);
@@ -299,12 +299,12 @@ Markup RenderClaims(const std::vector<PaperClaimResult>& results) {
              "The rule was fixed before the runs were made. If the 95% interval of the paired "
              "difference in a column excludes 0, the claim or its opposite holds there, depending "
              "on the sign; otherwise the column is open. Agrees: the claim holds in as many "
-             "columns "
-             "as the paper says. Differs: it would not even if it held in all open columns. Both "
-             "verdicts count columns with other data than the paper's as open. Other data: the "
-             "verdict is one of the two only if these columns are counted. Cannot tell: it is "
-             "neither. A column of smoke runs, or of runs on less than a tenth of the paper's "
-             "training cases, is open; if there are only such columns, there is no verdict.");
+             "columns as the paper says. Differs: it would not even if it held in all open "
+             "columns. Both verdicts count columns with other data than the paper's as open. Other "
+             "data: the verdict is one of the two only if these columns are counted. Cannot tell: "
+             "it is neither. A column of smoke runs, or of runs on less than a tenth of the "
+             "paper's training cases, is open; if there are only such columns, there is no "
+             "verdict.");
 }
 
 // Renders the curves of a figure's norms. Each column with runs has its metrics next to each other,
@@ -391,7 +391,7 @@ Markup RenderColumns(const Reproduction& reproduction) {
     std::string settings =
         fmt::format("{} {}", column.task, runs.panel->settings.value("preset", std::string("")));
     for (const auto& [name, value] : column.settings) {
-      settings += fmt::format(", {} {}", Words(name), SettingText(value));
+      settings += ", " + SettingPhrase(name, value);
     }
     if (runs.other_panels > 0) {
       settings += fmt::format(" ({} in the section of the task)",
@@ -425,7 +425,7 @@ Markup RenderReproduction(const Reproduction& reproduction, const std::string& i
   const Paper& paper = *reproduction.paper;
   Markup content = Tag("h2", {}, paper.title) +
                    Tag("p", {{"class", "source"}},
-                       "Values printed in the paper, beside the values of these runs.") +
+                       "Values printed in the paper, next to the values of these runs.") +
                    RenderClaims(JudgeClaims(reproduction)) + RenderColumns(reproduction);
   if (paper.invariances) content += RenderInvariances(*paper.invariances);
   for (const PaperTable& table : paper.tables) content += RenderTable(reproduction, table);
@@ -443,8 +443,7 @@ Markup RenderReproduction(const Reproduction& reproduction, const std::string& i
       "two) and at least two of the other's finished. Otherwise differences are computed over the "
       "seeds that finished.",
       "± after a printed value is the sampling error of one run, computed from the size of the "
-      "test "
-      "set. For printed values without ± that size is not enough to compute one."};
+      "test set. For printed values without ± that size is not enough to compute one."};
   notes.insert(notes.end(), paper.notes.begin(), paper.notes.end());
   content += Tag("div", {{"class", "note"}}, List(notes));
   for (size_t i = 0; i < paper.figures.size(); ++i) {

@@ -20,7 +20,7 @@ std::vector<Section> SectionsOf(const std::vector<Run>& runs, std::string_view f
   if (runs.empty()) {
     throw RunError(fmt::format("[{}] runs must not be empty", function));
   }
-  return Summarise(runs);
+  return Summarize(runs);
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ void WriteReport(const std::vector<Run>& runs, const std::filesystem::path& path
   WriteOutputFile(path, RenderReport(runs));
 }
 
-std::string Findings(const std::vector<Run>& runs, int most) {
+std::string Findings(const std::vector<Run>& runs, int max_panels) {
   constexpr size_t kColumns = 160;
   std::vector<std::string> lines;
   std::string claims;
@@ -76,7 +76,7 @@ std::string Findings(const std::vector<Run>& runs, int most) {
     const std::string line = BriefOfClaims(section);
     if (!line.empty()) claims += CleanText(title + line) + "\n";
   }
-  const size_t count = std::min(lines.size(), static_cast<size_t>(std::max(most, 0)));
+  const size_t count = std::min(lines.size(), static_cast<size_t>(std::max(max_panels, 0)));
   if (count > 0 && count < lines.size()) {
     lines[count - 1].insert(lines[count - 1].size() - 1,
                             fmt::format(" {} more in the report.", lines.size() - count));

@@ -26,10 +26,10 @@ struct TableOptions {
 /// there are no runs.
 std::string RenderTable(const std::vector<Run>& runs, const TableOptions& options = {});
 
-/// Returns the findings for a terminal: a line of about 160 columns for each of the first `most`
-/// panels, then one line for each task with published claims on these runs. The report is more
-/// detailed. Throws RunError if there are no runs.
-std::string Findings(const std::vector<Run>& runs, int most = 2);
+/// Returns the findings for a terminal: a line of about 160 columns for each of the first
+/// `max_panels` panels, then one line for each task with published claims on these runs. The report
+/// is more detailed. Throws RunError if there are no runs.
+std::string Findings(const std::vector<Run>& runs, int max_panels = 2);
 
 }  // namespace planish::lab
 

@@ -47,11 +47,11 @@ std::vector<pugi::xml_document> Drawings(const std::string& page) {
 TEST(ReportTest, SaysWhatWasFound) {
   const std::string page = RenderReport(Sample());
   EXPECT_THAT(page,
-              HasSubstr("With batch size 4, norm layer reached 5.13% test error (mean of 3 "
-                        "seeds), 0.83 points lower than norm none (95% interval 0.26 to 1.41)."));
+              HasSubstr("With batch size 4, norm layer reached 5.13% test error (mean of 3 seeds), "
+                        "0.83 points lower than norm none (95% interval 0.26 to 1.41)."));
   EXPECT_THAT(page, HasSubstr("With batch size 4, norm batch reached 5.97% test error (mean of 3 "
-                              "seeds); the difference from norm none is not significant: "
-                              "0 (95% interval from 0.25 lower to 0.25 higher)."));
+                              "seeds); the difference from norm none is not significant: 0 (95% "
+                              "interval from 0.25 lower to 0.25 higher)."));
 }
 
 TEST(ReportTest, IsTheSameForTheSameRuns) {
@@ -170,9 +170,9 @@ TEST(ReportTest, AClaimOnStepsSaysWhoNeverGotThere) {
   EXPECT_THAT(
       RenderReport(runs),
       HasSubstr(
-          "Steps to test error 5.5%: norm layer 300 "
-          "steps (mean of 3 seeds), norm none not reached in 3 seeds; no difference within these "
-          "steps (a run that does not reach it counts with its last step)"));
+          "Steps to test error 5.5%: norm layer 300 steps (mean of 3 seeds), norm none not reached "
+          "in 3 seeds; no difference within these steps (a run that does not reach it counts with "
+          "its last step)"));
 }
 
 TEST(ReportTest, SaysHowSoonTheBaselineIsCaughtUpWith) {
@@ -279,8 +279,8 @@ TEST(ReportTest, FindingsCountTheVerdictsOnClaims) {
                                 LowerErrorClaim("layer", "absent")};
   }
   EXPECT_THAT(Findings(runs),
-              testing::EndsWith("\nVerdicts on published claims (A paper, section 1): "
-                                "agrees 1, differs 1.\n"));
+              testing::EndsWith("\nVerdicts on published claims (A paper, section 1): agrees 1, "
+                                "differs 1.\n"));
 }
 
 TEST(ReportTest, TheTableIsAlignedAndFitsTheTerminal) {
@@ -288,7 +288,7 @@ TEST(ReportTest, TheTableIsAlignedAndFitsTheTerminal) {
   runs[8].result.reset();
   EXPECT_EQ(RenderTable(runs),
             "digits: Digits (mnist)\n"
-            "batch size 4, lr 0.001, preset small\n"
+            "batch size 4, lr 0.001, preset=small\n"
             "\n"
             "batch size 4\n"
             "  norm   seeds  final test error (%)         best  against none  seconds\n"
@@ -299,7 +299,7 @@ TEST(ReportTest, TheTableIsAlignedAndFitsTheTerminal) {
             "±: half-width of the mean's 95% confidence interval; best: at the evaluation\n"
             "with the best validation result; seconds: training time.\n"
             "\n"
-            "Batch size 4, norm batch, seed 3: not finished; last evaluation at step 300.\n");
+            "With batch size 4, norm batch, seed 3: not finished; last evaluation at step 300.\n");
   runs[0].config.settings["norm"] = std::string(100, 'x');
   const std::string wide = RenderTable(runs, {.width = 80, .colour = false});
   EXPECT_THAT(wide, HasSubstr("xxx…"));

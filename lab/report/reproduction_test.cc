@@ -30,7 +30,7 @@ void Add(Runs& runs, const std::string& column, const std::string& data, const C
 
 // Runs with their sections and reproductions, which point into it.
 struct Measurement {
-  explicit Measurement(Runs given) : runs(std::move(given)), sections(Summarise(runs)) {
+  explicit Measurement(Runs given) : runs(std::move(given)), sections(Summarize(runs)) {
     reproductions = FindReproductions(sections);
   }
   const Reproduction& xu() const { return reproductions.at(0); }
@@ -87,7 +87,7 @@ TEST(PrintedSign, BearsOutEveryClaimOnResults) {
     for (const std::string& column : claim.columns) {
       holds += PrintedSign(Xu(), *Xu().FindColumn(column), claim.contrast) > 0;
     }
-    EXPECT_EQ(holds, claim.least) << claim.text;
+    EXPECT_EQ(holds, claim.min_columns) << claim.text;
   }
 }
 
@@ -104,7 +104,7 @@ TEST(Reproduction, FindsColumnsByTaskAndSettings) {
 }
 
 TEST(Reproduction, IsNotMadeOfOtherTasks) {
-  EXPECT_THAT(FindReproductions(Summarise({FinishedRun("layer", 4, 1, {.1})})), IsEmpty());
+  EXPECT_THAT(FindReproductions(Summarize({FinishedRun("layer", 4, 1, {.1})})), IsEmpty());
 }
 
 TEST(Reproduction, TakesThePanelWithMostRuns) {

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -148,17 +149,13 @@ std::string RenderTable(const std::vector<Run>& runs, const TableOptions& option
   if (runs.empty()) throw RunError("[RenderTable] runs must not be empty");
   const auto width = static_cast<size_t>(std::max(options.width, 20));
   std::string text;
-  for (const Section& section : Summarise(runs)) {
+  for (const Section& section : Summarize(runs)) {
     const RunConfig& config = *section.config;
     if (!text.empty()) text += "\n";
     const std::string heading =
         CleanLine(fmt::format("{}: {} ({})", config.task, config.report.title, config.data.name));
     text += Painted(Cut(heading, width), "1", options.colour) + "\n";
-    std::string common;
-    for (const auto& [name, value] : section.common) {
-      common += (common.empty() ? "" : ", ") + Words(name) + " " + value;
-    }
-    text += Wrapped(CleanLine(common), width, "");
+    text += Wrapped(CleanLine(fmt::format("{}", fmt::join(section.common, ", "))), width, "");
     for (const Panel& panel : section.panels) {
       text += "\n";
       if (!panel.title.empty()) {

@@ -51,7 +51,7 @@ TEST(Thin, KeepsWhatTheReportDraws) {
   EXPECT_EQ(thinned.evaluations.back().step, 100'000);
   // .5 - .000432... * i is first at or below .10 at i = 926, which even spacing leaves out.
   EXPECT_EQ(
-      Reach(Summarise({thinned})[0].panels[0].groups[0], thinned.config.metrics[2], .10).steps.mean,
+      Reach(Summarize({thinned})[0].panels[0].groups[0], thinned.config.metrics[2], .10).steps.mean,
       92'700);
   for (const Evaluation& evaluation : thinned.evaluations) {
     EXPECT_FALSE(evaluation.values.contains("unused"));

@@ -39,8 +39,8 @@ TEST(Children, GiveStatusAndTheLastLineOfStderr) {
 TEST(Children, AreTerminatedInOrder) {
   Children children("/bin/sh");
   children.Start(7, {"-c",
-                     "trap 'echo saved >&2; exit 143' TERM; echo ready >&2; "
-                     "while true; do sleep 0.01; done"});
+                     "trap 'echo saved >&2; exit 143' TERM; echo ready >&2; while true; do sleep "
+                     "0.01; done"});
   // Waits until the trap is set.
   children.Wait(10'000);
   children.Terminate();

@@ -231,8 +231,8 @@ std::vector<Placed> ReadEntries(const Json& header, uint64_t data_bytes) {
   for (const Placed& entry : entries) {
     if (entry.begin != covered) {
       throw Fault{
-          fmt::format("tensor \"{}\" to begin at byte {}, where the one before it ends, "
-                      "got {} at byte {}",
+          fmt::format("tensor \"{}\" to begin at byte {}, where the one before it ends, got {} at "
+                      "byte {}",
                       entry.tensor.name, covered,
                       entry.begin < covered ? "overlap" : "leave a hole", entry.begin)};
     }

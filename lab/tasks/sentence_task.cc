@@ -121,9 +121,9 @@ class SentenceExperiment final : public Experiment {
             set.labels.index_select(0, cases)};
   }
 
-  // Returns mean loss and accuracy over the first `most` sentences.
-  Result Measure(const Numbered& set, int64_t most) {
-    const int64_t count = std::min(most, set.size());
+  // Returns mean loss and accuracy over the first `max_count` sentences.
+  Result Measure(const Numbered& set, int64_t max_count) {
+    const int64_t count = std::min(max_count, set.size());
     at::Generator generator = at::detail::createCPUGenerator(0);
     const auto lengths = std::span(set.lengths_of).first(static_cast<size_t>(count));
     const EpochPlan plan =
@@ -202,10 +202,10 @@ SentenceTask::SentenceTask(std::string task_name, int64_t classes) : classes_(cl
 std::unique_ptr<Dataset> SentenceTask::Load(
     const Settings& s, const std::optional<std::filesystem::path>& folder) const {
   SentenceSets sets = folder ? Read(s, *folder) : MakeSentences({.classes = classes_});
-  const auto most = static_cast<size_t>(s.Int("train_cases"));
-  if (sets.train.words.size() > most) {
-    sets.train.words.resize(most);
-    sets.train.labels.resize(most);
+  const auto max_cases = static_cast<size_t>(s.Int("train_cases"));
+  if (sets.train.words.size() > max_cases) {
+    sets.train.words.resize(max_cases);
+    sets.train.labels.resize(max_cases);
   }
   for (const auto& [set, what] :
        {std::pair(&sets.train, "training"), {&sets.valid, "validation"}, {&sets.test, "test"}}) {
@@ -239,8 +239,7 @@ void SentenceTask::Check(const Settings& s, const Dataset& data) const {
   const int64_t longest = dynamic_cast<const Corpus&>(data).train.words.size(1);
   if (s.Int("batch_size") < longest) {
     throw UsageError(
-        fmt::format("[{}] batch_size must be at least the {} words of the longest sentence, got "
-                    "{}",
+        fmt::format("[{}] batch_size must be at least the {} words of the longest sentence, got {}",
                     name, longest, s.Int("batch_size")));
   }
 }

@@ -38,13 +38,13 @@ TEST(SyntheticSentences, HaveEveryClassOftenEnough) {
 
 // Sentences of one clause, by hand.
 TEST(SyntheticSentences, MeanWhatTheySay) {
-  const SentenceSets made = MakeSentences({.classes = 5, .train = 20000});
+  const SentenceSets sets = MakeSentences({.classes = 5, .train = 20000});
   const std::map<std::string, int64_t> plain = {
       {"superb", 4}, {"funny", 3}, {"dull", 1}, {"awful", 0}};
   std::set<std::string> met;
-  for (int64_t i = 0; i < made.train.size(); ++i) {
-    const auto& words = made.train.words[static_cast<size_t>(i)];
-    const int64_t label = made.train.labels[static_cast<size_t>(i)];
+  for (int64_t i = 0; i < sets.train.size(); ++i) {
+    const auto& words = sets.train.words[static_cast<size_t>(i)];
+    const int64_t label = sets.train.labels[static_cast<size_t>(i)];
     EXPECT_EQ(words.back(), ".");
     if (Has(words, "and") || Has(words, "but")) continue;
     for (const auto& [adjective, expected] : plain) {

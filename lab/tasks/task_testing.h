@@ -130,7 +130,7 @@ inline void ExpectExactResume(const Task& task, const Sets& sets = {},
     }
     return all;
   };
-  EXPECT_TRUE(tensors(whole) == tensors(cut)) << "weights, optimiser or generator";
+  EXPECT_TRUE(tensors(whole) == tensors(cut)) << "weights, optimizer or generator";
 }
 
 }  // namespace planish::lab

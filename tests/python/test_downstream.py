@@ -184,7 +184,7 @@ def test_vectors_that_do_not_fit(sets):
     bad(sets, 3, "a vector for each of the 83 sentences of cr", write(sets, {"cr": cr[:-1]}), *data)
     bad(sets, 3, "must hold cr as F32 or F64", write(sets, {"cr": cr[0]}), *data)
     bad(sets, 3, "must hold cr as F32 or F64", write(sets, {"cr": cr.astype(np.int32)}), *data)
-    bad(sets, 3, "must have finite numbers in cr", write(sets, {"cr": np.where(cr > 2, np.nan, cr)}), *data)
+    bad(sets, 3, "must have only finite elements in cr", write(sets, {"cr": np.where(cr > 2, np.nan, cr)}), *data)
     bad(sets, 3, "must have vectors of a set", write(sets, {"mr": cr, "other": cr}), *data)
     sick = {"sick.train.a": sets.vectors["sick.train.a"]}
     bad(sets, 3, "must have the tensor sick.train.b", write(sets, sick), *data)

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 IGNORED = {"build", "build-docs", "dist", "runs", ".venv", ".venv-docs"}
-# scripts/site/ has pages of the documentation site alone, which checks them when it is built.
+# scripts/site/ has pages only of the documentation site, which are checked when it is built.
 PAGES = sorted(page for page in ROOT.rglob("*.md")
                if page.relative_to(ROOT).parts[0] not in IGNORED and page.parent.name != "site")  # fmt: skip
 # Their blocks run from the first to the last, in one folder.

@@ -48,7 +48,7 @@ def test_text_follows_the_prompt(shared, runs, task):
         ("enwik8", ("--temperature", 0), 2, "--temperature must be a number from 0.01"),
         ("enwik8", ("--length", 0), 2, "--length must be a whole number from 1"),
         ("enwik8", ("--data", "gone.txt"), 3, "no such file: gone.txt"),
-        ("enwik8", ("--data", "other.txt"), 1, "the data must be what"),
+        ("enwik8", ("--data", "other.txt"), 1, "this is not the data"),
     ],
 )
 def test_what_it_refuses(shared, runs, run, arguments, status, part):

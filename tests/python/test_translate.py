@@ -107,7 +107,7 @@ def test_files_of_ones_own(planish):
     (folder / "test.aa").write_text("else\n" * 5)
     changed = planish("translate", run, input="one\n")
     assert changed.returncode == 1
-    assert "must be what" in changed.stderr
+    assert "this is not the data" in changed.stderr
 
 
 @pytest.mark.parametrize(

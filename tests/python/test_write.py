@@ -77,7 +77,7 @@ def test_the_report_shows_it(shared, runs):
         ("handwriting", ("  ",), 2, "TEXT must have a character other than blanks"),
         ("handwriting", ("a" * 1001,), 2, "TEXT must have at most 1000 bytes, got 1001"),
         # The byte 0xff.
-        ("handwriting", ("t\udcff",), 2, "TEXT must be UTF-8, got byte 0xff in place 2"),
+        ("handwriting", ("t\udcff",), 2, "TEXT must be UTF-8, got byte 0xff at position 2"),
         ("handwriting", ("f\u00f6x?f",), 2, 'characters that the model has not learned: "f", "\u00f6", "x", "?"\n'),
         ("handwriting", ("tea", "--bias", -1), 2, "--bias must be a number from 0 to 100"),
         ("handwriting", ("tea", "--steps", 0), 2, "--steps must be a whole number from 1"),

@@ -27,7 +27,7 @@ double Characters(const std::string& text) {
 
 std::string AttentionPicture(const std::vector<std::string>& words,
                              const std::vector<double>& shares) {
-  const double most = shares.empty() ? 1 : std::max(std::ranges::max(shares), 1e-9);
+  const double largest = shares.empty() ? 1 : std::max(std::ranges::max(shares), 1e-9);
   double x = kMargin, y = kMargin;
   std::string body;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -39,7 +39,8 @@ std::string AttentionPicture(const std::vector<std::string>& words,
     body += fmt::format(
         "<rect x=\"{:g}\" y=\"{:g}\" width=\"{:g}\" height=\"{:g}\" fill=\"#e08a00\" "
         "fill-opacity=\"{:.3f}\"/><text x=\"{:g}\" y=\"{:g}\" textLength=\"{:g}\">{}</text>",
-        x - 3, y, width + 6, kLine - 4, shares[i] / most, x, y + 16, width, EscapedXml(words[i]));
+        x - 3, y, width + 6, kLine - 4, shares[i] / largest, x, y + 16, width,
+        EscapedXml(words[i]));
     x += width + kAdvance;
   }
   return fmt::format(

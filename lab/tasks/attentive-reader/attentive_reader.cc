@@ -193,10 +193,10 @@ class Reader final : public Experiment {
     permutations_ = permutations;
   }
 
-  // Returns mean loss and error over the first `most` questions, among all entities and among those
-  // of the passage. The permutations are the same in each evaluation.
-  Result Measure(const NumberedQuestions& set, int64_t most) {
-    const int64_t count = std::min(most, set.size());
+  // Returns mean loss and error over the first `max_count` questions, among all entities and among
+  // those of the passage. The permutations are the same in each evaluation.
+  Result Measure(const NumberedQuestions& set, int64_t max_count) {
+    const int64_t count = std::min(max_count, set.size());
     const at::Tensor order = at::argsort(set.passage_lengths.slice(0, 0, count), /*stable=*/true);
     at::Generator generator = at::detail::createCPUGenerator(0);
     Result sums;
@@ -239,10 +239,11 @@ ReportSpec MakeReport() {
   report.headline = "valid_error";
   report.targets = {{"valid_error", {0.8, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45}}};
   report.notes = {
-      "The paper gives validation results alone. Batch norm is evaluated with estimates of each "
-      "time "
-      "step's moments over training batches, taken before each evaluation.",
-      "A logit for each entity; the released code has one for each word.",
+      "The paper prints only validation results.",
+      "Evaluations normalize with the mean and variance of each time step, estimated over training "
+      "batches before each evaluation (norms batch and batch-everywhere).",
+      "The output layer has a logit for each entity; in the released code it has one for each "
+      "word.",
   };
   return report;
 }

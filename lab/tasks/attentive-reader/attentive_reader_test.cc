@@ -32,7 +32,7 @@ const std::vector<std::string> kNorms = {"none", "layer", "batch", "batch-everyw
 
 class AttentiveReaderTest : public TaskTest<MakeAttentiveReader> {
  protected:
-  std::unique_ptr<Dataset> Made(const Sets& sets = {}) { return task->Load(Smoke(sets), {}); }
+  std::unique_ptr<Dataset> Synthetic(const Sets& sets = {}) { return task->Load(Smoke(sets), {}); }
 
   // Returns the losses of the first `count` updates.
   std::vector<double> Losses(const Dataset& data, const Sets& sets, int count,
@@ -47,7 +47,7 @@ class AttentiveReaderTest : public TaskTest<MakeAttentiveReader> {
 };
 
 TEST_F(AttentiveReaderTest, MakesBatchesOfDifferentQuestionsOfLikeLength) {
-  const auto data = Made();
+  const auto data = Synthetic();
   const auto& corpus = dynamic_cast<const ReaderCorpus&>(*data);
   const auto experiment = Make(*data);
   at::Generator generator = Generator(1);
@@ -67,7 +67,7 @@ TEST_F(AttentiveReaderTest, MakesBatchesOfDifferentQuestionsOfLikeLength) {
 }
 
 TEST_F(AttentiveReaderTest, PermutesEntitiesInEveryBatch) {
-  const auto data = Made();
+  const auto data = Synthetic();
   const auto& corpus = dynamic_cast<const ReaderCorpus&>(*data);
   const auto experiment = Make(*data);
   at::Generator generator = Generator(1);
@@ -106,7 +106,7 @@ TEST_F(AttentiveReaderTest, PermutesEntitiesInEveryBatch) {
 }
 
 TEST_F(AttentiveReaderTest, GivesEveryNormTheSameBatches) {
-  const auto data = Made();
+  const auto data = Synthetic();
   std::vector<at::Tensor> first;
   for (const std::string& norm : kNorms) {
     const auto experiment = Make(*data, {{"norm", norm}, {"estimate_batches", "1"}});
@@ -132,7 +132,7 @@ TEST_F(AttentiveReaderTest, GivesEveryNormTheSameBatches) {
 // All weights are 0 except the biases of the logits, so errors are counted by hand.
 TEST_F(AttentiveReaderTest, MeasuresErrorsAndLosses) {
   const Sets sets = {{"permute", "training"}};
-  const auto data = Made(sets);
+  const auto data = Synthetic(sets);
   const auto& corpus = dynamic_cast<const ReaderCorpus&>(*data);
   const auto experiment = Make(*data, sets);
   at::NoGradGuard no_grad;
@@ -179,7 +179,7 @@ TEST_F(AttentiveReaderTest, MeasuresErrorsAndLosses) {
 }
 
 TEST_F(AttentiveReaderTest, MeasuresEveryMetricItDeclares) {
-  const auto data = Made();
+  const auto data = Synthetic();
   for (const std::string& norm : kNorms) {
     const auto experiment = Make(*data, {{"norm", norm}});
     at::NoGradGuard no_grad;
@@ -199,7 +199,7 @@ TEST_F(AttentiveReaderTest, MeasuresEveryMetricItDeclares) {
 
 // Even chances of eight entities are 2.08 nats; those of the three or four in a passage, 1.25.
 TEST_F(AttentiveReaderTest, LearnsWithEveryNorm) {
-  const auto data = Made();
+  const auto data = Synthetic();
   for (const std::string& norm : kNorms) {
     const std::vector<double> losses =
         Losses(*data, {{"norm", norm}, {"dropout", "0"}, {"hidden", "24"}}, 200);
@@ -211,7 +211,7 @@ TEST_F(AttentiveReaderTest, LearnsWithEveryNorm) {
 }
 
 TEST_F(AttentiveReaderTest, TrainsWithComposedCellsAsWithFusedOnes) {
-  const auto data = Made();
+  const auto data = Synthetic();
   for (const std::string& norm : kNorms) {
     // In double, because LN of the first states, which are 0, enlarges a difference 300 times:
     // after ten updates in float nothing would be comparable.
@@ -226,7 +226,7 @@ TEST_F(AttentiveReaderTest, TrainsWithComposedCellsAsWithFusedOnes) {
 }
 
 TEST_F(AttentiveReaderTest, TakesTheGainThatThePaperHas) {
-  const auto data = Made();
+  const auto data = Synthetic();
   const auto gain = [&](const std::string& norm, const std::string& setting) {
     const auto experiment = Make(*data, {{"norm", norm}, {"gain", setting}});
     for (const auto& item : experiment->model().named_parameters()) {
@@ -241,7 +241,7 @@ TEST_F(AttentiveReaderTest, TakesTheGainThatThePaperHas) {
 }
 
 TEST_F(AttentiveReaderTest, RepeatsTheErrorsOfTheReleasedCodeWhereAsked) {
-  const auto data = Made();
+  const auto data = Synthetic();
   const auto gates_are_equal = [&](const Sets& sets) {
     const auto experiment = Make(*data, sets);
     const at::Tensor w = experiment->model().named_parameters()["passage_lstm.layer.weight_hh_l0"];
@@ -280,7 +280,7 @@ TEST_F(AttentiveReaderTest, ResumesWithTheSameBits) {
 }
 
 TEST_F(AttentiveReaderTest, ShowsItsAttention) {
-  const auto data = Made();
+  const auto data = Synthetic();
   const auto& corpus = dynamic_cast<const ReaderCorpus&>(*data);
   const auto experiment = Make(*data);
   at::NoGradGuard no_grad;

@@ -73,7 +73,7 @@ void BatchNormLstm::EndEstimates() {
 
 // Normalizes z [B, n], the sums or c of step `step`, whose statistics are columns `column` and on
 // of the estimates. `active` [B, 1] marks sequences that have the step; undefined: all.
-at::Tensor BatchNormLstm::Normalise(const at::Tensor& z, int64_t step, int64_t column,
+at::Tensor BatchNormLstm::Normalize(const at::Tensor& z, int64_t step, int64_t column,
                                     const at::Tensor& active) {
   Statistics moments;
   const int64_t known = std::min(step, options_.steps - 1);
@@ -113,12 +113,12 @@ std::pair<at::Tensor, at::Tensor> BatchNormLstm::Composed(const at::Tensor& x,
     const at::Tensor now = active.defined() ? active[t] : active;
     const at::Tensor zh = LinearProduct(h, p("weight_hh_l0"), {});
     const std::vector<at::Tensor> gates =
-        (Normalise(zx[t], t, 0, now) * p("ln_ih_weight_l0") +
-         Normalise(zh, t, 4 * hidden, now) * p("ln_hh_weight_l0") + p("bias_ih_l0"))
+        (Normalize(zx[t], t, 0, now) * p("ln_ih_weight_l0") +
+         Normalize(zh, t, 4 * hidden, now) * p("ln_hh_weight_l0") + p("bias_ih_l0"))
             .chunk(4, 1);
     const at::Tensor next_c = gates[1].sigmoid() * c + gates[0].sigmoid() * gates[2].tanh();
     const at::Tensor seen =
-        Normalise(next_c, t, 8 * hidden, now) * p("ln_c_weight_l0") + p("ln_c_bias_l0");
+        Normalize(next_c, t, 8 * hidden, now) * p("ln_c_weight_l0") + p("ln_c_bias_l0");
     const at::Tensor next_h = gates[3].sigmoid() * seen.tanh();
     if (now.defined()) {
       const at::Tensor has = now.to(at::kBool);

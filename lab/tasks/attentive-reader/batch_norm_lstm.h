@@ -55,7 +55,7 @@ class BatchNormLstm final : public RecurrentModule {
 
   std::pair<at::Tensor, at::Tensor> Composed(const at::Tensor& x, const at::Tensor& state,
                                              const at::Tensor& lengths);
-  at::Tensor Normalise(const at::Tensor& z, int64_t step, int64_t column, const at::Tensor& active);
+  at::Tensor Normalize(const at::Tensor& z, int64_t step, int64_t column, const at::Tensor& active);
 
   Options options_;
   nn::LayerNormLSTM layer_;

@@ -69,7 +69,7 @@ at::Tensor Reference(const BatchNormLstm& layer, const at::Tensor& x, const at::
     if (there.empty()) break;
     std::vector<at::Tensor> means, variances;
     int64_t column = 0;
-    const auto normalise = [&](const std::vector<at::Tensor>& rows) {
+    const auto normalize = [&](const std::vector<at::Tensor>& rows) {
       const at::Tensor all = at::stack(rows);
       at::Tensor mean = all.mean(0), variance = all.var(0, /*unbiased=*/false);
       if (!given.empty()) {
@@ -87,7 +87,7 @@ at::Tensor Reference(const BatchNormLstm& layer, const at::Tensor& x, const at::
       zx.push_back(p.at("weight_ih_l0").mv(x[t][static_cast<int64_t>(b)]));
       zh.push_back(p.at("weight_hh_l0").mv(h[b]));
     }
-    const auto nx = normalise(zx), nh = normalise(zh);
+    const auto nx = normalize(zx), nh = normalize(zh);
     std::vector<at::Tensor> o;
     for (size_t i = 0; i < there.size(); ++i) {
       const at::Tensor a =
@@ -97,7 +97,7 @@ at::Tensor Reference(const BatchNormLstm& layer, const at::Tensor& x, const at::
       c[there[i]] = gate(1).sigmoid() * c[there[i]] + gate(0).sigmoid() * gate(2).tanh();
       next.push_back(c[there[i]]);
     }
-    const auto nc = normalise(next);
+    const auto nc = normalize(next);
     for (size_t i = 0; i < there.size(); ++i) {
       h[there[i]] = o[i] * (nc[i] * p.at("ln_c_weight_l0") + p.at("ln_c_bias_l0")).tanh();
       y[t][static_cast<int64_t>(there[i])] = h[there[i]];

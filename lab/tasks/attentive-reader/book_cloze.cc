@@ -112,7 +112,7 @@ std::string Plain(std::string_view text) {
 }
 
 // Returns words, numbers and marks of a paragraph.
-std::vector<BookToken> Tokenise(const std::string& text) {
+std::vector<BookToken> Tokenize(const std::string& text) {
   std::vector<BookToken> tokens;
   bool spaced = true;
   for (size_t i = 0; i < text.size();) {
@@ -327,15 +327,17 @@ class NameFinder {
     });
     for (const auto& [surname, counts] : given) {
       int64_t all = 0;
-      std::pair<int64_t, std::string> most;
+      std::pair<int64_t, std::string> most_frequent;
       for (const auto& [name, count] : counts) {
         all += count;
-        if (count > most.first) most = {count, name};
+        if (count > most_frequent.first) most_frequent = {count, name};
       }
       // A surname that also comes first is a given name, such as the second of "Mary Jane".
       const bool comes_first = std::ranges::any_of(
           given, [&](const auto& other) { return other.second.contains(surname); });
-      if (most.first * 10 >= all * 9 && !comes_first) given_name_[surname] = most.second;
+      if (most_frequent.first * 10 >= all * 9 && !comes_first) {
+        given_name_[surname] = most_frequent.second;
+      }
     }
   }
 
@@ -493,16 +495,16 @@ fs::path FindBooks(const fs::path& folder) {
   return {};
 }
 
-// Returns a set's questions from these books. If there are more than `most`, each book contributes
-// an equal number as far as possible.
-std::vector<ClozeQuestion> Gather(std::vector<std::vector<ClozeQuestion>> books, size_t most,
+// Returns a set's questions from these books. If there are more than `max_count`, each book
+// contributes an equal number as far as possible.
+std::vector<ClozeQuestion> Gather(std::vector<std::vector<ClozeQuestion>> books, size_t max_count,
                                   std::mt19937_64& random) {
   for (auto& book : books) Shuffle(book, random);
   std::vector<ClozeQuestion> all;
-  for (bool some = true; some && all.size() < most;) {
+  for (bool some = true; some && all.size() < max_count;) {
     some = false;
     for (auto& book : books) {
-      if (book.empty() || all.size() == most) continue;
+      if (book.empty() || all.size() == max_count) continue;
       all.push_back(std::move(book.back()));
       book.pop_back();
       some = true;
@@ -534,7 +536,7 @@ Stretches SplitBook(std::string_view text) {
     std::string paragraph(text.substr(begin, end - begin));
     std::erase(paragraph, '\r');
     begin = next;
-    for (BookSentence& sentence : SplitParagraph(Tokenise(Plain(paragraph)))) {
+    for (BookSentence& sentence : SplitParagraph(Tokenize(Plain(paragraph)))) {
       const bool ended = std::ranges::any_of(
           sentence, [](const BookToken& token) { return EndsSentence(token.text); });
       if (!ended || IsShouted(Joined(sentence))) {
@@ -556,8 +558,8 @@ ClozeSets MakeBookCloze(const fs::path& folder, const BookCloze& request) {
   const fs::path found = FindBooks(folder);
   if (found.empty()) {
     throw DataError(fmt::format(
-        "[MakeBookCloze] {} must hold texts *.txt or *.txt.gz, or a folder books that does, "
-        "got neither",
+        "[MakeBookCloze] {} must hold texts *.txt or *.txt.gz, or a folder books that does, got "
+        "neither",
         folder.string()));
   }
   std::map<std::string, fs::path> books;  // the uncompressed one if a book exists in both forms
@@ -593,10 +595,10 @@ ClozeSets MakeBookCloze(const fs::path& folder, const BookCloze& request) {
     }));
   }
   std::mt19937_64 random(static_cast<uint64_t>(request.seed));
-  const auto most = static_cast<size_t>(request.held_out);
+  const auto max_held_out = static_cast<size_t>(request.held_out);
   sets.train = Gather(std::move(train), static_cast<size_t>(request.train), random);
-  sets.valid = Gather(std::move(valid), most, random);
-  sets.test = Gather(std::move(test), most, random);
+  sets.valid = Gather(std::move(valid), max_held_out, random);
+  sets.test = Gather(std::move(test), max_held_out, random);
   for (const auto& [set, what] :
        {std::pair(&sets.train, "training"), {&sets.valid, "validation"}, {&sets.test, "test"}}) {
     if (set->empty()) {

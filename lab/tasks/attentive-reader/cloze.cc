@@ -96,13 +96,14 @@ class Cutter {
       q->passage.resize(longest);
       ++cut_;
     }
-    const auto most = static_cast<size_t>(request_.longest_question);
-    if (q->question.size() > most) {
+    const auto max_words = static_cast<size_t>(request_.longest_question);
+    if (q->question.size() > max_words) {
       const auto at = static_cast<size_t>(
           std::distance(q->question.begin(), std::ranges::find(q->question, kPlaceholder)));
-      const size_t begin = std::min(at - std::min(at, most / 2), q->question.size() - most);
+      const size_t begin =
+          std::min(at - std::min(at, max_words / 2), q->question.size() - max_words);
       const auto first = q->question.begin() + static_cast<std::ptrdiff_t>(begin);
-      q->question = {first, first + static_cast<std::ptrdiff_t>(most)};
+      q->question = {first, first + static_cast<std::ptrdiff_t>(max_words)};
       ++cut_;
     }
     if (std::ranges::find(q->passage, EntityToken(q->answer)) == q->passage.end()) ++lost_;
@@ -171,16 +172,16 @@ std::string ClozeWords::Text(ClozeToken token) const {
 }
 
 int32_t ClozeSets::entities() const {
-  int32_t most = 0;
+  int32_t largest = 0;
   for (const auto* set : {&train, &valid, &test}) {
     for (const ClozeQuestion& q : *set) {
-      most = std::max(most, q.answer);
+      largest = std::max(largest, q.answer);
       for (const auto* tokens : {&q.passage, &q.question}) {
-        for (const ClozeToken token : *tokens) most = std::max(most, EntityOf(token));
+        for (const ClozeToken token : *tokens) largest = std::max(largest, EntityOf(token));
       }
     }
   }
-  return most + 1;
+  return largest + 1;
 }
 
 std::string ClozeText(const ClozeWords& words, const std::vector<ClozeToken>& tokens) {
@@ -272,12 +273,12 @@ ClozeSets ReadQuestions(const fs::path& folder, const QuestionsRequest& request)
   Cutter cutter(request, &sets.words);
   std::vector<size_t> counts;
   bool books = true;
-  for (const auto& [set, part, most] : {std::tuple(&sets.train, kParts[0], request.train),
-                                        {&sets.valid, kParts[1], request.held_out},
-                                        {&sets.test, kParts[2], request.held_out}}) {
+  for (const auto& [set, part, max_count] : {std::tuple(&sets.train, kParts[0], request.train),
+                                             {&sets.valid, kParts[1], request.held_out},
+                                             {&sets.test, kParts[2], request.held_out}}) {
     std::vector<fs::path> files = QuestionFiles(found / part);
     counts.push_back(files.size());
-    files.resize(std::min(files.size(), static_cast<size_t>(most)));
+    files.resize(std::min(files.size(), static_cast<size_t>(max_count)));
     for (const fs::path& file : files) {
       ClozeQuestion q = ParseQuestion(ReadLines(file), file.string(), &sets.words);
       cutter.Cut(&q);

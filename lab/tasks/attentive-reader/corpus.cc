@@ -22,9 +22,9 @@ constexpr size_t kShown = 3;
 
 ClozeSets Open(const Settings& s, const std::optional<fs::path>& folder) {
   if (!folder) {
-    const SyntheticCloze most;
-    return MakeCloze({.train = std::min(s.Int("train_cases"), most.train),
-                      .held_out = std::min(s.Int("eval_cases"), most.held_out),
+    const SyntheticCloze limits;
+    return MakeCloze({.train = std::min(s.Int("train_cases"), limits.train),
+                      .held_out = std::min(s.Int("eval_cases"), limits.held_out),
                       .entities = s.Int("entities"),
                       .seed = s.Int("questions_seed")});
   }
@@ -57,7 +57,7 @@ ClozeSets Open(const Settings& s, const std::optional<fs::path>& folder) {
 // Returns the index of each word of ClozeWords that is frequent enough in training; others are
 // unknown. Follows the order of the training questions, so that equal questions, read or synthetic,
 // give equal indices.
-std::vector<int32_t> NumberWords(const ClozeSets& sets, int64_t least, int32_t unknown) {
+std::vector<int32_t> NumberWords(const ClozeSets& sets, int64_t min_count, int32_t unknown) {
   const auto for_each = [&](const auto& visit) {
     for (const ClozeQuestion& q : sets.train) {
       for (const auto* tokens : {&q.passage, &q.question}) {
@@ -73,7 +73,7 @@ std::vector<int32_t> NumberWords(const ClozeSets& sets, int64_t least, int32_t u
   int32_t next = unknown;
   numbers[kPlaceholder] = ++next;
   for_each([&](size_t word) {
-    if (counts[word] >= least && numbers[word] == unknown) numbers[word] = ++next;
+    if (counts[word] >= min_count && numbers[word] == unknown) numbers[word] = ++next;
   });
   return numbers;
 }

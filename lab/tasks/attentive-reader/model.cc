@@ -129,7 +129,7 @@ AttentiveReader::Reading AttentiveReader::forward(const at::Tensor& passage,
                                                   const at::Tensor& question_lengths) {
   const at::Tensor y = passage_.Read(Embed(passage), passage_lengths).first;
   const at::Tensor u = question_.Read(Embed(question), question_lengths).second;
-  const auto normalised = [](const std::shared_ptr<NormModule>& norm, const at::Tensor& z) {
+  const auto normalized = [](const std::shared_ptr<NormModule>& norm, const at::Tensor& z) {
     return norm ? norm->forward(z) : z;
   };
   const at::Tensor active = at::arange(y.size(0)).unsqueeze(1) < passage_lengths;  // [T, B]
@@ -141,7 +141,7 @@ AttentiveReader::Reading AttentiveReader::forward(const at::Tensor& passage,
     ym = at::zeros_like(ym.flatten(0, 1)).index_copy(0, there, rows).view_as(ym);
   }
   const at::Tensor um =
-      normalised(norm_um_, LinearProduct(u, question_attention_, attention_bias_));
+      normalized(norm_um_, LinearProduct(u, question_attention_, attention_bias_));
   at::Tensor m = ym + um;
   const at::Tensor by_case = y.transpose(0, 1);  // [B, T, H]
   if (similarity_.defined()) {
@@ -153,11 +153,11 @@ AttentiveReader::Reading AttentiveReader::forward(const at::Tensor& passage,
       scores.masked_fill(active.logical_not(), -std::numeric_limits<float>::infinity()).softmax(0);
   const at::Tensor r = at::bmm(attention.t().unsqueeze(1), by_case).squeeze(1);
 
-  at::Tensor sum = normalised(norm_rg_, LinearProduct(r, passage_output_, {})) +
-                   normalised(norm_ug_, LinearProduct(u, question_output_, output_bias_));
+  at::Tensor sum = normalized(norm_rg_, LinearProduct(r, passage_output_, {})) +
+                   normalized(norm_ug_, LinearProduct(u, question_output_, output_bias_));
   if (mean_output_.defined()) {
     const at::Tensor mean = y.sum(0) / passage_lengths.unsqueeze(1);
-    sum = sum + normalised(norm_mg_, LinearProduct(mean, mean_output_, {}));
+    sum = sum + normalized(norm_mg_, LinearProduct(mean, mean_output_, {}));
   }
   const at::Tensor g = Dropout(sum.tanh(), options_.dropout, is_training());
   return {LinearProduct(g, logits_weight_, logits_bias_), attention};

@@ -155,7 +155,7 @@ class Composition {
     std::vector<at::Tensor> states;
     for (int64_t t = 0; t < words.size(0); ++t) {
       // Normalizes z: over its elements, or with the estimates from `column` on.
-      const auto normalised = [&](const at::Tensor& z, int64_t column, const std::string& part) {
+      const auto normalized = [&](const at::Tensor& z, int64_t column, const std::string& part) {
         at::Tensor mean = z.mean(), variance = z.var(/*unbiased=*/false);
         if (options_.norm != "layer") {
           mean = P(lstm + "mean")[t].slice(0, column, column + z.size(0));
@@ -170,11 +170,11 @@ class Composition {
       at::Tensor zx = P(layer + "weight_ih_l0").mv(x), zh = P(layer + "weight_hh_l0").mv(h);
       const bool plain = options_.norm == "none";
       at::Tensor a = plain ? zx + zh + P(layer + "bias_hh_l0")
-                           : normalised(zx, 0, "ln_ih") + normalised(zh, 4 * n, "ln_hh");
+                           : normalized(zx, 0, "ln_ih") + normalized(zh, 4 * n, "ln_hh");
       a = a + P(layer + "bias_ih_l0");
       const auto gate = [&](int64_t k) { return a.slice(0, k * n, (k + 1) * n); };
       c = gate(1).sigmoid() * c + gate(0).sigmoid() * gate(2).tanh();
-      h = gate(3).sigmoid() * (plain ? c : normalised(c, 8 * n, "ln_c")).tanh();
+      h = gate(3).sigmoid() * (plain ? c : normalized(c, 8 * n, "ln_c")).tanh();
       states.push_back(h);
     }
     return at::stack(states);

@@ -21,9 +21,9 @@ TEST(MakeCloze, GivesTheSameQuestionsEverywhere) {
   EXPECT_NE(MakeCloze({.train = 100, .held_out = 20, .seed = 2}).sha256, sets.sha256);
   EXPECT_EQ(
       QuestionText(sets.valid[0], sets.words),
-      "made story 1\n\nin the cellar the ladder was hidden by @entity23 . @entity23 stole the "
-      "boat of @entity12 . @entity16 put the violin in the tower . then the helmet of "
-      "@entity16 was taken away by @entity12 .\n\n@placeholder has lost the boat .\n\n"
+      "made story 1\n\nin the cellar the ladder was hidden by @entity23 . @entity23 stole the boat "
+      "of @entity12 . @entity16 put the violin in the tower . then the helmet of @entity16 was "
+      "taken away by @entity12 .\n\n@placeholder has lost the boat .\n\n"
       "@entity12\n\n");
 }
 
@@ -43,8 +43,9 @@ TEST(MakeCloze, AsksWhatThePassageTells) {
     EXPECT_LE(counts.size(), 4u);
     EXPECT_TRUE(counts.contains(q.answer));
     ++answers[q.answer];
-    const auto most = std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; });
-    most_frequent += most->first == q.answer;
+    const auto highest =
+        std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; });
+    most_frequent += highest->first == q.answer;
   }
   EXPECT_EQ(answers.size(), 12u);
   // Without the question, the most frequent entity is right in less than half of the cases.

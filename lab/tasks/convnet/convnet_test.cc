@@ -48,7 +48,7 @@ TEST(ConvNet, ComputesWhatItSays) {
       if (item.key().find("_norm") != std::string::npos)
         item.value().add_(at::rand_like(item.value()));
     }
-    const auto normalise = [&](const at::Tensor& y, const std::string& name) {
+    const auto normalize = [&](const at::Tensor& y, const std::string& name) {
       if (norm == "none") return y;
       const at::Tensor gain = p[name + "_norm.norm.weight"], bias = p[name + "_norm.norm.bias"];
       if (norm == "batch") {
@@ -68,12 +68,12 @@ TEST(ConvNet, ComputesWhatItSays) {
     for (int i = 0; i < 4; ++i) {
       const std::string name = "convolution" + std::to_string(i);
       sums.push_back(at::conv2d(y, p[name + ".weight"], p[name + ".bias"], 1, 1));
-      y = normalise(sums.back(), name).relu();
+      y = normalize(sums.back(), name).relu();
       activated.push_back(y);
       if (i % 2 == 1) y = at::max_pool2d(y, 2);
     }
     y = y.permute({0, 2, 3, 1}).flatten(1);
-    y = normalise(at::linear(y, p["hidden.weight"], p["hidden.bias"]), "hidden").relu();
+    y = normalize(at::linear(y, p["hidden.weight"], p["hidden.bias"]), "hidden").relu();
     y = at::linear(y, p["output.weight"], p["output.bias"]);
     // Sums of at most 54 products of values around 1, in another order, in double.
     EXPECT_LT((model.forward(x) - y).abs().max().item<double>(), 1e-12);

@@ -71,7 +71,7 @@ BinaryImageSet LoadBinaryMnist(const fs::path& folder) {
   set.name = is_own ? "binarized mnist" : "binary idx images";
   set.description = fmt::format(
       "{}, {} read from {}",
-      is_own ? "MNIST in its fixed binarisation" : "binary images (not the fixed binarised MNIST)",
+      is_own ? "MNIST in its fixed binarization" : "binary images (not the fixed binarized MNIST)",
       Counts(set), found.string());
   return set;
 }

@@ -80,7 +80,7 @@ TEST(LoadBinaryMnist, ReadsPlainAndGzip) {
   EXPECT_EQ(set.name, "binary idx images");
   EXPECT_EQ(set.source, "files");
   EXPECT_EQ(set.description,
-            "binary images (not the fixed binarised MNIST), 4 training, 2 validation and 1 test "
+            "binary images (not the fixed binarized MNIST), 4 training, 2 validation and 1 test "
             "images read from " +
                 (temp / "plain").string());
   const BinaryImageSet gzip = LoadBinaryMnist(temp / "gzip");
@@ -94,8 +94,8 @@ TEST(LoadBinaryMnist, SaysWhatIsMissing) {
               HasSubstr("none must be a folder with binarized MNIST's files, got no such folder"));
   EXPECT_THAT(
       ErrorOf(temp.path()),
-      HasSubstr("must hold binarized_mnist_train-images-idx3-ubyte[.gz] and its companions, "
-                "in it or in mnist_binarized below it, got none of them"));
+      HasSubstr("must hold binarized_mnist_train-images-idx3-ubyte[.gz] and its companions, in it "
+                "or in mnist_binarized below it, got none of them"));
   for (const char* split : {"train", "valid", "test"}) {
     const TestFolder folder;
     BinarySet().Write(folder.path());
@@ -139,7 +139,7 @@ TEST(LoadBinaryMnist, TheRealOne) {
   const BinaryImageSet set = LoadBinaryMnist(*folder);
   EXPECT_EQ(set.name, "binarized mnist");
   EXPECT_THAT(set.description,
-              StartsWith("MNIST in its fixed binarisation, 50,000 training, 10,000 validation and "
+              StartsWith("MNIST in its fixed binarization, 50,000 training, 10,000 validation and "
                          "10,000 test images read from "));
   EXPECT_EQ(set.train.size(), 50'000u * 784);
   EXPECT_EQ(set.valid.size(), 10'000u * 784);

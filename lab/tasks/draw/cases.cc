@@ -40,11 +40,11 @@ at::Tensor Take(const std::vector<uint8_t>& pixels, int64_t wanted, const char* 
 }  // namespace
 
 std::vector<SettingSpec> BinaryCaseSettings() {
-  const double most = 10'000'000;
+  constexpr double kMaxCases = 10'000'000;
   return {
-      {"train_cases", 50000, "training cases", 1, most, {}},
-      {"valid_cases", 10000, "validation cases", 1, most, {}},
-      {"test_cases", 10000, "test cases", 1, most, {}},
+      {"train_cases", 50000, "training cases", 1, kMaxCases, {}},
+      {"valid_cases", 10000, "validation cases", 1, kMaxCases, {}},
+      {"test_cases", 10000, "test cases", 1, kMaxCases, {}},
   };
 }
 

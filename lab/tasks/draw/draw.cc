@@ -111,7 +111,7 @@ class Draw final : public Experiment {
 
 ReportSpec MakeReport() {
   ReportSpec report;
-  report.title = "Binarised MNIST with DRAW";
+  report.title = "Binarized MNIST with DRAW";
   report.source = "Ba, Kiros & Hinton 2016, section 6.4 and Figure 4";
   report.compare = "norm";
   report.baseline = "none";
@@ -120,11 +120,11 @@ ReportSpec MakeReport() {
   report.headline = "test_bound";
   report.targets = {{"test_bound", {200, 150, 120, 110, 100, 95, 90, 85}}};
   report.notes = {
-      "The bound is of one code an image, with the same noise for every norm and evaluation.",
-      "Not printed: 100 latent numbers a glimpse, grids of 2 x 2 that read and 5 x 5 that write "
-      "(Gregor et al. 2015); gradients are clipped to norm 10; weights, and biases and first "
-      "states "
-      "of 0, are our choice.",
+      "The bound is estimated with one code for each image, from the same noise for every norm and "
+      "evaluation.",
+      "The paper does not print these values: codes of 100 variables, a reading grid of 2 x 2 and "
+      "a writing grid of 5 x 5 (as in Gregor et al. 2015); gradients clipped to norm 10, the "
+      "initial weights, and initial biases and states of 0 (our choice).",
   };
   return report;
 }

@@ -398,7 +398,7 @@ TEST_F(DrawTest, LearnsWithEveryNorm) {
   }
 }
 
-TEST_F(DrawTest, MadeDigitsHaveAKnownCostWithoutCodes) {
+TEST_F(DrawTest, SyntheticDigitsHaveAKnownCostWithoutCodes) {
   const auto data = task->Load(Smoke({{"train_cases", "2000"}, {"valid_cases", "500"}}), {});
   const auto& cases = dynamic_cast<const BinaryCases&>(*data);
   const at::Tensor p = (cases.train.to(at::kDouble).sum(0) + 1) / 2002;

@@ -21,8 +21,8 @@ constexpr double kLevels = 15;
 
 }  // namespace
 
-std::vector<int64_t> ShownGlimpses(int64_t glimpses, int64_t most) {
-  const int64_t count = std::min(glimpses, most);
+std::vector<int64_t> ShownGlimpses(int64_t glimpses, int64_t max_count) {
+  const int64_t count = std::min(glimpses, max_count);
   std::vector<int64_t> shown;
   for (int64_t i = 1; i <= count; ++i) shown.push_back(i * glimpses / count);
   return shown;

@@ -9,8 +9,8 @@
 
 namespace planish::lab {
 
-/// Returns at most `most` of `glimpses`, counted from 1, evenly spaced and including the last.
-std::vector<int64_t> ShownGlimpses(int64_t glimpses, int64_t most);
+/// Returns at most `max_count` of `glimpses`, counted from 1, evenly spaced and including the last.
+std::vector<int64_t> ShownGlimpses(int64_t glimpses, int64_t max_count);
 
 /// Draws generated images as an SVG document: a row for each image, a column for each glimpse of
 /// `shown` (counted from 1), ink in black. A red frame, as wide as the filters' deviation, marks

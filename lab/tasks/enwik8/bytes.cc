@@ -64,10 +64,10 @@ fs::path Locate(const fs::path& path) {
 
 }  // namespace
 
-Text ReadBytes(const fs::path& path, int64_t most) {
+Text ReadBytes(const fs::path& path, int64_t max_bytes) {
   const fs::path file = Locate(path);
   Text text;
-  text.characters = FileContent(file).Rest(most);
+  text.characters = FileContent(file).Rest(max_bytes);
   if (text.characters.empty()) {
     throw DataError(fmt::format("[ReadBytes] {} must not be empty", file.string()));
   }
@@ -81,8 +81,8 @@ Text ReadBytes(const fs::path& path, int64_t most) {
   return text;
 }
 
-Text OpenBytes(const std::optional<fs::path>& path, int64_t most) {
-  return path ? ReadBytes(*path, most) : MakeText(std::min(most, kMaxSyntheticText));
+Text OpenBytes(const std::optional<fs::path>& path, int64_t max_bytes) {
+  return path ? ReadBytes(*path, max_bytes) : MakeText(std::min(max_bytes, kMaxSyntheticText));
 }
 
 }  // namespace planish::lab

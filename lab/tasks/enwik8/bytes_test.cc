@@ -51,10 +51,11 @@ TEST(ReadBytes, ReadsPlainAndGzipAlike) {
   EXPECT_EQ(ReadBytes(temp / "packed", 1 << 30).characters, bytes);
   EXPECT_EQ(ReadBytes(temp / "packed", 1 << 30).sha256, plain.sha256);
   EXPECT_EQ(ReadBytes(temp / "two.gz", 1 << 30).characters, bytes);
-  for (const int64_t most : {1, 1 << 20, (1 << 20) + 1, 3'000'001}) {
+  for (const int64_t max_bytes : {1, 1 << 20, (1 << 20) + 1, 3'000'001}) {
     for (const std::string name : {"plain", "packed", "two.gz"}) {
-      EXPECT_EQ(ReadBytes(temp / name, most).characters, bytes.substr(0, static_cast<size_t>(most)))
-          << name << most;
+      EXPECT_EQ(ReadBytes(temp / name, max_bytes).characters,
+                bytes.substr(0, static_cast<size_t>(max_bytes)))
+          << name << max_bytes;
     }
   }
 }

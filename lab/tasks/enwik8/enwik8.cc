@@ -128,10 +128,10 @@ class Enwik8 final : public Experiment, public TextSampler {
     remembered_.fill_(count);
   }
 
-  // Returns the mean bits per byte of the first `most` bytes of `text` [N]: minus the binary
+  // Returns the mean bits per byte of the first `max_bytes` bytes of `text` [N]: minus the binary
   // logarithm of the model's probability. Reads parallel pieces, each from an empty memory.
-  double Bits(const at::Tensor& text, int64_t most, int64_t target, const Reach& reach) {
-    const int64_t length = std::min(text.size(0) - 1, most) / eval_streams_;
+  double Bits(const at::Tensor& text, int64_t max_bytes, int64_t target, const Reach& reach) {
+    const int64_t length = std::min(text.size(0) - 1, max_bytes) / eval_streams_;
     const int64_t count = length * eval_streams_;
     const auto rows = [&](int64_t from) {
       return text.slice(0, from, from + count).to(at::kLong).view({eval_streams_, length});
@@ -290,10 +290,10 @@ class Enwik8Task final : public Task {
   void Check(const Settings& s, const Dataset& data) const override {
     CheckStreams(dynamic_cast<const TextCorpus&>(data).train.size(0), s.Int("batch_size"),
                  s.Int("target"), "target");
-    for (const char* most : {"eval_bytes", "test_bytes"}) {
-      if (s.Int(most) < s.Int("eval_streams")) {
-        throw UsageError(fmt::format("[enwik8] {} must be at least eval_streams = {}, got {}", most,
-                                     s.Int("eval_streams"), s.Int(most)));
+    for (const char* max_bytes : {"eval_bytes", "test_bytes"}) {
+      if (s.Int(max_bytes) < s.Int("eval_streams")) {
+        throw UsageError(fmt::format("[enwik8] {} must be at least eval_streams = {}, got {}",
+                                     max_bytes, s.Int("eval_streams"), s.Int(max_bytes)));
       }
     }
   }

@@ -27,7 +27,7 @@ const std::vector<std::string> kNorms = {"layer",  "none",        "layer-simple"
 
 class Enwik8Test : public TaskTest<MakeEnwik8> {
  protected:
-  std::unique_ptr<Dataset> Made(const Sets& sets = {}) { return task->Load(Smoke(sets), {}); }
+  std::unique_ptr<Dataset> Synthetic(const Sets& sets = {}) { return task->Load(Smoke(sets), {}); }
 
   // Returns the data of a text via a file.
   std::unique_ptr<Dataset> Load(const std::string& text) {
@@ -39,11 +39,11 @@ class Enwik8Test : public TaskTest<MakeEnwik8> {
 };
 
 // Returns the symbols [N] of smoke's synthetic text.
-at::Tensor MadeNumbers() {
+at::Tensor SyntheticSymbols() {
   const std::string text = MakeText(10'000).characters;
-  std::vector<int64_t> numbers;
-  for (const uint8_t number : Vocabulary(text).Encode(text)) numbers.push_back(number);
-  return at::tensor(numbers, at::kLong);
+  std::vector<int64_t> symbols;
+  for (const uint8_t symbol : Vocabulary(text).Encode(text)) symbols.push_back(symbol);
+  return at::tensor(symbols, at::kLong);
 }
 
 TEST_F(Enwik8Test, SaysWhatItCannotUse) {
@@ -85,7 +85,7 @@ TEST_F(Enwik8Test, HasEveryNormButBatch) {
 }
 
 TEST_F(Enwik8Test, GivesEveryNormTheSameStartAndTheSameBatches) {
-  const auto data = Made();
+  const auto data = Synthetic();
   std::map<std::string, at::Tensor> first;
   for (const std::string& norm : kNorms) {
     const auto experiment = Make(*data, {{"norm", norm}});
@@ -104,8 +104,8 @@ TEST_F(Enwik8Test, GivesEveryNormTheSameStartAndTheSameBatches) {
 // Each loss equals that of the model over one whole segment, where every position sees what memory
 // and batch have of it. The first loss of the next pass is again without memory.
 TEST_F(Enwik8Test, CarriesItsMemory) {
-  const auto data = Made();
-  const at::Tensor text = MadeNumbers();
+  const auto data = Synthetic();
+  const at::Tensor text = SyntheticSymbols();
   const auto experiment =
       Make(*data, {{"dropout", "0"}, {"target", "8"}, {"memory", "24"}, {"init", "0.3"}});
   auto& model = dynamic_cast<TransformerXl&>(experiment->model());
@@ -170,13 +170,13 @@ TEST_F(Enwik8Test, MeasuresBitsPerByte) {
 // Pieces of 124 bytes in segments of 32 and 16, compared with one segment each: with a memory of
 // everything before, and with the window and the clamped distances of the test.
 TEST_F(Enwik8Test, TestsWithALongerMemory) {
-  const auto data = Made();
+  const auto data = Synthetic();
   const auto experiment = Make(
       *data, {{"init", "0.3"}, {"eval_memory", "124"}, {"test_memory", "40"}, {"test_clamp", "5"}});
   auto& model = dynamic_cast<TransformerXl&>(experiment->model());
   at::NoGradGuard no_grad;
   model.eval();
-  const at::Tensor text = MadeNumbers();
+  const at::Tensor text = SyntheticSymbols();
   const auto bits = [&](int64_t begin, const Reach& reach) {
     SegmentMemory none;
     const at::Tensor x = text.slice(0, begin, begin + 496).view({4, 124});
@@ -216,7 +216,7 @@ TEST_F(Enwik8Test, ResumesWithTheSameBits) {
 }
 
 TEST_F(Enwik8Test, WritesTheSameTextForTheSameSeed) {
-  const auto data = Made();
+  const auto data = Synthetic();
   const auto experiment = Make(*data);
   experiment->model().eval();
   at::NoGradGuard no_grad;

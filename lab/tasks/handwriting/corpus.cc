@@ -132,8 +132,8 @@ HandwritingCorpus::HandwritingCorpus(const Handwriting& data, const Alphabet& sy
       FormatInteger(characters), alphabet.size());
 }
 
-std::vector<PenPoint> HandwritingCorpus::Trace(const at::Tensor& normalised) const {
-  const at::Tensor rows = normalised.to(at::kFloat).contiguous();
+std::vector<PenPoint> HandwritingCorpus::Trace(const at::Tensor& normalized) const {
+  const at::Tensor rows = normalized.to(at::kFloat).contiguous();
   const auto row = rows.accessor<float, 2>();
   std::vector<PenPoint> points;
   double x = 0, y = 0;

@@ -50,8 +50,8 @@ struct HandwritingCorpus final : Dataset {
   /// Uses at most `length` steps of a line.
   HandwritingCorpus(const Handwriting& data, const Alphabet& alphabet, int64_t length);
 
-  /// Returns the pen's points of offsets `normalised` [N, 3], from (0, 0) on.
-  std::vector<PenPoint> Trace(const at::Tensor& normalised) const;
+  /// Returns the pen's points of offsets `normalized` [N, 3], from (0, 0) on.
+  std::vector<PenPoint> Trace(const at::Tensor& normalized) const;
 
   Alphabet alphabet;
   OffsetScale scale;

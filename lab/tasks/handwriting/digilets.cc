@@ -81,7 +81,7 @@ class Parser {
       double value = 0;
       const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
       if (error != std::errc() || end != word.data() + word.size() || !std::isfinite(value)) {
-        Fail(line, fmt::format("have a finite number in place {}", numbers.size() + 1),
+        Fail(line, fmt::format("have a finite number at position {}", numbers.size() + 1),
              Quoted(word));
       }
       numbers.push_back(value);

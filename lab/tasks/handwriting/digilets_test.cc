@@ -82,9 +82,9 @@ TEST(ParseDigilets, SaysWhatIsWrongAndWhere) {
   } cases[] = {
       {3, "", "line 3, must have five numbers for every point, got 0"},
       {5, "1 2 3", "line 5, must have five numbers for every point, got 3"},
-      {3, "0.5 x 0 1 0", "line 3, must have a finite number in place 2, got \"x\""},
-      {3, "0.5 nan 0 1 0", "in place 2, got \"nan\""},
-      {3, "0.5 1e999 0 1 0", "in place 2, got \"1e999\""},
+      {3, "0.5 x 0 1 0", "line 3, must have a finite number at position 2, got \"x\""},
+      {3, "0.5 nan 0 1 0", "at position 2, got \"nan\""},
+      {3, "0.5 1e999 0 1 0", "at position 2, got \"1e999\""},
       {3, two + "101 0.5 0 0 0", "must have coordinates from -100 to 100, got 101, 0.5"},
       {3, "0.5 0.5 0 0 0", "must have 1 for a point that starts a stroke"},
       {3, two + "0.6 0.5 0 2 0", "and else 0, got 2 for point 2"},
@@ -94,8 +94,7 @@ TEST(ParseDigilets, SaysWhatIsWrongAndWhere) {
       {4, "1" + Label(1).substr(1), ", got 62, of which 2 are 1 and 60 are 0"},
       {4, "2" + Label(1).substr(1), ", got 62, of which 1 are 1 and 60 are 0"},
       {9, Way("-0.5"),
-       "must have a way within the unit square for each of 62 characters, got "
-       "none for 4"},
+       "must have a way within the unit square for each of 62 characters, got none for 4"},
       {5, Way(), "no error"},
   };
   for (const auto& c : cases) EXPECT_THAT(error(c.line, c.text), HasSubstr(c.what)) << c.text;

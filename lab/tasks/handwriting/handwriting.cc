@@ -192,9 +192,10 @@ ReportSpec MakeReport() {
   report.targets = {
       {"valid_nats", {1500, 1250, 1000, 750, 500, 250, 0, -250, -500, -750, -1000, -1250}}};
   report.notes = {
-      "The paper converges to a comparable log likelihood with and without layer normalization; "
-      "it prints no number.",
-      "Nats are of offsets scaled to mean 0 and deviation 1 over the training lines.",
+      "The paper says that the log likelihood converges to a comparable value with and without "
+      "layer normalization; it prints no value.",
+      "Nats are of pen offsets that are scaled to mean 0 and standard deviation 1 over the "
+      "training lines.",
   };
   return report;
 }

@@ -213,15 +213,15 @@ class Reader {
     return part_of;
   }
 
-  std::vector<WrittenLine> ReadPart(std::vector<LineFile> files, int64_t most) {
-    if (std::ssize(files) > most) {
+  std::vector<WrittenLine> ReadPart(std::vector<LineFile> files, int64_t max_count) {
+    if (std::ssize(files) > max_count) {
       // std::shuffle depends on the library; this is equal everywhere.
       std::mt19937_64 random(1);
       for (size_t i = files.size() - 1; i > 0; --i) std::swap(files[i], files[random() % (i + 1)]);
     }
     std::vector<WrittenLine> lines;
     for (const LineFile& file : files) {
-      if (std::ssize(lines) == most) break;
+      if (std::ssize(lines) == max_count) break;
       const std::vector<std::string>& texts = Transcription(file);
       if (file.number > texts.size()) {
         ++untranscribed_;

@@ -204,8 +204,8 @@ TEST_F(ReadIamOnDbTest, SaysWhatIsMissingOrBroken) {
   WriteFile(Text("a01-000x.txt"), "OCR:\nno other\n");
   EXPECT_THAT(ErrorOf(), HasSubstr("a01-000x.txt must have a line \"CSR:\""));
   WriteFile(Text("a01-000x.txt"), "CSR:\n\xff\n");
-  EXPECT_THAT(ErrorOf(), HasSubstr("a01-000x.txt must be UTF-8, got byte 0xff at column 1 of "
-                                   "line 2"));
+  EXPECT_THAT(ErrorOf(), HasSubstr("a01-000x.txt must be UTF-8, got byte 0xff at column 1 of line "
+                                   "2"));
   WriteFile(Text("a01-000x.txt"), text);
   WriteFile(Line("a01-000x-02.xml"), "<a>");
   EXPECT_THAT(ErrorOf(), AllOf(HasSubstr("a01-000x-02.xml, byte "), HasSubstr("must be XML")));

@@ -28,8 +28,8 @@ Mixture MixtureOf(const at::Tensor& y, double floor) {
   const auto part = [&](int64_t i) {
     return y.slice(1, 1 + i * gaussians, 1 + (i + 1) * gaussians);
   };
-  const at::Tensor least = at::full({}, std::log(floor), y.options());
-  const auto log_sigma = [&](int64_t i) { return at::logaddexp(part(i), least); };
+  const at::Tensor log_floor = at::full({}, std::log(floor), y.options());
+  const auto log_sigma = [&](int64_t i) { return at::logaddexp(part(i), log_floor); };
   return {.lift = y.select(1, 0),
           .weights = part(0),
           .mean_x = part(1),

@@ -44,12 +44,11 @@ std::string StrokesSvg(const std::vector<PenPoint>& points, double scale, const 
   }
   const double width = right - left + 2 * kMargin, height = bottom - top + 2 * kMargin;
   return fmt::format(
-      "{svg}width=\"{width:.0f}\" height=\"{height:.0f}\" "
-      "viewBox=\"{x:.1f} {y:.1f} {width:.1f} {height:.1f}\"><title>{title}</title>"
-      "<rect x=\"{x:.1f}\" y=\"{y:.1f}\" width=\"{width:.1f}\" height=\"{height:.1f}\" "
-      "fill=\"#fff\"/>"
-      "<path d=\"{path}\" fill=\"none\" stroke=\"#1a1a6e\" stroke-width=\"{pen}\" "
-      "stroke-linecap=\"round\" stroke-linejoin=\"round\"/></svg>",
+      "{svg}width=\"{width:.0f}\" height=\"{height:.0f}\" viewBox=\"{x:.1f} {y:.1f} {width:.1f} "
+      "{height:.1f}\"><title>{title}</title><rect x=\"{x:.1f}\" y=\"{y:.1f}\" "
+      "width=\"{width:.1f}\" height=\"{height:.1f}\" fill=\"#fff\"/><path d=\"{path}\" "
+      "fill=\"none\" stroke=\"#1a1a6e\" stroke-width=\"{pen}\" stroke-linecap=\"round\" "
+      "stroke-linejoin=\"round\"/></svg>",
       fmt::arg("svg", kSvgBegin), fmt::arg("width", width), fmt::arg("height", height),
       fmt::arg("x", left - kMargin), fmt::arg("y", top - kMargin), fmt::arg("title", TitleOf(text)),
       fmt::arg("path", path), fmt::arg("pen", kPen));

@@ -51,7 +51,7 @@ TEST(DigitCnn, ComputesWhatItSays) {
           item.value().add_(at::rand_like(item.value()));
       }
     }
-    const auto normalise = [&](const at::Tensor& y, const std::string& name) {
+    const auto normalize = [&](const at::Tensor& y, const std::string& name) {
       if (norm == "none") return y;
       const at::Tensor gain = p[name + "_norm.norm.weight"], bias = p[name + "_norm.norm.bias"];
       if (norm == "batch") {
@@ -66,10 +66,10 @@ TEST(DigitCnn, ComputesWhatItSays) {
     at::Tensor y = x.view({6, 1, 20, 20});
     for (const std::string name : {"convolution0", "convolution1"}) {
       y = at::conv2d(y, p[name + ".weight"], p[name + ".bias"]);
-      y = at::max_pool2d(normalise(y, name).relu(), 2);
+      y = at::max_pool2d(normalize(y, name).relu(), 2);
     }
     y = y.permute({0, 2, 3, 1}).flatten(1);
-    y = normalise(at::linear(y, p["hidden.weight"], p["hidden.bias"]), "hidden").relu();
+    y = normalize(at::linear(y, p["hidden.weight"], p["hidden.bias"]), "hidden").relu();
     y = at::linear(y, p["output.weight"], p["output.bias"]);
 
     const at::Tensor actual = model.forward(x);

@@ -24,8 +24,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kMadeTrain = 4'000;
-constexpr int64_t kMadeHeldOut = 200;
+constexpr int64_t kSyntheticTrain = 4'000;
+constexpr int64_t kSyntheticHeldOut = 200;
 constexpr int64_t kHeldOutShare = 20;
 constexpr int64_t kMaxHeldOut = 2'000;
 
@@ -178,8 +178,8 @@ fs::path FindTable(const fs::path& folder) {
 }
 
 void Make(ParallelText& text) {
-  std::vector<SentencePair> pairs = MakeTranslations(kMadeTrain + 2 * kMadeHeldOut);
-  const auto test = pairs.end() - kMadeHeldOut, valid = test - kMadeHeldOut;
+  std::vector<SentencePair> pairs = MakeTranslations(kSyntheticTrain + 2 * kSyntheticHeldOut);
+  const auto test = pairs.end() - kSyntheticHeldOut, valid = test - kSyntheticHeldOut;
   text.test.assign(test, pairs.end());
   text.valid.assign(valid, test);
   text.train.assign(pairs.begin(), valid);

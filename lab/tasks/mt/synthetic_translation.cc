@@ -101,7 +101,7 @@ class Translator {
       text.english += fmt::format(" {} {}", word.english, clause.english);
       text.german += fmt::format(", {} {}", word.german, clause.german);
     }
-    return {Capitalised(text.english) + ".", Capitalised(text.german) + "."};
+    return {Capitalized(text.english) + ".", Capitalized(text.german) + "."};
   }
 
  private:
@@ -119,7 +119,7 @@ class Translator {
   }
 
   // Every sentence begins with an English letter or a German one without an umlaut.
-  static std::string Capitalised(std::string text) {
+  static std::string Capitalized(std::string text) {
     if (text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
     return text;
   }

@@ -48,8 +48,8 @@ TEST(MakeTranslations, FollowGermanGrammar) {
       {"Often, young men have bought a cat.", "Oft haben junge Männer eine Katze gekauft."},
       {"Now, the queen must carry a man in the garden.",
        "Jetzt muss die Königin einen Mann im Garten tragen."},
-      {"A girl that forgets the tired horses does not forget the horses because the lamb must "
-       "wait for young friends behind the house.",
+      {"A girl that forgets the tired horses does not forget the horses because the lamb must wait "
+       "for young friends behind the house.",
        "Ein Mädchen, das die müden Pferde vergisst, vergisst die Pferde nicht, weil das Lamm junge "
        "Freunde hinter dem Haus erwarten muss."},
       {"Today, the quiet child sees the queen in the forest when an old friend looks for the tired "

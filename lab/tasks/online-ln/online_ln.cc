@@ -106,7 +106,7 @@ class OnlineLnTask final : public DigitTask {
       metrics.push_back({"mu_" + std::to_string(layer), "mean" + of, "", true});
       metrics.push_back({"sigma_" + std::to_string(layer), "deviation" + of, "", true});
     }
-    report.title = "Online layer normalisation";
+    report.title = "Online layer normalization";
     report.source = "T. Breloff, Online Layer Normalization, 2016";
     report.compare = "norm";
     report.baseline = "layer";
@@ -118,14 +118,12 @@ class OnlineLnTask final : public DigitTask {
     report.headline = "test_error";
     report.targets = {{"valid_error", {0.1, 0.05, 0.03}}};
     report.notes = {
-        "online-A keeps one mean and one deviation a layer from case to case, and takes the share "
-        "A "
-        "of each from the case at hand; online-1 is layer normalisation with the unbiased "
-        "deviation.",
-        "Means and deviations of layers: the running ones of online layer normalisation; else "
-        "those "
-        "of a validation case, on average.",
-        "The post derives the method and trains nothing: network and data are ours.",
+        "online-A keeps a running mean and a running deviation for each layer. Every case moves "
+        "both by the fraction A towards its own mean and deviation. online-1 is layer "
+        "normalization with the unbiased deviation.",
+        "Means and deviations of a layer: for online norms the running ones, otherwise the average "
+        "over the validation cases.",
+        "The post derives the method and trains nothing: network and data are our choice.",
     };
   }
 

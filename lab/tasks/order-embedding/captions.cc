@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kMadeTrain = 2'000;
-constexpr int64_t kMadeHeldOut = 200;
+constexpr int64_t kSyntheticTrain = 2'000;
+constexpr int64_t kSyntheticHeldOut = 200;
 
 // English captions, and German lines for the features.
 struct Texts {
@@ -70,7 +70,7 @@ Texts ReadMulti30k(const fs::path& folder, const std::string& split) {
 }
 
 // Scales every row of `array` to length 1. `file` names it in errors.
-FeatureRows Normalised(NpyArray array, const fs::path& file) {
+FeatureRows Normalized(NpyArray array, const fs::path& file) {
   FeatureRows rows{
       .rows = array.shape[0], .width = array.shape[1], .dense = std::move(array.values)};
   for (int64_t r = 0; r < rows.rows; ++r) {
@@ -80,9 +80,10 @@ FeatureRows Normalised(NpyArray array, const fs::path& file) {
     double squares = 0;
     for (const float x : row) squares += static_cast<double>(x) * x;
     if (!std::isfinite(squares)) {
-      throw DataError(fmt::format(
-          "[order-embedding] {} must have finite numbers, got others in row {}, counted from 0",
-          file.string(), r));
+      throw DataError(
+          fmt::format("[order-embedding] {} must have only finite elements, got others in row {}, "
+                      "counted from 0",
+                      file.string(), r));
     }
     if (squares == 0) continue;
     const double scale = 1 / std::sqrt(squares);
@@ -91,16 +92,15 @@ FeatureRows Normalised(NpyArray array, const fs::path& file) {
   return rows;
 }
 
-CaptionedImages ReadSplit(const fs::path& folder, const std::string& split, int64_t most,
+CaptionedImages ReadSplit(const fs::path& folder, const std::string& split, int64_t max_count,
                           Sha256& sha) {
   const fs::path file = NeedFile(folder, split + "_ims.npy");
   const fs::path text = NeedFile(folder, split + "_caps.txt");
   NpyArray array = ReadNpy(file);
   if (array.shape.size() != 2 || array.shape[1] == 0) {
     throw DataError(fmt::format(
-        "[order-embedding] {} must have the shape (images, numbers of each), got {} dimensions"
-        "{}",
-        file.string(), array.shape.size(), array.shape.size() == 2 ? " and no numbers" : ""));
+        "[order-embedding] {} must have the shape (images, features), got {} dimensions{}",
+        file.string(), array.shape.size(), array.shape.size() == 2 ? " and no elements" : ""));
   }
   CaptionedImages images;
   images.captions = ReadLines(text);
@@ -112,10 +112,10 @@ CaptionedImages ReadSplit(const fs::path& folder, const std::string& split, int6
         FormatInteger(count), file.filename().string(),
         FormatInteger(std::ssize(images.captions))));
   }
-  images.images = Normalised(std::move(array), file);
-  if (count > most) {
-    images.images.Cut(most);
-    images.captions.resize(static_cast<size_t>(kCaptionsPerImage * most));
+  images.images = Normalized(std::move(array), file);
+  if (count > max_count) {
+    images.images.Cut(max_count);
+    images.captions.resize(static_cast<size_t>(kCaptionsPerImage * max_count));
   }
   const std::vector<float>& numbers = images.images.dense;
   sha.Update({reinterpret_cast<const uint8_t*>(numbers.data()), numbers.size() * sizeof(float)});
@@ -135,13 +135,13 @@ void ReadPrecomputed(const fs::path& folder, const CaptionRequest& request, Capt
         std::pair<std::string, const FeatureRows*>(test, &sets.test.images)}) {
     if (images->width != sets.train.images.width) {
       throw DataError(fmt::format(
-          "[order-embedding] {}_ims.npy in {} must have rows of {} numbers, as train_ims.npy, "
-          "got rows of {}",
+          "[order-embedding] {}_ims.npy in {} must have rows of {} elements, as train_ims.npy, got "
+          "rows of {}",
           split, folder.string(), FormatInteger(sets.train.images.width),
           FormatInteger(images->width)));
     }
   }
-  sets.tokenised = true;
+  sets.tokenized = true;
   sets.name = fs::weakly_canonical(folder).filename().string();
   if (constexpr std::string_view kEnd = "_precomp"; sets.name.ends_with(kEnd)) {
     sets.name.resize(sets.name.size() - kEnd.size());
@@ -167,7 +167,7 @@ void Describe(Texts train, Texts valid, Texts test, const CaptionRequest& reques
 }
 
 void Make(const CaptionRequest& request, CaptionSets& sets, Sha256& sha) {
-  const SyntheticScenes scenes = MakeScenes(kMadeTrain + 2 * kMadeHeldOut);
+  const SyntheticScenes scenes = MakeScenes(kSyntheticTrain + 2 * kSyntheticHeldOut);
   const auto part = [&](int64_t begin, int64_t count) {
     const auto of = [&](const std::vector<std::string>& lines) {
       const auto first = lines.begin() + begin * kCaptionsPerImage;
@@ -175,8 +175,8 @@ void Make(const CaptionRequest& request, CaptionSets& sets, Sha256& sha) {
     };
     return Texts{of(scenes.english), of(scenes.german)};
   };
-  Describe(part(0, kMadeTrain), part(kMadeTrain, kMadeHeldOut),
-           part(kMadeTrain + kMadeHeldOut, kMadeHeldOut), request, sets, sha);
+  Describe(part(0, kSyntheticTrain), part(kSyntheticTrain, kSyntheticHeldOut),
+           part(kSyntheticTrain + kSyntheticHeldOut, kSyntheticHeldOut), request, sets, sha);
 }
 
 // Returns the number of images whose row is 0.
@@ -203,7 +203,7 @@ std::string Description(const CaptionSets& sets, const std::string& origin) {
   for (const CaptionedImages* set : {&sets.train, &sets.valid, &sets.test}) {
     nothing += Nothing(set->images);
     for (const std::string& caption : set->captions) {
-      empty += WordsOf(caption, sets.tokenised).empty();
+      empty += WordsOf(caption, sets.tokenized).empty();
     }
   }
   if (empty > 0) text += "; " + Count(empty, "caption") + " without words kept";
@@ -269,8 +269,8 @@ void FeatureRows::Cut(int64_t count) {
   values.resize(columns.size());
 }
 
-std::vector<std::string> WordsOf(std::string_view caption, bool tokenised) {
-  if (tokenised) return SplitAtBlanks(caption);
+std::vector<std::string> WordsOf(std::string_view caption, bool tokenized) {
+  if (tokenized) return SplitAtBlanks(caption);
   std::vector<std::string> words;
   bool within = false;
   for (size_t i = 0; i < caption.size();) {
@@ -318,7 +318,7 @@ FeatureRows HashedTfidf::Rows(std::span<const std::string> lines) const {
     std::map<int32_t, double> numbers;
     for (const std::string& line :
          lines.subspan(static_cast<size_t>(r * lines_each_), static_cast<size_t>(lines_each_))) {
-      for (const std::string& word : WordsOf(line, /*tokenised=*/false)) {
+      for (const std::string& word : WordsOf(line, /*tokenized=*/false)) {
         const uint64_t column = Fnv1a(word) % weights_.size();
         numbers[static_cast<int32_t>(column)] += weights_[column];
       }
@@ -375,9 +375,9 @@ CaptionSets OpenCaptions(const std::optional<fs::path>& folder, const CaptionReq
       Description(sets, data == "made" ? "made by planish from a small random grammar"
                                        : fmt::format("read from {}", folder->string()));
   if (data != "files") {
-    sets.description +=
-        fmt::format("; an image is known by {} hashed TF-IDF numbers of five German descriptions",
-                    FormatInteger(sets.train.images.width));
+    sets.description += fmt::format(
+        "; an image is represented by {} hashed TF-IDF features of five German descriptions",
+        FormatInteger(sets.train.images.width));
   }
   sets.sha256 = sha.Hex();
   return sets;

@@ -52,7 +52,7 @@ struct CaptionRequest {
 struct CaptionSets {
   CaptionedImages train, valid, test;
   /// Set if captions are words separated by blanks, which WordsOf then leaves unchanged.
-  bool tokenised = false;
+  bool tokenized = false;
   std::string name;         ///< "multi30k", "made scenes", or the folder's name
   std::string source;       ///< "files" or "embedded"
   std::string description;  ///< one sentence
@@ -79,10 +79,10 @@ struct CaptionSets {
 CaptionSets OpenCaptions(const std::optional<std::filesystem::path>& folder,
                          const CaptionRequest& request);
 
-/// Returns the words of a caption. If it is `tokenised`, splits at blanks. Otherwise returns runs
+/// Returns the words of a caption. If it is `tokenized`, splits at blanks. Otherwise returns runs
 /// of letters and digits, with inner apostrophes and hyphens, in lower case (ASCII and Latin-1),
 /// without punctuation.
-std::vector<std::string> WordsOf(std::string_view caption, bool tokenised);
+std::vector<std::string> WordsOf(std::string_view caption, bool tokenized);
 
 /// Weighted word frequencies of a text: the count of words whose hash is the column, times ln((1 +
 /// N) / (1 + n)) + 1, where n of the N training texts have such a word (Salton & Buckley 1988, in

@@ -100,11 +100,11 @@ TEST_F(CaptionsTest, ReadsPrecomputedFeatures) {
   const CaptionSets sets = Open(place);
   EXPECT_EQ(sets.name, "coco");
   EXPECT_EQ(sets.source, "files");
-  EXPECT_TRUE(sets.tokenised);
+  EXPECT_TRUE(sets.tokenized);
   EXPECT_THAT(Dense(sets.train.images),
               ElementsAre(ElementsAre(0.6F, 0.8F), ElementsAre(0, -1), ElementsAre(0, 0)));
   EXPECT_EQ(sets.train.captions[14], "a dog 14");
-  EXPECT_THAT(WordsOf(sets.valid.captions[3], sets.tokenised), ElementsAre("a", "cat", "3"));
+  EXPECT_THAT(WordsOf(sets.valid.captions[3], sets.tokenized), ElementsAre("a", "cat", "3"));
   EXPECT_THAT(Dense(sets.test.images), ElementsAre(ElementsAre(0, 1)));
   EXPECT_THAT(
       sets.description,
@@ -144,17 +144,17 @@ TEST_F(CaptionsTest, ChecksPrecomputedFeatures) {
   EXPECT_THAT(error("dev_caps.txt", Lines(11, "a")), HasSubstr(", got 11"));
   EXPECT_THAT(error("dev_ims.npy", Npy(2, 3, {1, 0, 0, 1, 0, 0})),
               HasSubstr("dev_ims.npy in " + place.string() +
-                        " must have rows of 2 numbers, as train_ims.npy, got rows of 3"));
+                        " must have rows of 2 elements, as train_ims.npy, got rows of 3"));
   EXPECT_THAT(error("train_ims.npy", Npy(3, 2, {3, 4, 0, NAN, 0, 0})),
-              HasSubstr("must have finite numbers, got others in row 1"));
-  EXPECT_THAT(error("train_ims.npy", Npy(3, 0, {})), HasSubstr("got 2 dimensions and no numbers"));
+              HasSubstr("must have only finite elements, got others in row 1"));
+  EXPECT_THAT(error("train_ims.npy", Npy(3, 0, {})), HasSubstr("got 2 dimensions and no elements"));
   EXPECT_THAT(error("train_ims.npy", "x"), HasSubstr("[ReadNpy]"));
   EXPECT_THAT(error("train_caps.txt", Lines(14, "a") + "\xff\n"),
               HasSubstr("must be UTF-8, got byte 0xff at column 1 of line 15"));
   std::string flat = Npy(6, 1, {3, 4, 0, 1, 0, 0});
   flat.replace(flat.find("(6, 1)"), 6, "(6,  )");
   EXPECT_THAT(error("train_ims.npy", flat),
-              HasSubstr("must have the shape (images, numbers of each), got 1 dimensions"));
+              HasSubstr("must have the shape (images, features), got 1 dimensions"));
   WriteFiles(place);
   WriteFile(place / "dev_ims.npy", Npy(0, 2, {}));
   WriteFile(place / "dev_caps.txt", "");
@@ -169,7 +169,7 @@ TEST_F(CaptionsTest, ReadsMulti30k) {
     WriteMulti30k(root / below);
     const CaptionSets sets = Open(root, {.features = 8});
     EXPECT_EQ(sets.name, "multi30k");
-    EXPECT_FALSE(sets.tokenised);
+    EXPECT_FALSE(sets.tokenized);
     EXPECT_EQ(sets.train.size(), 4);
     EXPECT_EQ(sets.valid.size(), 2);
     EXPECT_EQ(sets.test.size(), 1);
@@ -177,7 +177,8 @@ TEST_F(CaptionsTest, ReadsMulti30k) {
     // The second image's third caption.
     EXPECT_EQ(sets.train.captions[7], "Dog 3 1");
     EXPECT_EQ(sets.train.images.width, 8);
-    EXPECT_THAT(sets.description, HasSubstr("; an image is known by 8 hashed TF-IDF numbers"));
+    EXPECT_THAT(sets.description,
+                HasSubstr("; an image is represented by 8 hashed TF-IDF features"));
   }
 }
 

@@ -16,36 +16,36 @@ namespace {
 Lexicon LexiconOf(const CaptionSets& sets, int64_t min_count) {
   Sentences sentences;
   for (const std::string& caption : sets.train.captions) {
-    sentences.Add(WordsOf(caption, sets.tokenised), 0);
+    sentences.Add(WordsOf(caption, sets.tokenized), 0);
   }
   return {sentences, min_count};
 }
 
 // Converts lines of words, cut to `longest`, to symbols. `cut` counts the longer ones.
 CaptionSymbols Number(const Lexicon& lexicon, const std::vector<std::string>& captions,
-                      bool tokenised, int64_t longest, int64_t* cut) {
+                      bool tokenized, int64_t longest, int64_t* cut) {
   std::vector<std::vector<int32_t>> lines;
-  size_t most = 0;
+  size_t max_length = 0;
   for (const std::string& caption : captions) {
     std::vector<int32_t>& line = lines.emplace_back();
-    for (const std::string& word : WordsOf(caption, tokenised)) {
+    for (const std::string& word : WordsOf(caption, tokenized)) {
       if (std::ssize(line) == longest) {
         ++*cut;
         break;
       }
       line.push_back(lexicon.Number(word));
     }
-    most = std::max(most, line.size());
+    max_length = std::max(max_length, line.size());
   }
   CaptionSymbols symbols;
   const auto end = static_cast<int32_t>(lexicon.size());
-  symbols.rows = at::full({std::ssize(lines), static_cast<int64_t>(most) + 1}, end, at::kInt);
+  symbols.rows = at::full({std::ssize(lines), static_cast<int64_t>(max_length) + 1}, end, at::kInt);
   symbols.lengths = at::empty({std::ssize(lines)}, at::kLong);
   auto* row = symbols.rows.mutable_data_ptr<int32_t>();
   auto* length = symbols.lengths.mutable_data_ptr<int64_t>();
   for (const auto& line : lines) {
     std::ranges::copy(line, row);
-    row += most + 1;
+    row += max_length + 1;
     *length++ = std::ssize(line) + 1;
   }
   return symbols;
@@ -80,7 +80,7 @@ at::Tensor CaptionSet::Features(const at::Tensor& cases) const {
 }
 
 CaptionCorpus::CaptionCorpus(CaptionSets sets, int64_t min_count, int64_t longest)
-    : lexicon(LexiconOf(sets, min_count)), tokenised(sets.tokenised) {
+    : lexicon(LexiconOf(sets, min_count)), tokenized(sets.tokenized) {
   int64_t cut = 0;
   train = MakeSet(std::move(sets.train), longest, &cut);
   valid = MakeSet(std::move(sets.valid), longest, &cut);
@@ -103,17 +103,17 @@ CaptionCorpus::CaptionCorpus(CaptionSets sets, int64_t min_count, int64_t longes
 }
 
 CaptionSet CaptionCorpus::MakeSet(CaptionedImages text, int64_t longest, int64_t* cut) const {
-  CaptionSymbols symbols = Number(lexicon, text.captions, tokenised, longest, cut);
+  CaptionSymbols symbols = Number(lexicon, text.captions, tokenized, longest, cut);
   return {std::move(text), std::move(symbols)};
 }
 
 CaptionSymbols CaptionCorpus::Encode(const std::vector<std::string>& captions) const {
   int64_t cut = 0;
-  return Number(lexicon, captions, tokenised, std::numeric_limits<int64_t>::max(), &cut);
+  return Number(lexicon, captions, tokenized, std::numeric_limits<int64_t>::max(), &cut);
 }
 
 bool CaptionCorpus::Knows(std::string_view caption) const {
-  return std::ranges::any_of(WordsOf(caption, tokenised),
+  return std::ranges::any_of(WordsOf(caption, tokenized),
                              [&](const std::string& word) { return lexicon.Number(word) != 0; });
 }
 

@@ -37,7 +37,7 @@ struct CaptionSet {
 /// Captioned images with the lexicon of the training captions.
 struct CaptionCorpus final : Dataset {
   Lexicon lexicon;
-  bool tokenised;
+  bool tokenized;
   CaptionSet train, valid, test;
 
   /// Words that occur less than `min_count` times in the training captions are unknown. Cuts

@@ -147,7 +147,7 @@ class Retrieval final : public Experiment, public CaptionSearcher {
     return samples;
   }
 
-  std::vector<Hit> Search(const std::string& caption, int64_t most) override {
+  std::vector<Hit> Search(const std::string& caption, int64_t max_count) override {
     if (!corpus_.Knows(caption)) {
       throw UsageError(
           fmt::format("[order-embedding] caption must have a word of the training captions, got {}",
@@ -155,7 +155,7 @@ class Retrieval final : public Experiment, public CaptionSearcher {
     }
     const CaptionSet& set = corpus_.test;
     if (!searched_.defined()) searched_ = PlacesOfImages(set, 0, set.size());
-    return Best(set, ErrorsOf(caption, searched_), most);
+    return Best(set, ErrorsOf(caption, searched_), max_count);
   }
 
  private:
@@ -198,8 +198,8 @@ class Retrieval final : public Experiment, public CaptionSearcher {
       const at::Tensor some = captions.slice(0, i, i + kErrorRows);
       errors.slice(0, i, i + kErrorRows).copy_(model_.Errors(some, images));
     }
-    const RankSummary by_caption = Summarise(ImageRanks(errors));
-    const RankSummary by_image = Summarise(CaptionRanks(errors));
+    const RankSummary by_caption = Summarize(ImageRanks(errors));
+    const RankSummary by_image = Summarize(CaptionRanks(errors));
     const auto share = static_cast<double>(folds);
     for (const Measure& m : kMeasures) {
       values[MetricName(split, kImage, m.name)] += by_caption.*m.value / share;
@@ -214,11 +214,11 @@ class Retrieval final : public Experiment, public CaptionSearcher {
     return model_.Errors(model_.Captions(batch[0], batch[1]), places)[0];
   }
 
-  // Returns the images of the `most` smallest errors.
-  static std::vector<Hit> Best(const CaptionSet& set, const at::Tensor& errors, int64_t most) {
+  // Returns the images of the `max_count` smallest errors.
+  static std::vector<Hit> Best(const CaptionSet& set, const at::Tensor& errors, int64_t max_count) {
     const at::Tensor order = at::argsort(errors, /*stable=*/true, 0);
     std::vector<Hit> hits;
-    for (int64_t i = 0; i < std::min(most, order.size(0)); ++i) {
+    for (int64_t i = 0; i < std::min(max_count, order.size(0)); ++i) {
       const auto image = order[i].item<int64_t>();
       const auto first = set.text.captions.begin() + image * kCaptionsPerImage;
       hits.push_back({.score = -errors[image].item<double>(),
@@ -246,13 +246,12 @@ ReportSpec MakeReport() {
   report.headline = "test_sum";
   report.targets = {{"valid_sum", {0.5, 1, 1.5, 1.75, 2, 2.25}}};
   report.notes = {
-      "The released code builds its lexicon from training and validation captions; here it is of "
-      "the "
-      "training captions alone.",
-      fmt::format("Ranks are of {} test parts of {} images, averaged, where there are as many "
-                  "images, else of all test images at once.",
+      "The lexicon has the words of the training captions; that of the released code also has "
+      "those of the validation captions.",
+      fmt::format("Ranks are averaged over {} test sets of {} images each. With fewer test images "
+                  "there is one test set.",
                   kFolds, kFoldImages),
-      "Of candidates with the same score the wrong ones come first.",
+      "Candidates with the same score as the right one rank before it.",
   };
   return report;
 }

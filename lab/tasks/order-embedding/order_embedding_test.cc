@@ -162,8 +162,8 @@ TEST_F(OrderEmbeddingTest, MeasuresWhatItSays) {
     const std::vector<double> by_image = ranks(
         650, [&](int64_t q, int64_t c) { return static_cast<double>(e[c][q]); },
         [](int64_t q, int64_t c) { return c / 5 == q; });
-    const auto share = [](const std::vector<double>& all, double most) {
-      return static_cast<double>(std::ranges::count_if(all, [&](double r) { return r <= most; })) /
+    const auto share = [](const std::vector<double>& all, double limit) {
+      return static_cast<double>(std::ranges::count_if(all, [&](double r) { return r <= limit; })) /
              static_cast<double>(all.size());
     };
     const auto mean = [](const std::vector<double>& all) {

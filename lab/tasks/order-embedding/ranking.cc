@@ -22,9 +22,9 @@ at::Tensor CaptionRanks(const at::Tensor& errors) {
   return all - own.gt(first).logical_not().sum(0) + 1;
 }
 
-RankSummary Summarise(const at::Tensor& ranks) {
-  const auto share = [&](int64_t most) {
-    return (ranks <= most).to(at::kDouble).mean().item<double>();
+RankSummary Summarize(const at::Tensor& ranks) {
+  const auto share = [&](int64_t max_rank) {
+    return (ranks <= max_rank).to(at::kDouble).mean().item<double>();
   };
   const at::Tensor sorted = std::get<0>(ranks.sort());
   const int64_t n = sorted.size(0);

@@ -25,7 +25,7 @@ at::Tensor ImageRanks(const at::Tensor& errors);
 at::Tensor CaptionRanks(const at::Tensor& errors);
 
 /// Returns the summary of int64 [n], n > 0.
-RankSummary Summarise(const at::Tensor& ranks);
+RankSummary Summarize(const at::Tensor& ranks);
 
 }  // namespace planish::lab
 

@@ -65,17 +65,17 @@ TEST(Ranking, GivesTheLastRankToWhatTellsNothingApart) {
   }
 }
 
-TEST(Ranking, SummarisesByHand) {
-  const RankSummary odd = Summarise(at::tensor({7, 1, 10, 2, 90}, at::kLong));
+TEST(Ranking, SummarizesByHand) {
+  const RankSummary odd = Summarize(at::tensor({7, 1, 10, 2, 90}, at::kLong));
   EXPECT_DOUBLE_EQ(odd.r1, 1 / 5.0);
   EXPECT_DOUBLE_EQ(odd.r5, 2 / 5.0);
   EXPECT_DOUBLE_EQ(odd.r10, 4 / 5.0);
   EXPECT_EQ(odd.median, 7);
   EXPECT_DOUBLE_EQ(odd.mean, 110 / 5.0);
   // The mean of the middle two, 2 and 7, is rounded down.
-  EXPECT_EQ(Summarise(at::tensor({1, 2, 7, 11}, at::kLong)).median, 4);
-  EXPECT_EQ(Summarise(at::tensor({1, 1, 6, 6}, at::kLong)).r5, 0.5);
-  EXPECT_EQ(Summarise(at::tensor({3}, at::kLong)).median, 3);
+  EXPECT_EQ(Summarize(at::tensor({1, 2, 7, 11}, at::kLong)).median, 4);
+  EXPECT_EQ(Summarize(at::tensor({1, 1, 6, 6}, at::kLong)).r5, 0.5);
+  EXPECT_EQ(Summarize(at::tensor({3}, at::kLong)).median, 3);
 }
 
 }  // namespace

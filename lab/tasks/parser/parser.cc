@@ -23,7 +23,7 @@ constexpr int64_t kEvaluationBatch = 4096;
 // Maximum number of synthetic training sentences without data, and how many of them give one
 // sentence each for validation and test.
 constexpr int64_t kMaxSynthetic = 8'000;
-constexpr int64_t kMadeShare = 8;
+constexpr int64_t kHeldOutShare = 8;
 
 struct Trees final : Dataset {
   ParserVocabulary vocabulary;
@@ -170,16 +170,16 @@ class ParserTask final : public Task {
 
   std::unique_ptr<Dataset> Load(const Settings& s,
                                 const std::optional<std::filesystem::path>& folder) const override {
-    const int64_t most = s.Int("sentences");
+    const int64_t max_sentences = s.Int("sentences");
     TreebankSet set;
     if (folder) {
       set = ReadTreebanks(*folder);
     } else {
-      const int64_t train = std::min(most, kMaxSynthetic);
-      set = MakeTreebanks(train, std::max<int64_t>(train / kMadeShare, 1));
+      const int64_t train = std::min(max_sentences, kMaxSynthetic);
+      set = MakeTreebanks(train, std::max<int64_t>(train / kHeldOutShare, 1));
     }
     std::vector<DependencyTree>& train = set.train.trees;
-    train.resize(static_cast<size_t>(std::min(most, std::ssize(train))));
+    train.resize(static_cast<size_t>(std::min(max_sentences, std::ssize(train))));
 
     auto trees = std::make_unique<Trees>();
     const VocabularyOptions options{.xpos = s.Text("tags") == "xpos",

@@ -179,7 +179,7 @@ void ExpectTheOracleBuildsThem(const Treebank& treebank, int64_t not_projective)
   for (size_t i = 0; i < built.size(); ++i) EXPECT_EQ(built[i].heads, sentences[i].tree.heads);
 }
 
-TEST(Oracle, BuildsEveryMadeTree) {
+TEST(Oracle, BuildsEverySyntheticTree) {
   // A sentence in eleven has a moved clause: 91 of 1,000 on average.
   ExpectTheOracleBuildsThem(ParseConllu(MakeConllu(1'000, 1), "made"), 90);
 }

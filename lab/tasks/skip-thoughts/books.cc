@@ -160,8 +160,8 @@ Library MakeStories(int64_t stories) {
   return library;
 }
 
-Library OpenBooks(const std::optional<fs::path>& folder, int64_t made_stories) {
-  return folder ? ReadBooks(*folder) : MakeStories(made_stories);
+Library OpenBooks(const std::optional<fs::path>& folder, int64_t synthetic_stories) {
+  return folder ? ReadBooks(*folder) : MakeStories(synthetic_stories);
 }
 
 }  // namespace planish::lab

@@ -46,7 +46,7 @@ Library MakeStories(int64_t stories);
 inline constexpr int64_t kMaxSyntheticStories = 1'000'000;
 
 /// Returns ReadBooks if there is a folder, else MakeStories.
-Library OpenBooks(const std::optional<std::filesystem::path>& folder, int64_t made_stories);
+Library OpenBooks(const std::optional<std::filesystem::path>& folder, int64_t synthetic_stories);
 
 }  // namespace planish::lab
 

@@ -14,7 +14,7 @@
 
 namespace planish::lab {
 
-WordNumbers::WordNumbers(const std::vector<Book>& books, int64_t most) {
+WordNumbers::WordNumbers(const std::vector<Book>& books, int64_t max_count) {
   std::unordered_map<std::string, int64_t> counts;
   for (const Book& book : books) {
     for (const Words& sentence : book.sentences) {
@@ -24,7 +24,7 @@ WordNumbers::WordNumbers(const std::vector<Book>& books, int64_t most) {
   std::vector<std::pair<int64_t, std::string>> kept;
   for (const auto& [word, count] : counts) kept.emplace_back(-count, word);
   std::ranges::sort(kept);
-  kept.resize(std::min(kept.size(), static_cast<size_t>(most - 2)));
+  kept.resize(std::min(kept.size(), static_cast<size_t>(max_count - 2)));
   for (auto& [count, word] : kept) {
     numbers_.emplace(std::move(word), static_cast<int32_t>(numbers_.size()) + 2);
   }
@@ -58,7 +58,7 @@ SentenceRows NumberSentences(const std::vector<Words>& sentences, const WordNumb
 }
 
 Triples MakeTriples(const std::vector<Book>& books, const WordNumbers& numbers, int64_t longest,
-                    int64_t most) {
+                    int64_t max_count) {
   Triples triples;
   // Sentences that are too long stay as empty rows, so that neighbours stay neighbours.
   std::vector<Words> sentences;
@@ -81,7 +81,7 @@ Triples MakeTriples(const std::vector<Book>& books, const WordNumbers& numbers, 
       }
     }
   }
-  middles = EvenlySpaced(middles, most);
+  middles = EvenlySpaced(middles, max_count);
   // Sorts by the length of the middle sentence, then by that of the longer neighbour.
   for (const int64_t middle : middles) {
     const auto i = static_cast<size_t>(middle);
@@ -109,17 +109,17 @@ std::vector<const Words*> InOrder(const std::vector<Book>& books) {
 }  // namespace
 
 ThoughtData::ThoughtData(Library library, SentenceEvaluationSets evaluation, int64_t vocabulary,
-                         int64_t longest, int64_t most, int64_t most_valid)
+                         int64_t longest, int64_t max_count, int64_t max_valid_count)
     : numbers(library.train, vocabulary),
-      train(MakeTriples(library.train, numbers, longest, most)),
-      valid(MakeTriples(library.valid, numbers, longest, most_valid)),
+      train(MakeTriples(library.train, numbers, longest, max_count)),
+      valid(MakeTriples(library.valid, numbers, longest, max_valid_count)),
       sets(std::move(evaluation)) {
   for (const auto& [name, triples] : {std::pair("training", &train), {"validation", &valid}}) {
     if (triples->size() == 0) {
-      throw DataError(fmt::format(
-          "[skip-thoughts] {} books must have three sentences of at most {} words in a row but "
-          "have none",
-          name, longest));
+      throw DataError(
+          fmt::format("[skip-thoughts] {} books must have three consecutive sentences of at most "
+                      "{} words, got none",
+                      name, longest));
     }
   }
   const std::vector<const Words*> text = InOrder(library.valid);

@@ -22,8 +22,8 @@ class WordNumbers {
  public:
   static constexpr int32_t kEnd = 0, kUnknown = 1;
 
-  /// Includes the most frequent words of the books, at most `most` with the two above.
-  WordNumbers(const std::vector<Book>& books, int64_t most);
+  /// Includes the most frequent words of the books, at most `max_count` with the two above.
+  WordNumbers(const std::vector<Book>& books, int64_t max_count);
 
   int64_t size() const { return static_cast<int64_t>(numbers_.size()) + 2; }
   int32_t Number(const std::string& word) const;
@@ -56,15 +56,15 @@ struct Triples {
   int64_t size() const { return middles.size(0); }
 };
 
-/// Returns the books' triples in which no sentence has more than `longest` words: at most `most` of
-/// them, evenly spaced.
+/// Returns the books' triples in which no sentence has more than `longest` words: at most
+/// `max_count` of them, evenly spaced.
 Triples MakeTriples(const std::vector<Book>& books, const WordNumbers& numbers, int64_t longest,
-                    int64_t most);
+                    int64_t max_count);
 
 /// Training data and evaluation sets of the task.
 struct ThoughtData final : Dataset {
   ThoughtData(Library library, SentenceEvaluationSets evaluation, int64_t vocabulary,
-              int64_t longest, int64_t most, int64_t most_valid);
+              int64_t longest, int64_t max_count, int64_t max_valid_count);
 
   WordNumbers numbers;
   Triples train, valid;

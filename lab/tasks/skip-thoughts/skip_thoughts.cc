@@ -23,7 +23,7 @@ namespace {
 // Triples per loss evaluation, and sentences per encoder call.
 constexpr int64_t kTriplesAtOnce = 32, kSentencesAtOnce = 128;
 // Sentences of the synthetic evaluation set.
-constexpr int64_t kMadeSentences = 600;
+constexpr int64_t kSyntheticSentences = 600;
 // Sentences in the report's nearest neighbours, and candidates.
 constexpr int64_t kSamples = 6, kSampled = 2'000;
 
@@ -224,14 +224,13 @@ ReportSpec MakeReport() {
   report.targets = {{"valid_nats", {6, 5.5, 5.25, 5, 4.75, 4.5, 4.25, 4}}};
   for (const Measure& measure : kMeasures) report.curves.emplace_back(measure.name);
   report.notes = {
-      "The decoders start from the sentence's vector (condition=start), as in the released code "
-      "that "
-      "the paper used; condition=steps gives it to every step, as Kiros et al. 2015 print it.",
-      "Words outside the vocabulary are one unknown word in the sets that vectors are judged by, "
-      "too; "
-      "the paper gives them vectors by a map from word2vec's.",
-      "The curves are of downstream_cases sentences of each set and fewer folds; the values of the "
-      "test are of all sentences.",
+      "The sentence's vector is the decoders' initial state (condition=start), as in the released "
+      "code that the paper used. With condition=steps it is an input of every step, as printed in "
+      "Kiros et al. 2015.",
+      "In the evaluation sets, all words outside the vocabulary are one unknown word; the paper "
+      "gives them vectors by a linear map from word2vec's.",
+      "Curves use downstream_cases sentences of each evaluation set and fewer folds; test values "
+      "use all sentences.",
   };
   return report;
 }
@@ -361,8 +360,8 @@ class SkipThoughtsTask final : public Task {
 
   std::unique_ptr<Dataset> Load(const Settings& s,
                                 const std::optional<std::filesystem::path>& folder) const override {
-    SentenceEvaluationSets sets =
-        folder ? ReadSentenceEvaluationSets(*folder) : MakeSentenceEvaluationSets(kMadeSentences);
+    SentenceEvaluationSets sets = folder ? ReadSentenceEvaluationSets(*folder)
+                                         : MakeSentenceEvaluationSets(kSyntheticSentences);
     return std::make_unique<ThoughtData>(OpenBooks(folder, s.Int("stories")), std::move(sets),
                                          s.Int("vocabulary"), s.Int("longest"), s.Int("triples"),
                                          s.Int("valid_triples"));

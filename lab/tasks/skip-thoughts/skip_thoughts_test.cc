@@ -405,9 +405,9 @@ TEST_F(SkipThoughtsTest, ReadsBooksAndSets) {
   EXPECT_EQ(data->about.sizes, (std::map<std::string, int64_t>{{"train", 3}, {"valid", 1}}));
   EXPECT_EQ(
       data->about.description,
-      "1 books of 5 sentences to train on and 1 of 3 for validation; 3 and 1 triples of "
-      "sentences, 0 and 0 with one of more than 30 words left out; 13 words, 0.0% of the text "
-      "are unknown; sets to judge vectors by: none");
+      "1 books of 5 sentences to train on and 1 of 3 for validation; 3 and 1 triples of sentences, "
+      "0 and 0 with one of more than 30 words left out; 13 words, 0.0% of the text are unknown; "
+      "sets to judge vectors by: none");
   fs::create_directory(folder / "cr");
   WriteFile(folder / "cr/custrev.all", "1 good\n0 bad\n");
   const auto with_set = task->Load(Smoke(), folder / "");
@@ -417,7 +417,8 @@ TEST_F(SkipThoughtsTest, ReadsBooksAndSets) {
   EXPECT_THROW(task->Check(Smoke({{"batch_size", "4"}}), *data), UsageError);
   EXPECT_THAT(ErrorOf(folder / "none"), HasSubstr("none: No such file or directory"));
   WriteFile(folder / "books/b.txt", "One two. Three.\n");
-  EXPECT_THAT(ErrorOf(folder / ""), HasSubstr("validation books must have three sentences"));
+  EXPECT_THAT(ErrorOf(folder / ""),
+              HasSubstr("validation books must have three consecutive sentences"));
   WriteFile(folder / "cr/custrev.all", "1 good\n3 bad\n");
   EXPECT_THAT(ErrorOf(folder / ""), HasSubstr("custrev.all, line 2"));
 }
