@@ -204,9 +204,9 @@ ContrastResult MeasureContrast(const Panel& panel, const Contrast& contrast,
   return result;
 }
 
-std::vector<ClaimResult> JudgeClaims(const Section& section) {
+std::vector<ClaimResult> JudgeClaims(const Section& section, const std::vector<ClaimSpec>& claims) {
   std::vector<ClaimResult> results;
-  for (const ClaimSpec& claim : section.config->report.claims) {
+  for (const ClaimSpec& claim : claims) {
     const std::optional<ClaimMeasure> measure = MeasureNamed(claim.measure);
     const MetricSpec* metric = section.Find(claim.metric);
     bool measured = false;
@@ -217,12 +217,12 @@ std::vector<ClaimResult> JudgeClaims(const Section& section) {
       if (!contrast.measured) continue;
       measured = true;
       const Evidence evidence = EvidenceOf(panel.config(), claim.data);
-      results.push_back({&claim, VerdictOf(evidence, contrast.sign), &panel, evidence,
+      results.push_back({claim, VerdictOf(evidence, contrast.sign), &panel, evidence,
                          measure->measure, MetricOf(*metric, *measure), contrast});
     }
     if (!measured) {
       results.emplace_back();
-      results.back().claim = &claim;
+      results.back().claim = claim;
     }
   }
   return results;

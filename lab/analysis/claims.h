@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lab/analysis/summary.h"
+#include "lab/papers/paper.h"
 #include "lab/papers/paper_data.h"
 
 // Judges what is published against runs. MeasureContrast is the only code that compares norms for a
@@ -63,9 +64,9 @@ struct ContrastResult {
 ContrastResult MeasureContrast(const Panel& panel, const Contrast& contrast,
                                const MetricSpec& metric, const ClaimMeasure& measure);
 
-/// Verdict on a claim of ReportSpec::claims.
+/// Verdict on a claim about a task.
 struct ClaimResult {
-  const ClaimSpec* claim = nullptr;
+  ClaimSpec claim;
   Verdict verdict = Verdict::kNotMeasured;
   const Panel* panel = nullptr;            ///< null if not measured
   Evidence evidence = Evidence::kVerdict;  ///< of the panel's runs for this claim
@@ -74,8 +75,9 @@ struct ClaimResult {
   ContrastResult contrast;  ///< of the claim's `better` minus its `worse`
 };
 
-/// Returns one result for each panel that a claim applies to, or one that is not measured.
-std::vector<ClaimResult> JudgeClaims(const Section& section);
+/// Returns one result for each panel that a claim applies to, or one that is not measured. The
+/// claims about a section are ClaimsOf(section.config->task).
+std::vector<ClaimResult> JudgeClaims(const Section& section, const std::vector<ClaimSpec>& claims);
 
 }  // namespace planish::lab
 

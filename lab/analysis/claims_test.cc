@@ -11,6 +11,17 @@ namespace {
 
 using testing::SizeIs;
 
+// Returns the claim that layer norm has a lower test error than batch norm, read at `measure`.
+ClaimSpec LayerIsBetter(const std::string& measure = "final") {
+  ClaimSpec claim = LowerErrorClaim("layer", "batch");
+  claim.measure = measure;
+  return claim;
+}
+
+ClaimResult Judge(const Section& section, const ClaimSpec& claim) {
+  return JudgeClaims(section, {claim}).front();
+}
+
 struct VerdictCase {
   const char* name;
   const char* better;
@@ -26,15 +37,12 @@ class VerdictTest : public testing::TestWithParam<VerdictCase> {};
 
 TEST_P(VerdictTest, FollowsTheRule) {
   const VerdictCase& param = GetParam();
-  Runs runs = ThreeNorms();
-  for (auto& run : runs) {
-    ClaimSpec claim = LowerErrorClaim(param.better, param.worse);
-    claim.where["batch_size"] = param.batch_size;
-    claim.data = param.data;
-    run.config.report.claims = {claim};
-  }
+  const Runs runs = ThreeNorms();
   const std::vector<Section> sections = Summarize(runs);
-  const std::vector<ClaimResult> results = JudgeClaims(sections[0]);
+  ClaimSpec claim = LowerErrorClaim(param.better, param.worse);
+  claim.where["batch_size"] = param.batch_size;
+  claim.data = param.data;
+  const std::vector<ClaimResult> results = JudgeClaims(sections[0], {claim});
   ASSERT_THAT(results, SizeIs(1));
   EXPECT_EQ(VerdictText(results[0].verdict), VerdictText(param.verdict));
 }
@@ -52,10 +60,9 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& param_info) { return std::string(param_info.param.name); });
 
 TEST(Claims, OneSeedCannotTell) {
-  Runs runs = {FinishedRun("layer", 4, 1, {.01}), FinishedRun("batch", 4, 1, {.9})};
-  for (auto& run : runs) run.config.report.claims = {LowerErrorClaim("layer", "batch")};
+  const Runs runs = {FinishedRun("layer", 4, 1, {.01}), FinishedRun("batch", 4, 1, {.9})};
   const std::vector<Section> sections = Summarize(runs);
-  EXPECT_EQ(JudgeClaims(sections[0])[0].verdict, Verdict::kCannotTell);
+  EXPECT_EQ(Judge(sections[0], LayerIsBetter()).verdict, Verdict::kCannotTell);
 }
 
 TEST(Claims, AClaimOnStepsToBestCountsFewerAsBetter) {
@@ -65,14 +72,10 @@ TEST(Claims, AClaimOnStepsToBestCountsFewerAsBetter) {
     runs.push_back(FinishedRun("batch", 4, seed,
                                seed == 3 ? std::vector{.3, .1, .2} : std::vector{.3, .2, .1}));
   }
-  for (auto& run : runs) {
-    ClaimSpec claim = LowerErrorClaim("layer", "batch");
-    claim.metric = "accuracy";  // its direction must not matter
-    claim.measure = "steps to best";
-    run.config.report.claims = {claim};
-  }
+  ClaimSpec claim = LayerIsBetter("steps to best");
+  claim.metric = "accuracy";  // its direction must not matter
   const std::vector<Section> sections = Summarize(runs);
-  const ClaimResult result = JudgeClaims(sections[0])[0];
+  const ClaimResult result = Judge(sections[0], claim);
   EXPECT_EQ(result.verdict, Verdict::kAgrees);
   EXPECT_DOUBLE_EQ(result.contrast.comparison.difference.mean, -500 / 3.0);  // -200, -200 and -100
 }
@@ -83,20 +86,16 @@ TEST(Claims, AnIntervalWithoutWidthCannotTell) {
     runs.push_back(FinishedRun("layer", 4, seed, {.1, .2, .2}));
     runs.push_back(FinishedRun("batch", 4, seed, {.3, .2, .1}));
   }
-  for (auto& run : runs) {
-    run.config.report.claims = {LowerErrorClaim("layer", "batch")};
-    run.config.report.claims[0].measure = "steps to best";
-  }
   const std::vector<Section> sections = Summarize(runs);
-  EXPECT_EQ(JudgeClaims(sections[0])[0].contrast.comparison.difference.mean, -200);
-  EXPECT_EQ(JudgeClaims(sections[0])[0].verdict, Verdict::kCannotTell);
+  const ClaimResult result = Judge(sections[0], LayerIsBetter("steps to best"));
+  EXPECT_EQ(result.contrast.comparison.difference.mean, -200);
+  EXPECT_EQ(result.verdict, Verdict::kCannotTell);
 }
 
 TEST(Claims, SmokeRunsAndRunsOnFewCasesGetNoVerdict) {
   for (const bool smoke : {true, false}) {
     Runs runs = ThreeNorms();
     for (auto& run : runs) {
-      run.config.report.claims = {LowerErrorClaim("layer", "batch")};
       if (smoke) {
         run.config.preset = "smoke";
       } else {
@@ -104,7 +103,7 @@ TEST(Claims, SmokeRunsAndRunsOnFewCasesGetNoVerdict) {
       }
     }
     const std::vector<Section> sections = Summarize(runs);
-    const ClaimResult result = JudgeClaims(sections[0])[0];
+    const ClaimResult result = Judge(sections[0], LayerIsBetter());
     EXPECT_EQ(result.verdict, Verdict::kNoVerdict);
     EXPECT_EQ(result.evidence, smoke ? Evidence::kSmoke : Evidence::kFewCases);
     EXPECT_GT(result.contrast.comparison.better, 0);  // the values exist even without a verdict
@@ -113,33 +112,25 @@ TEST(Claims, SmokeRunsAndRunsOnFewCasesGetNoVerdict) {
 
 TEST(Claims, TheNameOfTheDataHasNoPartInAVerdict) {
   Runs runs = ThreeNorms();
-  for (auto& run : runs) {
-    run.config.report.claims = {LowerErrorClaim("layer", "batch")};
-    run.config.data.sha256 = "another";
-  }
-  EXPECT_EQ(JudgeClaims(Summarize(runs)[0])[0].verdict, Verdict::kOtherData);
+  for (auto& run : runs) run.config.data.sha256 = "another";
+  EXPECT_EQ(Judge(Summarize(runs)[0], LayerIsBetter()).verdict, Verdict::kOtherData);
 }
 
 // layer reaches 0.2 at steps 100, 200 and 100.
-Runs StepsToRuns(const std::vector<std::vector<double>>& batch, const std::string& better) {
+Runs StepsToRuns(const std::vector<std::vector<double>>& batch) {
   Runs runs;
   const std::vector<std::vector<double>> layer = {{.2, .1, .1}, {.3, .2, .1}, {.2, .2, .2}};
   for (size_t i = 0; i < layer.size(); ++i) {
     runs.push_back(FinishedRun("layer", 4, static_cast<int64_t>(i), layer[i]));
     runs.push_back(FinishedRun("batch", 4, static_cast<int64_t>(i), batch[i]));
   }
-  for (auto& run : runs) {
-    ClaimSpec claim = LowerErrorClaim(better, better == "layer" ? "batch" : "layer");
-    claim.measure = "steps to 0.2";
-    run.config.report.claims = {claim};
-  }
   return runs;
 }
 
 TEST(Claims, AClaimOnStepsToATargetComparesThem) {
-  const Runs runs = StepsToRuns({{.3, .3, .2}, {.3, .3, .2}, {.3, .3, .2}}, "layer");
+  const Runs runs = StepsToRuns({{.3, .3, .2}, {.3, .3, .2}, {.3, .3, .2}});
   const std::vector<Section> sections = Summarize(runs);
-  const ClaimResult result = JudgeClaims(sections[0])[0];
+  const ClaimResult result = Judge(sections[0], LayerIsBetter("steps to 0.2"));
   EXPECT_EQ(result.metric.label, "steps to test error 20%");
   // Differences -200, -100 and -200: by scipy.stats.ttest_rel -166.7 and [-310.1, -23.3].
   EXPECT_NEAR(result.contrast.comparison.difference.mean, -500 / 3.0, 1e-10);
@@ -150,48 +141,42 @@ TEST(Claims, AClaimOnStepsToATargetComparesThem) {
 
 TEST(Claims, ASideThatNeverReachesTheTargetCountsAtItsLastStep) {
   const std::vector<std::vector<double>> never(3, {.9, .9, .9});
-  const Runs runs = StepsToRuns(never, "layer");
+  const Runs runs = StepsToRuns(never);
   const std::vector<Section> sections = Summarize(runs);
-  const ClaimResult result = JudgeClaims(sections[0])[0];
+  const ClaimResult result = Judge(sections[0], LayerIsBetter("steps to 0.2"));
   EXPECT_EQ(result.contrast.comparison.a.count, 3);
   EXPECT_EQ(result.contrast.comparison.b.count, 0);
   EXPECT_EQ(result.contrast.comparison.bounded, 3);
   EXPECT_NEAR(result.contrast.comparison.difference.mean, -500 / 3.0, 1e-10);
   EXPECT_EQ(result.verdict, Verdict::kAgrees);
 
-  const Runs contrary = StepsToRuns(never, "batch");
-  const std::vector<Section> contrary_sections = Summarize(contrary);
-  EXPECT_EQ(JudgeClaims(contrary_sections[0])[0].verdict, Verdict::kDiffers);
+  ClaimSpec opposite = LowerErrorClaim("batch", "layer");
+  opposite.measure = "steps to 0.2";
+  EXPECT_EQ(Judge(sections[0], opposite).verdict, Verdict::kDiffers);
 }
 
 TEST(Claims, ASideThatStoppedEarlierBoundsNothing) {
-  const Runs runs = StepsToRuns({{.9}, {.9}, {.9}}, "layer");
+  const Runs runs = StepsToRuns({{.9}, {.9}, {.9}});
   const std::vector<Section> sections = Summarize(runs);
+  const ClaimResult result = Judge(sections[0], LayerIsBetter("steps to 0.2"));
   // Seed 1 of layer needs 200 steps, but batch ran only 100.
-  EXPECT_EQ(JudgeClaims(sections[0])[0].contrast.comparison.difference.count, 2);
+  EXPECT_EQ(result.contrast.comparison.difference.count, 2);
 }
 
 TEST(Claims, ATargetThatNobodyReachesCannotTell) {
-  Runs runs = StepsToRuns(std::vector<std::vector<double>>(3, {.9}), "layer");
-  for (auto& run : runs) run.config.report.claims[0].measure = "steps to 1e-3";
+  const Runs runs = StepsToRuns(std::vector<std::vector<double>>(3, {.9}));
   const std::vector<Section> sections = Summarize(runs);
-  EXPECT_EQ(JudgeClaims(sections[0])[0].verdict, Verdict::kCannotTell);
-  for (auto& run : runs) run.config.report.claims[0].measure = "steps to 0.1x";
-  const std::vector<Section> malformed = Summarize(runs);
-  EXPECT_EQ(JudgeClaims(malformed[0])[0].verdict, Verdict::kNotMeasured);
+  EXPECT_EQ(Judge(sections[0], LayerIsBetter("steps to 1e-3")).verdict, Verdict::kCannotTell);
+  EXPECT_EQ(Judge(sections[0], LayerIsBetter("steps to 0.1x")).verdict, Verdict::kNotMeasured);
 }
 
 TEST(Claims, AClaimOnTheWayToTheOthersBestComparesStepsOrSeconds) {
   for (const bool steps : {true, false}) {
-    Runs runs = CatchUpRuns();
-    for (auto& run : runs) {
-      ClaimSpec claim = LowerErrorClaim("layer", "batch");
-      claim.metric = "valid_error";
-      claim.measure = steps ? "steps to worse's best" : "seconds to worse's best";
-      run.config.report.claims = {claim};
-    }
+    const Runs runs = CatchUpRuns();
+    ClaimSpec claim = LayerIsBetter(steps ? "steps to worse's best" : "seconds to worse's best");
+    claim.metric = "valid_error";
     const std::vector<Section> sections = Summarize(runs);
-    const ClaimResult result = JudgeClaims(sections[0])[0];
+    const ClaimResult result = Judge(sections[0], claim);
     // In seed 3 layer counts with all of its 300 steps, the number that batch took.
     EXPECT_EQ(result.contrast.comparison.bounded, 1);
     EXPECT_EQ(result.contrast.comparison.a.count, 2);
@@ -204,24 +189,19 @@ TEST(Claims, AClaimOnTheWayToTheOthersBestComparesStepsOrSeconds) {
 }
 
 TEST(Claims, AClaimWithAnUnknownMeasureIsNotMeasured) {
-  Runs runs = ThreeNorms();
-  for (auto& run : runs) {
-    run.config.report.claims = {LowerErrorClaim("layer", "batch")};
-    run.config.report.claims[0].measure = "median";
-  }
+  const Runs runs = ThreeNorms();
   const std::vector<Section> sections = Summarize(runs);
-  EXPECT_EQ(JudgeClaims(sections[0])[0].verdict, Verdict::kNotMeasured);
+  EXPECT_EQ(Judge(sections[0], LayerIsBetter("median")).verdict, Verdict::kNotMeasured);
 }
 
 // Norms that are compared when every run of one diverged.
 TEST(Claims, AreDecidedByANormThatAlwaysDiverged) {
   Runs runs = ThreeNorms();
   for (auto& run : runs) {
-    run.config.report.claims = {LowerErrorClaim("layer", "batch")};
     if (run.config.settings["norm"] == "batch") run = Diverged(run);
   }
   const std::vector<Section> sections = Summarize(runs);
-  const ClaimResult result = JudgeClaims(sections[0])[0];
+  const ClaimResult result = Judge(sections[0], LayerIsBetter());
   EXPECT_TRUE(result.contrast.by_divergence);
   EXPECT_EQ(result.verdict, Verdict::kAgrees);
   EXPECT_EQ(MeasuredText(sections[0], result),
@@ -232,9 +212,8 @@ TEST(Claims, AreDecidedByANormThatAlwaysDiverged) {
 TEST(Claims, DoNotHoldForSurvivors) {
   Runs runs = ThreeNorms();
   runs.push_back(Diverged(FinishedRun("layer", 4, 3, {.5})));
-  for (auto& run : runs) run.config.report.claims = {LowerErrorClaim("layer", "batch")};
   const std::vector<Section> sections = Summarize(runs);
-  const ClaimResult result = JudgeClaims(sections[0])[0];
+  const ClaimResult result = Judge(sections[0], LayerIsBetter());
   EXPECT_EQ(result.contrast.comparison.better, 1);
   EXPECT_EQ(result.verdict, Verdict::kCannotTell);
   EXPECT_TRUE(

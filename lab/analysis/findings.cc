@@ -206,7 +206,7 @@ std::string BriefOf(const Section& section, const Panel& panel, size_t width) {
 std::string BriefOfClaims(const Section& section) {
   std::map<Verdict, int> counts;
   int all = 0;
-  for (const ClaimResult& result : JudgeClaims(section)) {
+  for (const ClaimResult& result : JudgeClaims(section, ClaimsOf(section.config->task))) {
     if (result.verdict == Verdict::kNotMeasured || result.verdict == Verdict::kOtherData ||
         result.verdict == Verdict::kNoVerdict) {
       continue;
@@ -233,7 +233,7 @@ std::string MethodOf(const Section& section) {
 }
 
 std::string MeasuredText(const Section& section, const ClaimResult& result) {
-  const ClaimSpec& claim = *result.claim;
+  const ClaimSpec& claim = result.claim;
   if (result.verdict == Verdict::kNotMeasured) {
     return fmt::format("There are no finished runs of both {} and {} with these settings.",
                        section.Named(claim.better), section.Named(claim.worse));

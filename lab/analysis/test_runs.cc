@@ -24,15 +24,9 @@ Run StartedRun(const std::string& norm, int batch_size, int64_t seed) {
                     {"valid_error", "validation error", "%", true},
                     {"test_error", "test error", "%", true},
                     {"accuracy", "accuracy", "", false}};
-  config.report = {"Digits",
-                   "A paper, section 1",
-                   "norm",
-                   "none",
-                   "batch_size",
-                   {"loss", "test_error"},
-                   "test_error",
-                   {{"test_error", {0.10, 0.05}}},
-                   {}};
+  config.report = {
+      "Digits",     "A paper, section 1",   "norm",       "none",
+      "batch_size", {"loss", "test_error"}, "test_error", {{"test_error", {0.10, 0.05}}}};
   config.stamps = {{"version", "0.1.0"},
                    {"cpu", "a processor"},
                    {"threads", "2"},
@@ -119,7 +113,6 @@ Run ColumnRun(const std::string& column_name, const std::string& norm, int64_t s
                    "batch_size",
                    {column.train_curve, column.valid_curve},
                    column.metric,
-                   {},
                    {},
                    {"Made up in " + column.name + "."}};
   RunResult result;

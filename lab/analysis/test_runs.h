@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "lab/papers/paper.h"
 #include "lab/run/results.h"
 
 // Runs with known results.

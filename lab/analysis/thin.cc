@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "lab/analysis/claims.h"
 #include "lab/error.h"
 #include "lab/papers/paper.h"
 #include "lab/run/archive.h"
@@ -34,7 +35,7 @@ std::set<std::string> NeededMetrics(const Run& run) {
   std::set<std::string> needed(report.curves.begin(), report.curves.end());
   needed.insert(report.headline);
   for (const TargetSpec& target : report.targets) needed.insert(target.metric);
-  for (const ClaimSpec& claim : report.claims) needed.insert(claim.metric);
+  for (const ClaimSpec& claim : ClaimsOf(run.config.task)) needed.insert(claim.metric);
   if (run.result && run.result->best) needed.insert(run.result->best->by);
   for (const Paper& paper : Papers()) {
     for (const PaperColumn& column : paper.columns) {
@@ -71,20 +72,16 @@ std::optional<size_t> LastGradients(const Run& run) {
 }
 
 // Returns metric and value of thresholds whose first crossing the report shows.
-std::vector<std::pair<std::string, double>> Thresholds(const ReportSpec& report) {
+std::vector<std::pair<std::string, double>> Thresholds(const RunConfig& config) {
   std::vector<std::pair<std::string, double>> thresholds;
-  for (const TargetSpec& target : report.targets) {
+  for (const TargetSpec& target : config.report.targets) {
     for (const double value : target.values) thresholds.emplace_back(target.metric, value);
   }
-  constexpr std::string_view kStepsTo = "steps to ";
-  for (const ClaimSpec& claim : report.claims) {
-    std::string_view measure = claim.measure;
-    if (!measure.starts_with(kStepsTo)) continue;
-    measure.remove_prefix(kStepsTo.size());
-    double value = 0;
-    const auto [end, error] =
-        std::from_chars(measure.data(), measure.data() + measure.size(), value);
-    if (error == std::errc()) thresholds.emplace_back(claim.metric, value);
+  for (const ClaimSpec& claim : ClaimsOf(config.task)) {
+    const std::optional<ClaimMeasure> measure = MeasureNamed(claim.measure);
+    if (measure && measure->measure == Measure::kStepsTo) {
+      thresholds.emplace_back(claim.metric, measure->target);
+    }
   }
   return thresholds;
 }
@@ -128,7 +125,7 @@ std::set<size_t> KeptEvaluations(const Run& run) {
     keep_first([&](const Evaluation& e) { return e.step == run.result->best->step; });
   }
   if (run.result && run.result->best) KeepRecords(run, run.result->best->by, &kept);
-  for (const auto& [name, value] : Thresholds(run.config.report)) {
+  for (const auto& [name, value] : Thresholds(run.config)) {
     const auto spec = std::ranges::find(run.config.metrics, name, &MetricSpec::name);
     if (spec == run.config.metrics.end()) continue;
     keep_first([&](const Evaluation& e) {

@@ -97,7 +97,7 @@ class Task {
   std::vector<Preset> presets;        ///< the first is the default; small and smoke always exist
   std::vector<MetricSpec> metrics;    ///< of Evaluate, of Test, and kTrainLoss
   std::string choose_by;              ///< validation metric that chooses the best evaluation
-  ReportSpec report;                  ///< Tasks() adds the claims of the papers
+  ReportSpec report;                  ///< content of the section in the report
 
   /// Reads the data from `folder`, or creates the embedded default. Throws DataError.
   virtual std::unique_ptr<Dataset> Load(

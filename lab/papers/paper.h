@@ -109,8 +109,25 @@ struct PaperClaim {
   Of of = Of::kTest;                 ///< curves are read after the last step
 };
 
-/// Claims about the runs of one task, for its own section of the report: a difference of two norms
-/// each. ClaimsOf makes them complete.
+/// Published claim that the runs of a task can agree or disagree with: under the settings `where`,
+/// `metric` is better (by its direction) for `better` than for `worse`, two values of
+/// ReportSpec::compare.
+struct ClaimSpec {
+  std::string text;     ///< the claim as a sentence
+  std::string source;   ///< where it is printed
+  std::string metric;   ///< a MetricSpec's name
+  std::string measure;  ///< "final", "best", "steps to best", "steps to VALUE" (the first
+                        ///< evaluation at or beyond that value), "steps to worse's best" or
+                        ///< "seconds to worse's best" (see CompareCatchUp)
+  std::string better;   ///< value of the compared setting
+  std::string worse;    ///< value of the compared setting
+  std::map<std::string, nlohmann::ordered_json>
+      where;         ///< setting -> value, such as batch_size -> 4
+  std::string data;  ///< PaperData::name of the data set that the claim was made on
+};
+
+/// Claims of a paper about the runs of one task, for the task's section of the report: each is a
+/// difference of two norms. ClaimsOf derives the ClaimSpecs.
 struct TaskClaims {
   struct Claim {
     std::string text;    ///< "{NORM}" stands for the value printed for that norm in `column`

@@ -133,11 +133,11 @@ Markup RenderFindings(const Section& section) {
 }
 
 Markup RenderClaims(const Section& section) {
-  const std::vector<ClaimResult> results = JudgeClaims(section);
+  const std::vector<ClaimResult> results = JudgeClaims(section, ClaimsOf(section.config->task));
   if (results.empty()) return {};
   Markup items;
   for (const ClaimResult& result : results) {
-    const ClaimSpec& claim = *result.claim;
+    const ClaimSpec& claim = result.claim;
     std::string measured = MeasuredText(section, result);
     if (result.verdict == Verdict::kOtherData) {
       measured += fmt::format(" The claim is about {}; these runs used {}: {}.", claim.data,

@@ -31,12 +31,11 @@ namespace fs = std::filesystem;
 
 PLANISH_JSON(MetricSpec, name, label, unit, lower_is_better)
 PLANISH_JSON(TargetSpec, metric, values)
-PLANISH_JSON(ClaimSpec, text, source, metric, measure, better, worse, where, data)
 
 static void to_json(Json& j, const ReportSpec& r) {
-  j = Json{{"title", r.title},       {"source", r.source},   {"compare", r.compare},
-           {"baseline", r.baseline}, {"panel", r.panel},     {"curves", r.curves},
-           {"headline", r.headline}, {"targets", r.targets}, {"claims", r.claims}};
+  j = Json{{"title", r.title},       {"source", r.source},  {"compare", r.compare},
+           {"baseline", r.baseline}, {"panel", r.panel},    {"curves", r.curves},
+           {"headline", r.headline}, {"targets", r.targets}};
   if (!r.notes.empty()) j["notes"] = r.notes;
 }
 
@@ -49,7 +48,6 @@ static void from_json(const Json& j, ReportSpec& r) {
   j.at("curves").get_to(r.curves);
   j.at("headline").get_to(r.headline);
   j.at("targets").get_to(r.targets);
-  j.at("claims").get_to(r.claims);
   r.notes = j.value("notes", std::vector<std::string>());  // absent in older runs
 }
 

@@ -33,24 +33,7 @@ struct TargetSpec {
   std::vector<double> values;
 };
 
-/// Published claim that the measurement can agree or disagree with: under the settings `where`,
-/// `metric` is better (by its direction) for `better` than for `worse`, two values of
-/// ReportSpec::compare.
-struct ClaimSpec {
-  std::string text;     ///< the claim as a sentence
-  std::string source;   ///< where it is printed
-  std::string metric;   ///< a MetricSpec's name
-  std::string measure;  ///< "final", "best", "steps to best", "steps to VALUE" (the first
-                        ///< evaluation at or beyond that value), "steps to worse's best" or
-                        ///< "seconds to worse's best" (see CompareCatchUp)
-  std::string better;   ///< value of the compared setting
-  std::string worse;    ///< value of the compared setting
-  std::map<std::string, nlohmann::ordered_json>
-      where;         ///< setting -> value, such as batch_size -> 4
-  std::string data;  ///< PaperData::name of the data set that the claim was made on
-};
-
-/// Content of the report for a task.
+/// Content of the report for a task. The claims of papers are not part of it (ClaimsOf).
 struct ReportSpec {
   std::string title;                ///< heading of the task's section
   std::string source;               ///< paper and section
@@ -60,7 +43,6 @@ struct ReportSpec {
   std::vector<std::string> curves;  ///< metrics drawn against steps and against seconds
   std::string headline;             ///< metric of the findings
   std::vector<TargetSpec> targets;  ///< thresholds whose steps and seconds are shown
-  std::vector<ClaimSpec> claims;    ///< published claims, each with a verdict
   std::vector<std::string> notes = {};  ///< differences from the paper and own choices
 };
 

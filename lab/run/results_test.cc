@@ -32,14 +32,6 @@ RunConfig Config() {
   config.report.title = "Digits";
   config.report.curves = {"test_error"};
   config.report.targets = {{"test_error", {0.02, 0.01}}};
-  config.report.claims = {{"text",
-                           "source",
-                           "test_error",
-                           "final",
-                           "layer",
-                           "batch",
-                           {{"batch_size", 4}, {"norm", "layer"}},
-                           "mnist"}};
   config.stamps = {{"version", "0.1.0"}};
   return config;
 }
@@ -78,9 +70,17 @@ TEST(ReadRun, RoundTripsTheConfig) {
   EXPECT_EQ(run.config.metrics.at(1).name, "bits");
   EXPECT_FALSE(run.config.metrics.at(1).lower_is_better);
   EXPECT_THAT(run.config.report.targets.at(0).values, ElementsAre(0.02, 0.01));
-  EXPECT_EQ(run.config.report.claims.at(0).where.at("batch_size"), 4);
   EXPECT_TRUE(run.evaluations.empty());
   EXPECT_FALSE(run.result);
+}
+
+// Older versions stored the claims of the papers, which are derived now.
+TEST(ReadRun, IgnoresStoredClaims) {
+  const TestFolder folder;
+  Json config = Config();
+  config["report"]["claims"] = {{{"text", "a"}, {"where", {{"batch_size", 4}}}}};
+  WriteFile(folder / "config.json", config.dump());
+  EXPECT_EQ(Json(ReadRun(folder.path()).config), Json(Config()));
 }
 
 TEST(ReadRun, RoundTripsAConfigWithoutSettings) {

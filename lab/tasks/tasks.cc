@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include "lab/error.h"
-#include "lab/papers/paper.h"
 #include "lab/tasks/attentive-reader/attentive_reader.h"
 #include "lab/tasks/char-lm/char_lm.h"
 #include "lab/tasks/convnet/convnet.h"
@@ -41,7 +40,6 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     all.push_back(MakeOnlineLn());
     all.push_back(MakeAttentiveReader());
     all.push_back(MakeSkipThoughts());
-    for (const auto& task : all) task->report.claims = ClaimsOf(task->name);
     return all;
   }();
   return tasks;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lab/error.h"
+#include "lab/papers/paper.h"
 
 namespace planish::lab {
 namespace {
@@ -27,8 +28,9 @@ TEST(Tasks, AreComplete) {
     EXPECT_TRUE(has_setting(task->report.panel));
     for (const std::string& curve : task->report.curves) EXPECT_TRUE(has_metric(curve)) << curve;
     for (const TargetSpec& target : task->report.targets) EXPECT_TRUE(has_metric(target.metric));
-    for (const ClaimSpec& claim : task->report.claims)
+    for (const ClaimSpec& claim : ClaimsOf(task->name)) {
       EXPECT_TRUE(has_metric(claim.metric)) << claim.text;
+    }
     for (const std::string& name : task->data_settings) EXPECT_TRUE(has_setting(name)) << name;
     for (const std::string name : {"small", "smoke"}) {
       const auto preset = std::ranges::find(task->presets, name, &Preset::name);

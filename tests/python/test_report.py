@@ -65,8 +65,6 @@ def write_run(folder, norm, seed, errors, status="finished", note="plain"):
         "title": note, "source": "a paper", "compare": "norm", "baseline": "none", "panel": "batch_size",
         "curves": ["test_error"], "headline": "test_error",
         "targets": [{"metric": "test_error", "values": [0.1]}],
-        "claims": [{"text": note, "source": note, "metric": "test_error", "measure": "final", "better": "layer",
-                    "worse": "none", "where": {"batch_size": 4}, "data": "mnist"}],
     }
     config = {
         "format": "planish-run/1", "task": "digits", "preset": "small",
