@@ -17,6 +17,9 @@
 #include "lab/engine/machine.h"
 #include "lab/engine/memory.h"
 #include "lab/error.h"
+#include "planish/error.h"
+#include "planish/target.h"
+#include "src/base/tuning.h"
 
 // The planish command. Its subcommands are in lab/commands.
 namespace planish::lab {
@@ -48,7 +51,7 @@ int Fail(int status, const std::string& message) {
 // Returns an error of the command line in the form of the other errors.
 std::string UsageText(const CLI::App& app, const CLI::ParseError& e) {
   const auto chosen = app.get_subcommands();
-  const std::string what = FirstLine(e.what());
+  std::string what = FirstLine(e.what());
   std::vector<std::string> commands;
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
     commands.push_back(command->get_name());
@@ -58,6 +61,12 @@ std::string UsageText(const CLI::App& app, const CLI::ParseError& e) {
         "[planish] the command must be one of {}, got {} (see planish --help)",
         fmt::join(commands, ", "),
         app.remaining().empty() ? "none" : fmt::format("\"{}\"", app.remaining()[0]));
+  }
+  if (e.get_name() == "RequiredError") {
+    // CLI11 checks for missing arguments first, but an unknown option is the likelier mistake.
+    std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
+    std::erase_if(unknown, [](const std::string& argument) { return !argument.starts_with('-'); });
+    if (!unknown.empty()) what = CLI::ExtrasError(unknown).what();
   }
   std::string command;  // "make cloze" for a command with subcommands
   for (auto at = chosen; !at.empty(); at = at[0]->get_subcommands()) {
@@ -86,6 +95,17 @@ std::vector<std::string> ArgumentsOf(int argc, char** argv) {
   }
   std::ranges::reverse(arguments);
   return arguments;
+}
+
+// Throws UsageError for an invalid environment variable of the core, before a command writes
+// anything.
+void CheckEnvironment() {
+  try {
+    Target();                   // PLANISH_TARGET
+    internal::CurrentTuning();  // PLANISH_TUNING
+  } catch (const ArgumentError& e) {
+    throw UsageError(e.what());
+  }
 }
 
 int RunCommandLine(int argc, char** argv) {
@@ -126,6 +146,7 @@ int RunCommandLine(int argc, char** argv) {
     FlushStdout();
     return 0;
   }
+  CheckEnvironment();
   const int status = action();
   FlushStdout();
   return status;

@@ -139,6 +139,8 @@ def trained(shared):
         (("downstream", "vectors.safetensors", "--data", "empty", "--write", "x"), 2, "--write"),
         (("downstream", "vectors.safetensors", "--data", "empty", "--write", ""), 2, "--write is empty"),
         (("downstream", "{pi-mnist}", "--training-data", ""), 2, "--training-data is empty"),
+        (("report", "--foo"), 2, "[report] The following argument was not expected: --foo (see planish report --help)"),
+        (("make", "cloze", "--foo"), 2, "[make cloze] The following argument was not expected: --foo"),
         (("make",), 2, "make --help"),
         (("make", "cloze", "empty"), 2, "--output"),
         (("make", "cloze", "empty", "-o", ""), 2, "--output is empty"),
@@ -189,6 +191,20 @@ def test_statuses_are_those_of_the_documentation(trained, arguments, status, par
     else:
         assert_one_line(result, status, part)
     assert left(trained) == before
+
+
+@pytest.mark.parametrize(
+    "variable, value, message",
+    [
+        ("PLANISH_TUNING", "slow_l3=2", '[PLANISH_TUNING] slow_l3 must be an integer from 0 to 1, got "2"\n'),
+        ("PLANISH_TARGET", "nothing", "[PLANISH_TARGET] target must be one of "),
+    ],
+)
+@pytest.mark.parametrize("command", [("list",), ("train", "pi-mnist", *TRAIN)])
+def test_an_invalid_variable_of_the_core_is_wrong_usage(planish, command, variable, value, message):
+    planish.environment[variable] = value
+    assert_one_line(planish(*command), 2, message)
+    assert left(planish) == []
 
 
 @pytest.mark.parametrize("command, task", [("translate", "mt"), ("search", "order-embedding")])
