@@ -32,6 +32,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/base/answer_lines.h"
 #include "lab/engine/machine.h"
 #include "lab/engine/memory.h"
 #include "lab/engine/train.h"
@@ -161,9 +162,10 @@ class Steps {
  private:
   // Reads the data unless it is already loaded.
   void Load(const Task& task, const std::optional<fs::path>& folder) {
-    std::string key = task.name + "\n" + (folder ? folder->string() : "");
-    for (const std::string& name : task.data_settings)
-      key += "\n" + settings_->values().at(name).dump();
+    std::string key = fmt::format("{}\n{}", task.name, folder ? folder->string() : "");
+    for (const std::string& name : task.data_settings) {
+      key += fmt::format("\n{}", settings_->values().at(name).dump());
+    }
     if (key == data_key_) return;
     experiment_.reset();  // it refers to the data
     data_ = task.Load(*settings_, folder);
@@ -234,8 +236,7 @@ int Main(int argc, char** argv) {
   }
   at::set_num_threads(threads);
   Steps steps;
-  for (std::string line; std::getline(std::cin, line);)
-    std::cout << Answer(steps, line).dump() << std::endl;
+  bench::AnswerLines([&](const std::string& line) { return Answer(steps, line); });
   return 0;
 }
 

@@ -68,10 +68,16 @@ inline std::string Escaped(std::string_view text, bool keep_lines = false) {
 /// Returns Escaped(text) in double quotes. A text of more than `max_bytes` bytes is cut at a
 /// character boundary and ends in "...".
 inline std::string Quoted(std::string_view text, size_t max_bytes = 40) {
-  if (text.size() <= max_bytes) return "\"" + Escaped(text) + "\"";
-  size_t end = max_bytes;
-  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80 && end + 3 > max_bytes) --end;
-  return "\"" + Escaped(text.substr(0, end)) + "...\"";
+  const bool cut = text.size() > max_bytes;
+  size_t end = cut ? max_bytes : text.size();
+  while (cut && end > 0 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80 &&
+         end + 3 > max_bytes) {
+    --end;
+  }
+  // Appends to a string of its own: gcc 12 warns falsely about a literal + a temporary string.
+  std::string quoted = "\"";
+  quoted += Escaped(text.substr(0, end));
+  return quoted += cut ? "...\"" : "\"";
 }
 
 /// Returns `text` as content of an XML or HTML element: &, < and > become entities. With `quotes`,
