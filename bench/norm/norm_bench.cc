@@ -17,13 +17,13 @@
 
 #include <cstdio>
 #include <exception>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "bench/base/answer_lines.h"
 #include "bench/base/number.h"
 #include "bench/norm/peers.h"
 #include "lab/bench/arena.h"
@@ -125,11 +125,7 @@ void Run(const Effort& effort) {
   int count = 2;
   benchmark::Initialize(&count, arguments);
   Arena arena;
-  for (std::string line; std::getline(std::cin, line);) {
-    if (line.empty()) continue;
-    fmt::print("{}\n", RunCase(line, effort, arena).dump());
-    std::fflush(stdout);
-  }
+  AnswerLines([&](const std::string& line) { return RunCase(line, effort, arena); });
 }
 
 }  // namespace

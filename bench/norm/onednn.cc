@@ -1,8 +1,7 @@
-#include <fmt/format.h>
+#include "bench/base/onednn.h"
 
 #include <cmath>
 #include <memory>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -16,16 +15,6 @@ namespace {
 using dnnl::memory;
 using Forward = dnnl::layer_normalization_forward;
 using Backward = dnnl::layer_normalization_backward;
-
-struct Session {
-  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
-  dnnl::stream stream{engine};
-};
-
-Session& TheSession() {
-  static Session session;
-  return session;
-}
 
 memory::data_type DataType(Type type) {
   switch (type) {
@@ -43,13 +32,13 @@ memory::data_type DataType(Type type) {
 template <class Primitive>
 Contestant Repeat(const Primitive& primitive, std::unordered_map<int, memory> memories) {
   return {.call = [primitive, memories = std::move(memories)] {
-    primitive.execute(TheSession().stream, memories);
-    TheSession().stream.wait();
+    primitive.execute(TheOneDnn().stream, memories);
+    TheOneDnn().stream.wait();
   }};
 }
 
 Contestant Make(const Case& c, const Arrays& arrays) {
-  const dnnl::engine& engine = TheSession().engine;
+  const dnnl::engine& engine = TheOneDnn().engine;
   const memory::desc rows({c.rows, c.cols}, DataType(c.type), memory::format_tag::ab);
   const memory::desc moments({c.rows}, memory::data_type::f32, memory::format_tag::a);
   const memory::desc parameters({c.cols}, memory::data_type::f32, memory::format_tag::a);
@@ -102,9 +91,6 @@ Contestant MakeOneDnn(const std::string& method, const Case& c, const Arrays& ar
   }
 }
 
-std::string OneDnnVersion() {
-  const dnnl::version_t* v = dnnl::version();
-  return fmt::format("oneDNN {}.{}.{}", v->major, v->minor, v->patch);
-}
+std::string OneDnnVersion() { return OneDnn::Version(); }
 
 }  // namespace planish::bench

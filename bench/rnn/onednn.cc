@@ -1,11 +1,10 @@
-#include <fmt/format.h>
+#include "bench/base/onednn.h"
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -24,16 +23,6 @@ using Memories = std::unordered_map<int, memory>;
 constexpr auto kFloat = memory::data_type::f32;
 constexpr auto kDirection = dnnl::rnn_direction::unidirectional_left2right;
 constexpr auto kKind = dnnl::prop_kind::forward_inference;
-
-struct Session {
-  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
-  dnnl::stream stream{engine};
-};
-
-Session& TheSession() {
-  static Session session;
-  return session;
-}
 
 // Reorders blocks of `rows` rows each of `from`: the gates into oneDNN's order.
 template <size_t kGates>
@@ -69,17 +58,17 @@ Weights GruWeights(const RnnShape& s, const RnnParams<const float>& all) {
 
 // Reorders `from` into the primitive's format of weights.
 memory Packed(const memory::desc& wanted, const Dims& dims, std::vector<float>& from) {
-  Session& session = TheSession();
+  OneDnn& onednn = TheOneDnn();
   // Row-major: layer, direction, gate and output, input.
-  memory plain({dims, kFloat, Tag::ldgoi}, session.engine, from.data());
-  memory packed(wanted, session.engine);
-  dnnl::reorder(plain, packed).execute(session.stream, plain, packed);
-  session.stream.wait();
+  memory plain({dims, kFloat, Tag::ldgoi}, onednn.engine, from.data());
+  memory packed(wanted, onednn.engine);
+  dnnl::reorder(plain, packed).execute(onednn.stream, plain, packed);
+  onednn.stream.wait();
   return packed;
 }
 
 Contestant Make(Cell cell, const Case& c, const Arrays& arrays) {
-  const dnnl::engine& engine = TheSession().engine;
+  const dnnl::engine& engine = TheOneDnn().engine;
   const RnnShape& s = c.shape;
   const bool lstm = cell == Cell::kLstm;
   const int64_t gates = lstm ? 4 : 3;
@@ -109,8 +98,8 @@ Contestant Make(Cell cell, const Case& c, const Arrays& arrays) {
       if (lstm) memories.emplace(DNNL_ARG_SRC_ITER_C, on(state, arrays.c));
     }
     return {.call = [primitive, memories, own] {
-      primitive.execute(TheSession().stream, memories);
-      TheSession().stream.wait();
+      primitive.execute(TheOneDnn().stream, memories);
+      TheOneDnn().stream.wait();
     }};
   };
   const memory::desc none;
@@ -133,9 +122,6 @@ Contestant MakeOneDnn(Cell cell, const Case& c, const Arrays& arrays) {
   return Make(cell, c, arrays);
 }
 
-std::string OneDnnVersion() {
-  const dnnl::version_t* v = dnnl::version();
-  return fmt::format("oneDNN {}.{}.{}", v->major, v->minor, v->patch);
-}
+std::string OneDnnVersion() { return OneDnn::Version(); }
 
 }  // namespace planish::bench::rnn

@@ -17,7 +17,6 @@
 #include <cstdio>
 #include <exception>
 #include <functional>
-#include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -25,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/base/answer_lines.h"
 #include "bench/base/number.h"
 #include "bench/rnn/arrays.h"
 #include "bench/rnn/contestants.h"
@@ -102,11 +102,7 @@ Json About() {
 
 void Run(const Effort& effort) {
   Arena arena;
-  for (std::string line; std::getline(std::cin, line);) {
-    if (line.empty()) continue;
-    fmt::print("{}\n", RunCase(line, effort, arena).dump());
-    std::fflush(stdout);
-  }
+  AnswerLines([&](const std::string& line) { return RunCase(line, effort, arena); });
 }
 
 }  // namespace

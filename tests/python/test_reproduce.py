@@ -133,26 +133,29 @@ def test_interrupted_and_continued_is_uninterrupted(done, planish, signal_number
         assert tensors_of(ours) == tensors_of(theirs)
 
 
-def test_a_run_that_fails_is_named_and_the_others_go_on(planish):
-    broken = planish.folder / TASK / FOLDERS[0]
-    broken.mkdir(parents=True)
-    (broken / "config.json").write_text("{")
-    result = planish(*FEW)
-    assert result.returncode == 1
-    assert re.search(rf"^pi-mnist {re.escape(FOLDERS[0])} failed \(status 1\): [^\n]*config.json", result.stderr, re.M)
-    assert "warning: left out: " in result.stderr
-    assert finished(planish) == sorted(FOLDERS[1:])
-    assert "report: " in result.stdout
+def break_config(folder):
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{")
 
 
-def test_a_child_that_fails_is_named_and_the_others_go_on(planish):
-    blocked = planish.folder / TASK
-    blocked.mkdir(parents=True)
-    (blocked / FOLDERS[0]).write_text("a file where a folder must be")
+def put_a_file_in_its_place(folder):
+    folder.parent.mkdir(parents=True)
+    folder.write_text("a file where a folder must be")
+
+
+@pytest.mark.parametrize(
+    "spoil, message, warning",
+    [
+        (break_config, "[^\\n]*config.json", "warning: left out: "),
+        (put_a_file_in_its_place, "planish: ", "1 of 4 runs failed"),
+    ],
+)
+def test_a_run_that_fails_is_named_and_the_others_go_on(planish, spoil, message, warning):
+    spoil(planish.folder / TASK / FOLDERS[0])
     result = planish(*FEW)
     assert result.returncode == 1
-    assert re.search(rf"^pi-mnist {re.escape(FOLDERS[0])} failed \(status 1\): planish: ", result.stderr, re.M)
-    assert "1 of 4 runs failed" in result.stderr
+    assert re.search(rf"^pi-mnist {re.escape(FOLDERS[0])} failed \(status 1\): {message}", result.stderr, re.M)
+    assert warning in result.stderr
     assert finished(planish) == sorted(FOLDERS[1:])
     assert "report: " in result.stdout
 
