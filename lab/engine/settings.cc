@@ -106,6 +106,11 @@ double Settings::Real(std::string_view name) const { return Value(name).get<doub
 bool Settings::Flag(std::string_view name) const { return Value(name).get<bool>(); }
 std::string Settings::Text(std::string_view name) const { return Value(name).get<std::string>(); }
 
+SettingSpec Choice(std::string name, std::string value, std::string help,
+                   std::vector<std::string> choices) {
+  return {std::move(name), std::move(value), std::move(help), {}, {}, std::move(choices)};
+}
+
 std::string Spelled(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }

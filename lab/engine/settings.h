@@ -23,6 +23,10 @@ struct SettingSpec {
   std::vector<std::string> choices;  ///< texts allowed; any if empty
 };
 
+/// Returns the declaration of a text setting with these choices.
+SettingSpec Choice(std::string name, std::string value, std::string help,
+                   std::vector<std::string> choices);
+
 /// Named set of values for some of a task's settings.
 struct Preset {
   std::string name;

@@ -10,7 +10,7 @@ namespace {
 
 const std::vector<SettingSpec>& Specs() {
   static const std::vector<SettingSpec> specs = {
-      {"norm", "none", "", {}, {}, {"none", "layer"}},
+      Choice("norm", "none", "", {"none", "layer"}),
       {"width", 10, "", 1, 100, {}},
       {"lr", 1e-3, "", 0, {}, {}},
       {"tied", false, "", {}, {}, {}},

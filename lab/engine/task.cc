@@ -43,13 +43,25 @@ void Task::AddSettings(const std::vector<SettingSpec>& more) {
 }
 
 SettingSpec NormSetting(const std::vector<std::string>& norms) {
-  return {"norm", norms.front(), "the normalization", {}, {}, norms};
+  return Choice("norm", norms.front(), "the normalization", norms);
+}
+
+SettingSpec EpsSetting() {
+  return {"eps", NormOptions().epsilon, "added to the variance by a norm", 0, 1, {}};
+}
+
+SettingSpec GainSetting() { return {"gain", 1.0, "initial gains of the norms", 0, 1e6, {}}; }
+
+SettingSpec CellSetting(const std::string& layers) {
+  return Choice("cell", "fused",
+                "kernels of " + layers + ": Planish's, or composed of PyTorch's operators",
+                {"fused", "composed"});
 }
 
 std::vector<SettingSpec> NormDetails() {
   const NormOptions options;
   return {
-      {"eps", options.epsilon, "added to the variance by a norm", 0, 1, {}},
+      EpsSetting(),
       {"ada_c", options.ada_c, "AdaNorm's C", 0, 1e6, {}},
       {"ada_k", options.ada_k, "AdaNorm's k", 0, 1e6, {}},
   };
@@ -67,12 +79,8 @@ std::vector<SettingSpec> EngineSettings(const SettingSpec& compared) {
       {"batch_size", 128, "cases of a batch", 1, 1 << 24, {}},
       {"epochs", 60, "passes over the training cases", 1, 1e9, {}},
       {"lr", 1e-3, "highest learning rate of Adam", 0, 1e6, {}},
-      {"schedule",
-       "constant",
-       "learning rate after warm-up; cosine ends at 0",
-       {},
-       {},
-       ScheduleNames()},
+      Choice("schedule", "constant", "learning rate after warm-up; cosine ends at 0",
+             ScheduleNames()),
       {"warmup", 0, "updates over which the learning rate rises from 0", 0, 1e9, {}},
       {"clip", 0.0, "largest norm of all gradients together; 0: no limit", 0, 1e9, {}},
       {"accumulate", 1, "batches averaged in an update", 1, 1e6, {}},

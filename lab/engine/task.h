@@ -141,6 +141,14 @@ SettingSpec NormSetting(const std::vector<std::string>& norms);
 /// Returns the settings of the norms: eps, and C and k of AdaNorm.
 std::vector<SettingSpec> NormDetails();
 
+/// Returns the setting "eps" of norms, and the setting "gain", the initial gain of all norms.
+SettingSpec EpsSetting();
+SettingSpec GainSetting();
+
+/// Returns the setting "cell" of `layers`, such as "the LSTMs": Planish's kernels ("fused") or
+/// PyTorch's operators ("composed").
+SettingSpec CellSetting(const std::string& layers);
+
 /// Returns the values of NormDetails' settings.
 NormOptions NormOptionsOf(const Settings& settings);
 

@@ -72,12 +72,8 @@ struct ToyTask : Task {
     name = "toy";
     summary = "a regression";
     settings = EngineSettings(NormSetting({"none", "layer"}));
-    settings.push_back({"spoil",
-                        "no",
-                        "the value that becomes NaN or infinite",
-                        {},
-                        {},
-                        {"no", "loss", "metric", "test"}});
+    settings.push_back(Choice("spoil", "no", "the value that becomes NaN or infinite",
+                              {"no", "loss", "metric", "test"}));
     presets = {{"paper", "", {{"epochs", 3}, {"batch_size", 5}}}};
     metrics = {{kTrainLoss, "loss", "", true},
                {"valid_loss", "validation loss", "", true},

@@ -16,6 +16,9 @@ using Norms = std::vector<std::string>;
 
 const Norms kTwo = {"none", "layer"};
 
+// Beginning of the sources of claims.
+constexpr char kSource[] = "Ba, Kiros & Hinton 2016, ";
+
 // Time of order embeddings with layer norm over that of the baseline, 6.1.
 constexpr char kShareOfTime[] = "60%";
 
@@ -42,7 +45,8 @@ PaperInvariances TableOne() {
        {Normalization::kWeight, "Weight norm", {true, false, true, false, false, false}},
        {Normalization::kLayer, "Layer norm", {true, true, false, true, false, true}}},
       {"Section 5.1 says that all three are invariant to re-scaling the dataset. The table says "
-       "that weight norm is not, and the table is right: weight norm does not depend on the data.",
+       "that weight norm is not, and the table is right: the length of a unit's weights does not "
+       "depend on the data.",
        "The conclusion (section 7) calls layer norm \"invariant to per training-case feature "
        "shifting\". That holds for shifts of a layer's summed inputs. For shifts of its inputs, "
        "which are dataset re-centering, it does not hold."}};
@@ -222,7 +226,7 @@ TaskClaims OrderEmbeddingClaims(const PaperColumn& column) {
   const size_t space = column.label.find(' ');
   const std::string what =
       column.label.substr(space + 1) + " of " + column.label.substr(0, space) + " retrieval";
-  TaskClaims of = {column.name, "Ba et al. 2016, ", {}, {{"score", "order"}}};
+  TaskClaims of = {column.name, kSource, {}, {{"score", "order"}}};
   if (column.runs_of.empty()) {
     of.claims = {{fmt::format("Layer normalization reaches its best validation model in {} of the "
                               "baseline's time",
@@ -245,7 +249,7 @@ TaskClaims SkipThoughtsClaims(const PaperColumn& column) {
                            : column.label == "SICK MSE" ? "SICK mean squared error"
                                                         : column.label + " accuracy";
   return {column.name,
-          "Ba, Kiros & Hinton 2016, ",
+          kSource,
           {{"With layer norm, " + what + " is better " +
                 (accuracy ? "({layer}% and {none}%)." : "({layer} and {none})."),
             "Table 3", "layer", "none"},
@@ -254,101 +258,120 @@ TaskClaims SkipThoughtsClaims(const PaperColumn& column) {
             column.metric.substr(std::string("test_").size())}}};
 }
 
-// Returns the claims about one task each.
+TaskClaims AttentiveReaderClaims() {
+  return {
+      "attentive-reader",
+      kSource,
+      {{"Layer norm trains faster than no norm.", "6.2 and Figure 2", "layer", "none",
+        "steps to worse's best"},
+       {"Layer norm converges to a better validation result than no norm.", "6.2 and Figure 2",
+        "layer", "none"},
+       {"Layer norm converges to a better validation result than batch norm in the LSTM.",
+        "6.2 and Figure 2", "layer", "batch"},
+       {"Layer norm converges to a better validation result than batch norm everywhere.",
+        "6.2 and Figure 2", "layer", "batch-everywhere"},
+       {"Batch norm in the LSTM is better than no norm ({batch}% and {none}%, Cooijmans et al.).",
+        "6.2 and Figure 2", "batch", "none"}},
+      {{"gain", "paper"}}};
+}
+
+TaskClaims DrawClaims() {
+  return {
+      "draw",
+      kSource,
+      {{"With layer norm DRAW reaches 100 nats on the test set in fewer steps (it converges almost "
+        "twice as fast).",
+        "Figure 4", "layer", "none", "steps to 100"},
+       {"With layer norm DRAW ends with a lower test bound ({layer} and {none} nats).",
+        "section 6.4", "layer", "none", "final"}},
+      {{"glimpses", 64}}};
+}
+
+TaskClaims HandwritingClaims() {
+  return {
+      "handwriting",
+      kSource,
+      {{"With layer normalization the log likelihood reaches the baseline's best in fewer updates.",
+        "Figure 5", "layer", "none", "steps to best", "valid_nats"}}};
+}
+
+// Returns the claims of one side of Figure 6.
+TaskClaims MnistClaims(int batch_size) {
+  const std::string side = batch_size == 4 ? "Figure 6 right" : "Figure 6 left";
+  const std::string at = fmt::format("At batch size {}, layer norm ", batch_size);
+  TaskClaims of = {fmt::format("mnist-{}", batch_size),
+                   kSource,
+                   {{at + "reaches 5% test error in fewer steps than batch norm.", side, "layer",
+                     "batch", "steps to 0.05"},
+                    {at + "ends with a lower training NLL than batch norm.", side, "layer", "batch",
+                     "final", "train_nll"}},
+                   {{"batch_size", batch_size}}};
+  if (batch_size == 4) {
+    of.claims.push_back(
+        {at + "ends with a lower test error than batch norm.", side, "layer", "batch", "final"});
+  }
+  return of;
+}
+
+TaskClaims ConvNetClaims() {
+  return {"convnet",
+          kSource,
+          {{"Layer normalization offers a speed-up over the network without normalization.", "6.7",
+            "layer", "none", "steps to worse's best", "valid_error"},
+           {"Batch normalization outperforms layer normalization.", "6.7", "batch", "layer"}},
+          {{"images", "digits"}},
+          "mnist"};
+}
+
+// Returns the claims about the runs of one task each.
 std::vector<TaskClaims> ClaimsAboutTasks(const std::vector<PaperColumn>& columns) {
-  const std::string source = "Ba, Kiros & Hinton 2016, ";
   std::vector<TaskClaims> all;
   for (const PaperColumn& column : columns) {
     if (column.task == "order-embedding") all.push_back(OrderEmbeddingClaims(column));
     if (column.task == "skip-thoughts") all.push_back(SkipThoughtsClaims(column));
   }
-  all.push_back(
-      {"attentive-reader",
-       source,
-       {{"Layer norm trains faster than no norm.", "6.2 and Figure 2", "layer", "none",
-         "steps to worse's best"},
-        {"Layer norm converges to a better validation result than no norm.", "6.2 and Figure 2",
-         "layer", "none"},
-        {"Layer norm converges to a better validation result than batch norm in the LSTM.",
-         "6.2 and Figure 2", "layer", "batch"},
-        {"Layer norm converges to a better validation result than batch norm everywhere.",
-         "6.2 and Figure 2", "layer", "batch-everywhere"},
-        {"Batch norm in the LSTM is better than no norm ({batch}% and {none}%, Cooijmans et al.).",
-         "6.2 and Figure 2", "batch", "none"}},
-       {{"gain", "paper"}}});
-  all.push_back({"draw",
-                 source,
-                 {{"With layer norm DRAW reaches 100 nats on the test set in fewer steps (it "
-                   "converges almost twice as fast).",
-                   "Figure 4", "layer", "none", "steps to 100"},
-                  {"With layer norm DRAW ends with a lower test bound ({layer} and {none} nats).",
-                   "section 6.4", "layer", "none", "final"}},
-                 {{"glimpses", 64}}});
-  all.push_back({"handwriting",
-                 source,
-                 {{"With layer normalization the log likelihood gets to the baseline's best in "
-                   "fewer updates.",
-                   "Figure 5", "layer", "none", "steps to best", "valid_nats"}}});
-  for (const int batch_size : {128, 4}) {
-    const std::string side = batch_size == 4 ? "Figure 6 right" : "Figure 6 left";
-    const std::string at = fmt::format("At batch size {}, layer norm ", batch_size);
-    TaskClaims of = {fmt::format("mnist-{}", batch_size),
-                     source,
-                     {{at + "reaches 5% test error in fewer steps than batch norm.", side, "layer",
-                       "batch", "steps to 0.05"},
-                      {at + "ends with a lower training NLL than batch norm.", side, "layer",
-                       "batch", "final", "train_nll"}},
-                     {{"batch_size", batch_size}}};
-    if (batch_size == 4) {
-      of.claims.push_back(
-          {at + "ends with a lower test error than batch norm.", side, "layer", "batch", "final"});
-    }
-    all.push_back(std::move(of));
-  }
-  all.push_back(
-      {"convnet",
-       source,
-       {{"Layer normalization offers a speed-up over the network without normalization.", "6.7",
-         "layer", "none", "steps to worse's best", "valid_error"},
-        {"Batch normalization outperforms layer normalization.", "6.7", "batch", "layer"}},
-       {{"images", "digits"}},
-       "mnist"});
+  all.push_back(AttentiveReaderClaims());
+  all.push_back(DrawClaims());
+  all.push_back(HandwritingClaims());
+  for (const int batch_size : {128, 4}) all.push_back(MnistClaims(batch_size));
+  all.push_back(ConvNetClaims());
   return all;
 }
 
-}  // namespace
+// Returns the columns of Tables 2 and 3, then those of sections 6.2 and 6.4 to 6.7, then those of
+// the post on online layer normalization.
+std::vector<PaperColumn> Columns() {
+  std::vector<PaperColumn> columns = OrderEmbeddings();
+  for (PaperColumn& column : SkipThoughts()) columns.push_back(std::move(column));
+  columns.push_back(AttentiveReader());
+  for (const char* gain : {"1", "0.1"}) columns.push_back(AttentiveReader(gain));
+  for (const bool small : {false, true}) columns.push_back(Draw(small));
+  columns.push_back(Handwriting(500, 8));
+  for (const int64_t length : {50, 200}) columns.push_back(Handwriting(length, 8));
+  for (const int64_t batch_size : {4, 32, 64}) columns.push_back(Handwriting(500, batch_size));
+  columns.push_back(Mnist(128, 20, 1));
+  columns.push_back(Mnist(4, 4, 4));
+  columns.push_back(ConvNet());
+  for (const int64_t batch_size : {128, 1}) columns.push_back(OnlineLn(batch_size));
+  return columns;
+}
 
-Paper MakeBa2016() {
-  Paper paper;
-  paper.name = "ba2016";
-  paper.title = "Lei Ba, Kiros & Hinton 2016, Layer Normalization";
-  paper.preset = "small";
-  paper.columns = OrderEmbeddings();
-  for (PaperColumn& column : SkipThoughts()) paper.columns.push_back(std::move(column));
-  paper.columns.push_back(AttentiveReader());
-  for (const char* gain : {"1", "0.1"}) paper.columns.push_back(AttentiveReader(gain));
-  for (const bool small : {false, true}) paper.columns.push_back(Draw(small));
-  paper.columns.push_back(Handwriting(500, 8));
-  for (const int64_t length : {50, 200}) paper.columns.push_back(Handwriting(length, 8));
-  for (const int64_t batch_size : {4, 32, 64})
-    paper.columns.push_back(Handwriting(500, batch_size));
-  paper.columns.push_back(Mnist(128, 20, 1));
-  paper.columns.push_back(Mnist(4, 4, 4));
-  paper.columns.push_back(ConvNet());
-  for (const int64_t batch_size : {128, 1}) paper.columns.push_back(OnlineLn(batch_size));
-  paper.rows = {{"none", "Baseline"},
-                {"layer", "Layer norm"},
-                {"batch", "Batch norm"},
-                {"batch-everywhere", "Batch norm everywhere"},
-                {"layer-simple", "Layer norm without gain and bias"},
-                {"layer-channels", "Layer norm over channels"},
-                {"online-1", "Online, alpha 1"},
-                {"online-0.3", "Online, alpha 0.3"},
-                {"online-0.1", "Online, alpha 0.1"},
-                {"online-0.03", "Online, alpha 0.03"},
-                {"online-0.01", "Online, alpha 0.01"}};
-  paper.invariances = TableOne();
-  paper.tables = {
+std::vector<PaperRow> Rows() {
+  return {{"none", "Baseline"},
+          {"layer", "Layer norm"},
+          {"batch", "Batch norm"},
+          {"batch-everywhere", "Batch norm everywhere"},
+          {"layer-simple", "Layer norm without gain and bias"},
+          {"layer-channels", "Layer norm over channels"},
+          {"online-1", "Online, alpha 1"},
+          {"online-0.3", "Online, alpha 0.3"},
+          {"online-0.1", "Online, alpha 0.1"},
+          {"online-0.03", "Online, alpha 0.03"},
+          {"online-0.01", "Online, alpha 0.01"}};
+}
+
+std::vector<PaperTable> Tables() {
+  return {
       {"Table 2",
        "Order embeddings of captions and images.",
        {{"none", ""}, {"layer", "none"}},
@@ -388,7 +411,10 @@ Paper MakeBa2016() {
         {"online-0.01", "layer"}},
        {"online-128", "online-1"}},
   };
-  paper.figures = {
+}
+
+std::vector<PaperFigure> Figures() {
+  return {
       {"Figure 1", "Order embeddings on validation data.", {"order-embedding"}, kTwo, true},
       {"Figure 2",
        "Validation error of the attentive reader.",
@@ -412,16 +438,20 @@ Paper MakeBa2016() {
        {"none", "batch", "layer"},
        true},
   };
+}
+
+// Returns the claims of sections 6.1 to 6.7 about one or several experiments.
+std::vector<PaperClaim> Claims() {
   using Of = PaperClaim::Of;
   const std::vector<std::pair<std::string, double>> layer_none = {{"layer", 1}, {"none", -1}};
   const Norms trained = {"order-embedding", "attentive-reader", "skip-thoughts", "draw",
                          "handwriting"};
   const auto all = static_cast<int>(trained.size());
-  paper.claims = {
+  return {
       {"Layer normalization reaches the baseline's best result in fewer updates than the baseline.",
        "6.1 to 6.5, Figures 1 to 5", layer_none, trained, all, Of::kSteps},
-      {fmt::format("Layer normalization reaches it in less time (order embeddings: {} of the "
-                   "baseline's time).",
+      {fmt::format("Layer normalization reaches the baseline's best result in less time than the "
+                   "baseline (order embeddings: {} of it).",
                    kShareOfTime),
        "6.1", layer_none, trained, all, Of::kSeconds},
       {"Layer normalization ends better than the baseline.", "Tables 2 and 3, Figures 2, 4 and 5",
@@ -451,14 +481,33 @@ Paper MakeBa2016() {
        1,
        Of::kTest},
   };
-  paper.task_claims = ClaimsAboutTasks(paper.columns);
-  paper.notes = {
+}
+
+std::vector<std::string> Notes() {
+  return {
       "No printed value has a seed count or an interval.",
       "The attentive reader is measured on validation data, as in the paper. The values printed "
       "for it are the minima of the curves in Cooijmans et al. 2016.",
       "The paper trains DRAW for 200 epochs with 64 glimpses. Here one column has 20 epochs with "
       "64 glimpses, the other preset small with 16 glimpses.",
   };
+}
+
+}  // namespace
+
+Paper MakeBa2016() {
+  Paper paper;
+  paper.name = "ba2016";
+  paper.title = "Lei Ba, Kiros & Hinton 2016, Layer Normalization";
+  paper.preset = "small";
+  paper.columns = Columns();
+  paper.rows = Rows();
+  paper.invariances = TableOne();
+  paper.tables = Tables();
+  paper.figures = Figures();
+  paper.claims = Claims();
+  paper.task_claims = ClaimsAboutTasks(paper.columns);
+  paper.notes = Notes();
   return paper;
 }
 

@@ -16,6 +16,9 @@ constexpr double kParserMinutes = 1.4;
 
 using Norms = std::vector<std::string>;
 
+// Beginning of the sources of claims.
+constexpr char kSource[] = "Xu et al. 2019, ";
+
 // Rows of the tables, then further norms for a Transformer, then those for rows without time.
 Norms TransformerNorms() {
   return {"none", "layer", "layer-simple", "detach", "detach-mean", "detach-std", "ada", "rms"};
@@ -27,6 +30,23 @@ Norms FeedForwardNorms() {
   return norms;
 }
 
+// Returns a column with the norms of a Transformer. `loss` names its curves: "train_" and "valid_"
+// of it.
+PaperColumn Column(const char* name, const char* label, const char* task, const char* metric,
+                   const char* unit, const std::string& loss, double minutes) {
+  PaperColumn c;
+  c.name = name;
+  c.label = label;
+  c.task = task;
+  c.metric = metric;
+  c.unit = unit;
+  c.train_curve = "train_" + loss;
+  c.valid_curve = "valid_" + loss;
+  c.norms = TransformerNorms();
+  c.minutes = minutes;
+  return c;
+}
+
 // Machine translation. The paper's training sets are not available here; substitutes have the
 // paper's language pair and direction if possible. English-Vietnamese has no substitute: En-Vi is a
 // third corpus of short sentences.
@@ -34,96 +54,55 @@ Norms FeedForwardNorms() {
 // text it applies everywhere (wiring=paper).
 PaperColumn Mt(const char* name, const char* label, const char* data, const char* direction,
                const char* wiring, const char* paper_data, const char* known_as) {
-  PaperColumn c;
-  c.name = name;
-  c.label = label;
-  c.task = "mt";
+  PaperColumn c = Column(name, label, "mt", "test_bleu", "BLEU", "nats", kMtMinutes);
   c.settings = {{"data", data}, {"direction", direction}, {"wiring", wiring}};
-  c.metric = "test_bleu";
-  c.unit = "BLEU";
-  c.train_curve = "train_nats";
-  c.valid_curve = "valid_nats";
   c.paper_data = paper_data;
   c.data = known_as;
   c.layers = 12;
-  c.norms = TransformerNorms();
-  c.minutes = kMtMinutes;
   return c;
 }
 
 PaperColumn Enwik8() {
-  PaperColumn c;
-  c.name = "enwik8";
-  c.label = "Enwik8";
-  c.task = "enwik8";
-  c.metric = "test_bits";
+  PaperColumn c = Column("enwik8", "Enwik8", "enwik8", "test_bits", "bits per character", "bits",
+                         kEnwik8Minutes);
   c.lower_is_better = true;
-  c.unit = "bits per character";
-  c.train_curve = "train_bits";
-  c.valid_curve = "valid_bits";
   c.paper_data = "enwik8, 100 MB";
   c.data = "enwik8";
   c.layers = 12;
-  c.norms = TransformerNorms();
-  c.minutes = kEnwik8Minutes;
   return c;
 }
 
 PaperColumn Sentences(const char* name, const char* label, const char* paper_data,
                       double sampling_error, double minutes) {
-  PaperColumn c;
-  c.name = name;
-  c.label = label;
-  c.task = name;
-  c.metric = "test_accuracy";
-  c.unit = "% accuracy";
-  c.train_curve = "train_loss";
-  c.valid_curve = "valid_loss";
+  PaperColumn c = Column(name, label, name, "test_accuracy", "% accuracy", "loss", minutes);
   c.paper_data = paper_data;
   c.data = name;
   c.sampling_error = sampling_error;
   c.layers = 4;
-  c.norms = TransformerNorms();
   c.seeds = 5;
-  c.minutes = minutes;
   return c;
 }
 
 PaperColumn MnistCnn() {
-  PaperColumn c;
-  c.name = "mnist";
-  c.label = "MNIST";
-  c.task = "mnist-cnn";
-  c.metric = "test_accuracy";
-  c.unit = "% accuracy";
-  c.train_curve = "train_nll";
-  c.valid_curve = "valid_nll";
+  PaperColumn c =
+      Column("mnist", "MNIST", "mnist-cnn", "test_accuracy", "% accuracy", "nll", kMnistCnnMinutes);
   c.paper_data = "MNIST";
   c.data = "mnist";
   c.sampling_error = 0.09;
   c.layers = 3;
   c.norms = FeedForwardNorms();
   c.seeds = 5;
-  c.minutes = kMnistCnnMinutes;
   return c;
 }
 
 PaperColumn Parser() {
-  PaperColumn c;
-  c.name = "ptb";
-  c.label = "PTB";
-  c.task = "parser";
-  c.metric = "test_uas";
-  c.unit = "% UAS";
-  c.train_curve = "train_loss";
-  c.valid_curve = "valid_loss";
+  PaperColumn c = Column("ptb", "PTB", "parser", "test_uas", "% UAS", "loss", kParserMinutes);
   c.paper_data = "Penn Treebank";
   c.data = "ptb";
   c.sampling_error = 0.14;
   c.layers = 3;
   c.norms = FeedForwardNorms();
   c.seeds = 5;
-  c.minutes = kParserMinutes;
   return c;
 }
 
@@ -134,125 +113,136 @@ PaperClaim Better(const std::string& text, const std::string& source, const std:
   return {text, source, {{a, 1}, {b, -1}}, columns, min_columns, of};
 }
 
-// Returns the claims about one task each.
-std::vector<TaskClaims> ClaimsAboutTasks() {
-  const std::string source = "Xu et al. 2019, ";
+TaskClaims DeEnClaims() {
   return {
-      {"de-en",
-       source,
-       {{"LayerNorm is better than no norm: {layer} against {none} BLEU, German to English",
-         "Table 1", "layer", "none"},
-        {"DetachNorm (normalization only in the forward pass) is worse than no norm: {detach} "
-         "against {none} BLEU",
-         "Table 2", "none", "detach"},
-        {"Detaching the deviation is worse than detaching nothing: {detach-std} against "
-         "{layer-simple} BLEU",
-         "Table 3", "layer-simple", "detach-std"},
-        {"Detaching the mean is no worse than detaching nothing: {detach-mean} against "
-         "{layer-simple} BLEU",
-         "Table 3", "detach-mean", "layer-simple"},
-        {"AdaNorm is better than LayerNorm: {ada} against {layer} BLEU", "Table 4", "ada",
-         "layer"}},
-       {{"direction", "de-en"}}},
-      {"en-de",
-       source,
-       {{"Bias and gain do not help: {layer-simple} without against {layer} BLEU with them, "
-         "English to German",
-         "Table 1", "layer-simple", "layer"},
-        {"AdaNorm is better than LayerNorm: {ada} against {layer} BLEU", "Table 4", "ada",
-         "layer"}},
-       {{"direction", "en-de"}}},
-      {"enwik8",
-       source,
-       {{"Without normalization bits per character are fewer than with LayerNorm ({none}, "
-         "{layer}).",
-         "Table 1", "none", "layer"},
-        {"LayerNorm has a lower training loss than LayerNorm-simple.", "Figure 1", "layer",
-         "layer-simple", "final", "train_bits"},
-        {"LayerNorm-simple has a lower validation loss than LayerNorm.", "Figure 1", "layer-simple",
-         "layer", "final", "valid_bits"},
-        {"DetachNorm needs more bits than no normalization ({detach}, {none}).", "Table 2", "none",
-         "detach"},
-        {"Detaching the derivative of the variance costs bits ({detach-std}, {layer-simple}).",
-         "Table 3", "layer-simple", "detach-std"},
-        {"Detaching the derivative of the variance costs more bits than detaching that of the mean "
-         "({detach-std}, {detach-mean}).",
-         "Table 3", "detach-mean", "detach-std"}}},
-      {"rt",
-       source,
-       {{"Layer norm is better than none.", "Table 1: {layer}% and {none}%", "layer", "none"},
-        {"Without bias and gain, layer norm is worse.", "Table 1: {layer-simple}% and {layer}%",
-         "layer", "layer-simple"},
-        {"DetachNorm is worse than no norm: forward normalization by itself does not help.",
-         "Table 2: {detach}% and {none}%", "none", "detach"},
-        {"Detaching the mean makes LayerNorm-simple worse.",
-         "Table 3: {detach-mean}% and {layer-simple}%", "layer-simple", "detach-mean"},
-        {"Detaching the variance does not make LayerNorm-simple worse.",
-         "Table 3: {detach-std}% and {layer-simple}%", "detach-std", "layer-simple"},
-        {"AdaNorm is better than layer norm.", "Table 4: {ada}% and {layer}%", "ada", "layer"}}},
-      {"sst5",
-       source,
-       {{"Layer norm is better than none.", "Table 1: {layer}% and {none}%", "layer", "none"},
-        {"Without bias and gain, layer norm is better.", "Table 1: {layer-simple}% and {layer}%",
-         "layer-simple", "layer"},
-        {"DetachNorm is better than no norm: here forward normalization helps.",
-         "Table 2: {detach}% and {none}%", "detach", "none"},
-        {"Detaching the mean does not make LayerNorm-simple worse.",
-         "Table 3: {detach-mean}% and {layer-simple}%", "detach-mean", "layer-simple"},
-        {"Detaching the variance does not make LayerNorm-simple worse.",
-         "Table 3: {detach-std}% and {layer-simple}%", "detach-std", "layer-simple"},
-        {"AdaNorm is better than layer norm.", "Table 4: {ada}% and {layer}%", "ada", "layer"}}},
-      {"mnist",
-       source,
-       {{"Without a norm the network is more accurate than with layer norm ({none}% and {layer}%).",
-         "Table 1", "none", "layer"},
-        {"Layer norm is more accurate with bias and gain than without ({layer}% and "
-         "{layer-simple}%).",
-         "Table 1", "layer", "layer-simple"},
-        {"Without a norm the network is more accurate than with DetachNorm ({none}% and "
-         "{detach}%).",
-         "Table 2", "none", "detach"},
-        {"DetachNorm is more accurate than layer norm without bias and gain ({detach}% and "
-         "{layer-simple}%).",
-         "Table 2", "detach", "layer-simple"},
-        {"Detaching only the mean does not harm ({detach-mean}%, with both derivatives "
-         "{layer-simple}%).",
-         "Table 3", "detach-mean", "layer-simple"},
-        {"Detaching only the variance does not harm ({detach-std}%, with both derivatives "
-         "{layer-simple}%).",
-         "Table 3", "detach-std", "layer-simple"},
-        {"AdaNorm is more accurate than layer norm ({ada}% and {layer}%).", "Table 4", "ada",
-         "layer"}},
-       {{"norm_at", "all"}}},
-      {"ptb",
-       source,
-       {{"The parser is better with layer norm than without a norm.", "Table 1", "layer", "none"},
-        {"The parser is better when layer norm has no bias and gain.", "Table 1", "layer-simple",
-         "layer"},
-        {"The parser is better with normalization only in the forward pass than without a norm.",
-         "Table 2", "detach", "none"},
-        {"The parser is better when the derivatives of mean and variance are detached.", "Table 2",
-         "detach", "layer-simple"},
-        {"The parser is better when the derivative of the variance is detached than when that of "
-         "the mean is.",
-         "Table 3", "detach-std", "detach-mean"},
-        {"The parser is better with AdaNorm than with layer norm.", "Table 4", "ada", "layer"}}},
-  };
+      "de-en",
+      kSource,
+      {{"LayerNorm is better than no norm: {layer} against {none} BLEU, German to English",
+        "Table 1", "layer", "none"},
+       {"DetachNorm (normalization only in the forward pass) is worse than no norm: {detach} "
+        "against {none} BLEU",
+        "Table 2", "none", "detach"},
+       {"Detaching the deviation is worse than detaching nothing: {detach-std} against "
+        "{layer-simple} BLEU",
+        "Table 3", "layer-simple", "detach-std"},
+       {"Detaching the mean is no worse than detaching nothing: {detach-mean} against "
+        "{layer-simple} BLEU",
+        "Table 3", "detach-mean", "layer-simple"},
+       {"AdaNorm is better than LayerNorm: {ada} against {layer} BLEU", "Table 4", "ada", "layer"}},
+      {{"direction", "de-en"}}};
 }
 
-}  // namespace
+TaskClaims EnDeClaims() {
+  return {
+      "en-de",
+      kSource,
+      {{"Bias and gain do not help: {layer-simple} without against {layer} BLEU with them, English "
+        "to German",
+        "Table 1", "layer-simple", "layer"},
+       {"AdaNorm is better than LayerNorm: {ada} against {layer} BLEU", "Table 4", "ada", "layer"}},
+      {{"direction", "en-de"}}};
+}
 
-Paper MakeXu2019() {
-  constexpr double kX = kPrintedDiverged;
-  const Norms all = {"en-de", "de-en", "en-vi", "enwik8", "rt", "sst5", "mnist", "ptb"};
-  const Norms deep = {"en-de", "de-en", "en-vi", "enwik8"};
-  using Of = PaperClaim::Of;
+TaskClaims Enwik8Claims() {
+  return {
+      "enwik8",
+      kSource,
+      {{"Without normalization bits per character are fewer than with LayerNorm ({none}, {layer}).",
+        "Table 1", "none", "layer"},
+       {"LayerNorm has a lower training loss than LayerNorm-simple.", "Figure 1", "layer",
+        "layer-simple", "final", "train_bits"},
+       {"LayerNorm-simple has a lower validation loss than LayerNorm.", "Figure 1", "layer-simple",
+        "layer", "final", "valid_bits"},
+       {"DetachNorm needs more bits than no normalization ({detach}, {none}).", "Table 2", "none",
+        "detach"},
+       {"Detaching the derivative of the variance costs bits ({detach-std}, {layer-simple}).",
+        "Table 3", "layer-simple", "detach-std"},
+       {"Detaching the derivative of the variance costs more bits than detaching that of the mean "
+        "({detach-std}, {detach-mean}).",
+        "Table 3", "detach-mean", "detach-std"}}};
+}
 
-  Paper paper;
-  paper.name = "xu2019";
-  paper.title = "Xu et al. 2019, Understanding and Improving Layer Normalization";
-  paper.preset = "small";
-  paper.columns = {
+TaskClaims RtClaims() {
+  return {"rt",
+          kSource,
+          {{"Layer norm is better than none.", "Table 1: {layer}% and {none}%", "layer", "none"},
+           {"Without bias and gain, layer norm is worse.", "Table 1: {layer-simple}% and {layer}%",
+            "layer", "layer-simple"},
+           {"DetachNorm is worse than no norm: forward normalization by itself does not help.",
+            "Table 2: {detach}% and {none}%", "none", "detach"},
+           {"Detaching the mean makes LayerNorm-simple worse.",
+            "Table 3: {detach-mean}% and {layer-simple}%", "layer-simple", "detach-mean"},
+           {"Detaching the variance does not make LayerNorm-simple worse.",
+            "Table 3: {detach-std}% and {layer-simple}%", "detach-std", "layer-simple"},
+           {"AdaNorm is better than layer norm.", "Table 4: {ada}% and {layer}%", "ada", "layer"}}};
+}
+
+TaskClaims Sst5Claims() {
+  return {"sst5",
+          kSource,
+          {{"Layer norm is better than none.", "Table 1: {layer}% and {none}%", "layer", "none"},
+           {"Without bias and gain, layer norm is better.", "Table 1: {layer-simple}% and {layer}%",
+            "layer-simple", "layer"},
+           {"DetachNorm is better than no norm: here forward normalization helps.",
+            "Table 2: {detach}% and {none}%", "detach", "none"},
+           {"Detaching the mean does not make LayerNorm-simple worse.",
+            "Table 3: {detach-mean}% and {layer-simple}%", "detach-mean", "layer-simple"},
+           {"Detaching the variance does not make LayerNorm-simple worse.",
+            "Table 3: {detach-std}% and {layer-simple}%", "detach-std", "layer-simple"},
+           {"AdaNorm is better than layer norm.", "Table 4: {ada}% and {layer}%", "ada", "layer"}}};
+}
+
+TaskClaims MnistClaims() {
+  return {
+      "mnist",
+      kSource,
+      {{"Without a norm the network is more accurate than with layer norm ({none}% and {layer}%).",
+        "Table 1", "none", "layer"},
+       {"Layer norm is more accurate with bias and gain than without ({layer}% and "
+        "{layer-simple}%).",
+        "Table 1", "layer", "layer-simple"},
+       {"Without a norm the network is more accurate than with DetachNorm ({none}% and {detach}%).",
+        "Table 2", "none", "detach"},
+       {"DetachNorm is more accurate than layer norm without bias and gain ({detach}% and "
+        "{layer-simple}%).",
+        "Table 2", "detach", "layer-simple"},
+       {"Detaching only the mean does not harm ({detach-mean}%, with both derivatives "
+        "{layer-simple}%).",
+        "Table 3", "detach-mean", "layer-simple"},
+       {"Detaching only the variance does not harm ({detach-std}%, with both derivatives "
+        "{layer-simple}%).",
+        "Table 3", "detach-std", "layer-simple"},
+       {"AdaNorm is more accurate than layer norm ({ada}% and {layer}%).", "Table 4", "ada",
+        "layer"}},
+      {{"norm_at", "all"}}};
+}
+
+TaskClaims PtbClaims() {
+  return {
+      "ptb",
+      kSource,
+      {{"The parser is better with layer norm than without a norm.", "Table 1", "layer", "none"},
+       {"The parser is better when layer norm has no bias and gain.", "Table 1", "layer-simple",
+        "layer"},
+       {"The parser is better with normalization only in the forward pass than without a norm.",
+        "Table 2", "detach", "none"},
+       {"The parser is better when the derivatives of mean and variance are detached.", "Table 2",
+        "detach", "layer-simple"},
+       {"The parser is better when the derivative of the variance is detached than when that of "
+        "the mean is.",
+        "Table 3", "detach-std", "detach-mean"},
+       {"The parser is better with AdaNorm than with layer norm.", "Table 4", "ada", "layer"}}};
+}
+
+// Returns the claims about the runs of one task each.
+std::vector<TaskClaims> ClaimsAboutTasks() {
+  return {DeEnClaims(), EnDeClaims(),  Enwik8Claims(), RtClaims(),
+          Sst5Claims(), MnistClaims(), PtbClaims()};
+}
+
+// Returns the columns of all tables, without printed values.
+std::vector<PaperColumn> Columns() {
+  return {
       Mt("en-de", "En-De", "multi30k", "en-de", "code", "WMT'14 English-German", "wmt14 en-de"),
       Mt("de-en", "De-En", "multi30k", "de-en", "code", "IWSLT'14 German-English", "iwslt14 de-en"),
       Mt("en-vi", "En-Vi", "tatoeba", "en-de", "code", "IWSLT'15 English-Vietnamese", ""),
@@ -264,6 +254,11 @@ Paper MakeXu2019() {
       Mt("de-en-all", "De-En, every norm", "multi30k", "de-en", "paper", "IWSLT'14 German-English",
          "iwslt14 de-en"),
   };
+}
+
+// Adds the rows of Tables 1 to 4 and their printed values.
+void AddRows(Paper& paper) {
+  constexpr double kX = kPrintedDiverged;
   // A row's values, column by column.
   const auto row = [&](const char* norm, const char* label, const std::vector<double>& values) {
     paper.rows.push_back({norm, label});
@@ -277,7 +272,10 @@ Paper MakeXu2019() {
   row("detach-std", "Detach Variance", {kX, 34.2, 29.8, 1.10, 77.04, 41.74, 99.10, 89.80});
   row("ada", "AdaNorm", {28.5, 35.6, 31.4, 1.07, 77.50, 40.54, 99.35, 89.23});
   paper.columns.back().printed = paper.FindColumn("de-en")->printed;
-  paper.tables = {
+}
+
+std::vector<PaperTable> Tables() {
+  return {
       {"Table 1",
        "The bias and gain do not work on six out of eight datasets.",
        {{"none", ""}, {"layer", "none"}, {"layer-simple", "layer"}}},
@@ -292,7 +290,10 @@ Paper MakeXu2019() {
        "AdaNorm outperforms LayerNorm on seven datasets.",
        {{"none", "layer"}, {"layer", ""}, {"layer-simple", "layer"}, {"ada", "layer"}}},
   };
-  paper.figures = {
+}
+
+std::vector<PaperFigure> Figures() {
+  return {
       {"Figure 1",
        "Convergence curves of LayerNorm and LayerNorm-simple. The bias and gain increase the risk "
        "of over-fitting.",
@@ -308,7 +309,14 @@ Paper MakeXu2019() {
        {"en-vi", "ptb", "de-en"},
        {"layer", "ada"}},
   };
-  paper.claims = {
+}
+
+// Returns the claims of sections 3.1 to 3.3 and 4.2 about several columns.
+std::vector<PaperClaim> Claims() {
+  const Norms all = {"en-de", "de-en", "en-vi", "enwik8", "rt", "sst5", "mnist", "ptb"};
+  const Norms deep = {"en-de", "de-en", "en-vi", "enwik8"};
+  using Of = PaperClaim::Of;
+  return {
       Better("LayerNorm is better than no normalization on six of eight datasets.",
              "3.1 and Table 1", "layer", "none", all, 6),
       Better("The bias and gain do not help: LayerNorm-simple outperforms LayerNorm on four of "
@@ -344,8 +352,10 @@ Paper MakeXu2019() {
       Better("LayerNorm ends with a higher validation loss than AdaNorm.", "4.2 and Figure 3",
              "ada", "layer", {"en-vi", "ptb", "de-en"}, 3, Of::kValidCurve),
   };
-  paper.task_claims = ClaimsAboutTasks();
-  paper.notes = {
+}
+
+std::vector<std::string> Notes(const PaperColumn& enwik8) {
+  return {
       "The paper prints no seed counts and no intervals. The sampling error beside a printed value "
       "is that of one run, computed from the size of the test set. Many printed differences are "
       "smaller than two sampling errors.",
@@ -353,10 +363,26 @@ Paper MakeXu2019() {
       "decoder; all others stay LayerNorm. The first three columns do the same (wiring=code). In "
       "the last column the chosen norm is everywhere, as the text says (wiring=paper); its printed "
       "values are those of De-En.",
-      paper.FindColumn("enwik8")->WithPrinted(
+      enwik8.WithPrinted(
           "On Enwik8 the paper prints a better value without normalization ({none}) than with "
           "LayerNorm ({layer})."),
   };
+}
+
+}  // namespace
+
+Paper MakeXu2019() {
+  Paper paper;
+  paper.name = "xu2019";
+  paper.title = "Xu et al. 2019, Understanding and Improving Layer Normalization";
+  paper.preset = "small";
+  paper.columns = Columns();
+  AddRows(paper);
+  paper.tables = Tables();
+  paper.figures = Figures();
+  paper.claims = Claims();
+  paper.task_claims = ClaimsAboutTasks();
+  paper.notes = Notes(*paper.FindColumn("enwik8"));
   return paper;
 }
 

@@ -20,17 +20,22 @@ namespace planish::lab {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-// Like NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE, which supports only json, for ordered_json.
-#define PLANISH_JSON(Type, ...)                                                \
-  static void to_json(Json& nlohmann_json_j, const Type& nlohmann_json_t) {    \
+// Like NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE, which supports only json, for ordered_json. `linkage` is
+// static for types that results.h does not declare conversions of.
+// clang-format off
+#define PLANISH_JSON(linkage, Type, ...)                                       \
+  linkage void to_json(Json& nlohmann_json_j, const Type& nlohmann_json_t) {   \
     NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(NLOHMANN_JSON_TO, __VA_ARGS__))   \
   }                                                                            \
-  static void from_json(const Json& nlohmann_json_j, Type& nlohmann_json_t) {  \
+  linkage void from_json(const Json& nlohmann_json_j, Type& nlohmann_json_t) { \
     NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(NLOHMANN_JSON_FROM, __VA_ARGS__)) \
   }
+// clang-format on
 
-PLANISH_JSON(MetricSpec, name, label, unit, lower_is_better)
-PLANISH_JSON(TargetSpec, metric, values)
+PLANISH_JSON(static, MetricSpec, name, label, unit, lower_is_better)
+PLANISH_JSON(static, TargetSpec, metric, values)
+PLANISH_JSON(, NormGradients, norm, rows, sigma, mean_before, variance_before, mean_detached,
+             variance_detached, mean_after, variance_after)
 
 static void to_json(Json& j, const ReportSpec& r) {
   j = Json{{"title", r.title},       {"source", r.source},  {"compare", r.compare},
@@ -70,30 +75,6 @@ static void from_json(const Json& j, RunConfig::Data& d) {
   for (const auto& [split, size] : sizes.items()) {
     d.sizes[split] = ToInteger(size);
   }
-}
-
-void to_json(Json& j, const NormGradients& g) {
-  j = Json{{"norm", g.norm},
-           {"rows", g.rows},
-           {"sigma", g.sigma},
-           {"mean_before", g.mean_before},
-           {"variance_before", g.variance_before},
-           {"mean_detached", g.mean_detached},
-           {"variance_detached", g.variance_detached},
-           {"mean_after", g.mean_after},
-           {"variance_after", g.variance_after}};
-}
-
-void from_json(const Json& j, NormGradients& g) {
-  j.at("norm").get_to(g.norm);
-  j.at("rows").get_to(g.rows);
-  j.at("sigma").get_to(g.sigma);
-  j.at("mean_before").get_to(g.mean_before);
-  j.at("variance_before").get_to(g.variance_before);
-  j.at("mean_detached").get_to(g.mean_detached);
-  j.at("variance_detached").get_to(g.variance_detached);
-  j.at("mean_after").get_to(g.mean_after);
-  j.at("variance_after").get_to(g.variance_after);
 }
 
 static void to_json(Json& j, const RunResult::Best& b) {

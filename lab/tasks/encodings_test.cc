@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -86,7 +88,8 @@ constexpr char kConllu[] =
     "# sent_id = 1\n# text = Cats sleep .\n1\tCats\tcat\tNOUN\tNNS\t_\t2\tnsubj\t_\t_\n"
     "2\tsleep\tsleep\tVERB\tVBP\t_\t0\troot\t_\t_\n3\t.\t.\tPUNCT\t.\t_\t2\tpunct\t_\t_\n\n";
 
-std::vector<Loader> Loaders() {
+// Returns the loaders of one or two files.
+std::vector<Loader> FileLoaders() {
   return {
       {"Text",
        [](const fs::path& folder, const Change& change) {
@@ -129,6 +132,17 @@ std::vector<Loader> Loaders() {
        [](const fs::path& folder) {
          return Joined(ReadClassPair(folder / "a", folder / "b", "mr").sentences);
        }},
+      {"Transcription",
+       [](const fs::path& folder, const Change& change) {
+         WriteFile(folder / "a.txt", change("CSR:\n\none line\nanother\n"));
+       },
+       [](const fs::path& folder) { return Joined(ReadTranscription(folder / "a.txt")); }},
+  };
+}
+
+// Returns the loaders of folders.
+std::vector<Loader> FolderLoaders() {
+  return {
       {"Treebanks",
        [](const fs::path& folder, const Change& change) {
          for (const char* part : {"train", "dev", "test"}) {
@@ -191,11 +205,6 @@ std::vector<Loader> Loaders() {
          const CaptionSets sets = OpenCaptions(folder, {.features = 8});
          return Joined(sets.train.captions) + Joined(sets.test.captions) + sets.sha256;
        }},
-      {"Transcription",
-       [](const fs::path& folder, const Change& change) {
-         WriteFile(folder / "a.txt", change("CSR:\n\none line\nanother\n"));
-       },
-       [](const fs::path& folder) { return Joined(ReadTranscription(folder / "a.txt")); }},
       {"Digilets",
        [](const fs::path& folder, const Change& change) {
          for (int i = 0; i < 10; ++i) {
@@ -220,6 +229,12 @@ std::vector<Loader> Loaders() {
          return sets.valid.at(0).source + sets.sha256;
        }},
   };
+}
+
+std::vector<Loader> Loaders() {
+  std::vector<Loader> loaders = FileLoaders();
+  std::ranges::move(FolderLoaders(), std::back_inserter(loaders));
+  return loaders;
 }
 
 class EncodingsTest : public testing::TestWithParam<Loader> {

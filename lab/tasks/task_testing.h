@@ -86,6 +86,53 @@ inline void TrainEpochs(const Task& task, Experiment& experiment, const Settings
   experiment.model().eval();
 }
 
+/// Expects that the models of `norms`, with the preset `smoke` and one seed, have equal weights:
+/// the `count` parameters that `is_weight` (of name and tensor) selects.
+inline void ExpectSameInitialWeights(
+    const Task& task, const std::vector<std::string>& norms, size_t count,
+    const std::function<bool(const std::string&, const at::Tensor&)>& is_weight) {
+  const auto data = task.Load(PresetSettings(task, "smoke"), {});
+  std::vector<at::Tensor> first;
+  for (const std::string& norm : norms) {
+    at::manual_seed(9);
+    const auto experiment = task.Make(PresetSettings(task, "smoke", {{"norm", norm}}), *data);
+    std::vector<at::Tensor> weights;
+    for (const auto& item : experiment->model().named_parameters()) {
+      if (is_weight(item.key(), item.value())) weights.push_back(item.value());
+    }
+    ASSERT_EQ(weights.size(), count);
+    if (first.empty()) first = weights;
+    for (size_t i = 0; i < count; ++i) EXPECT_TRUE(weights[i].equal(first[i])) << norm;
+  }
+}
+
+/// Returns the metrics of an evaluation and of the test. Expects all that the task declares except
+/// kTrainLoss, and no others.
+inline Values DeclaredMetrics(const Task& task, Experiment& experiment) {
+  experiment.model().eval();
+  const at::NoGradGuard no_grad;
+  Values values = experiment.Evaluate();
+  values.merge(experiment.Test());
+  for (const MetricSpec& metric : task.metrics) {
+    EXPECT_EQ(values.count(metric.name), metric.name == kTrainLoss ? 0u : 1u) << metric.name;
+  }
+  EXPECT_EQ(values.size() + 1, task.metrics.size());
+  return values;
+}
+
+/// Updates the weights `updates` times on the first `count` cases. Returns the loss of the last
+/// update divided by that of the first.
+inline double LossRatio(const Task& task, Experiment& experiment, const Settings& settings,
+                        int64_t count, int updates) {
+  const auto optimizer = task.MakeOptimizer(ParametersOf(experiment.model()), settings);
+  const at::Tensor cases = at::arange(count, at::kLong);
+  experiment.model().train();
+  const double before = UpdateWeights(experiment, *optimizer, {{cases}}).loss;
+  double after = before;
+  for (int i = 1; i < updates; ++i) after = UpdateWeights(experiment, *optimizer, {{cases}}).loss;
+  return after / before;
+}
+
 /// Expects that a run of the preset `smoke`, stopped after each number of updates in `pieces`, ends
 /// like an uninterrupted one: the same bits of metrics at every step, of every tensor of the
 /// checkpoint, and of the best evaluation with its test metrics.

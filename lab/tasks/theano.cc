@@ -7,12 +7,9 @@
 namespace planish::lab {
 
 SettingSpec TheanoAdamSetting() {
-  return {"adam",
-          "textbook",
-          "bias correction; theano: that of common Theano code, with larger first updates",
-          {},
-          {},
-          {"textbook", "theano"}};
+  return Choice("adam", "textbook",
+                "bias correction; theano: that of common Theano code, with larger first updates",
+                {"textbook", "theano"});
 }
 
 TheanoAdam::TheanoAdam(const NamedTensors& parameters, const Options& options)

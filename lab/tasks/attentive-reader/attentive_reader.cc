@@ -248,6 +248,81 @@ ReportSpec MakeReport() {
   return report;
 }
 
+// Returns the settings of the model and its training.
+std::vector<SettingSpec> ModelSettings() {
+  return {
+      CellSetting("the LSTMs"),
+      Choice("reader", "released",
+             "equations of Hermann et al., or of the released code that compares norms",
+             {"released", "hermann"}),
+      Choice("compat", "none",
+             "reproduced errors of the released code; theano: clips only above clip^2, equal gates",
+             {"none", "theano"}),
+      Choice("gain", "paper",
+             "initial gain of the norms; paper: 1 for layer norm, 0.1 for batch norm",
+             {"paper", "1", "0.1"}),
+      Choice("permute", "always", "new entity numbers in every batch: always, or only in training",
+             {"always", "training"}),
+      {"words", 240, "width of a word embedding", 1, 65536, {}},
+      {"hidden", 240, "units of each LSTM, and of the attention", 2, 65536, {}},
+      {"dropout", 0.5, "dropout of words, and of the answer layer's input", 0, 0.99, {}},
+      {"init", 0.01, "standard deviation of the initial word embeddings", 0, 1e3, {}},
+      EpsSetting(),
+      {"estimate_batches",
+       16,
+       "training batches for the estimates of batch norm's statistics",
+       1,
+       1e6,
+       {}},
+  };
+}
+
+std::vector<Preset> MakePresets() {
+  return {
+      {"small",
+       "128 units on 20,000 questions for 6 epochs: minutes a run on one core",
+       {{"hidden", 128},
+        {"words", 64},
+        {"init", 0.1},
+        {"dropout", 0.2},
+        {"batch_size", 32},
+        {"epochs", 6},
+        {"lr", 4e-3},
+        {"evaluations_per_epoch", 4},
+        {"min_count", 5},
+        {"train_cases", 20'000},
+        {"eval_cases", 1'000}}},
+      {"paper", "240 units, 135 epochs: on CNN's questions the paper's 800,000 updates", {}},
+      {"smoke",
+       "16 units on 300 questions for 2 epochs: a test that it runs",
+       {{"hidden", 16},
+        {"words", 12},
+        {"init", 0.1},
+        {"dropout", 0.1},
+        {"batch_size", 16},
+        {"epochs", 2},
+        {"lr", 1e-2},
+        {"evaluations_per_epoch", 2},
+        {"estimate_batches", 4},
+        {"entities", 8},
+        {"train_cases", 300},
+        {"eval_cases", 60}}},
+  };
+}
+
+std::vector<MetricSpec> MakeMetrics() {
+  return {
+      {kTrainLoss, "training loss of the batches", "nats", true},
+      {"train_error", "training error", "%", true},
+      {"valid_loss", "validation loss", "nats", true},
+      {"valid_error", "validation error", "%", true},
+      {"valid_passage_error", "validation error among the passage's entities", "%", true},
+      {"test_loss", "test loss", "nats", true},
+      {"test_error", "test error", "%", true},
+      {"test_passage_error", "test error among the passage's entities", "%", true},
+  };
+}
+
 class AttentiveReaderTask final : public Task {
  public:
   AttentiveReaderTask() {
@@ -259,92 +334,12 @@ class AttentiveReaderTask final : public Task {
     Default("lr", 8e-5);
     Default("clip", 10.0);
     Default("evaluations_per_epoch", 6, "evaluations an epoch, and a few more in the first one");
-    AddSettings({
-        {"cell",
-         "fused",
-         "the LSTMs' kernels: Planish's, or composed of PyTorch's operators",
-         {},
-         {},
-         {"fused", "composed"}},
-        {"reader",
-         "released",
-         "equations of Hermann et al., or of the released code that compares norms",
-         {},
-         {},
-         {"released", "hermann"}},
-        {"compat",
-         "none",
-         "reproduced errors of the released code; theano: clips only above clip^2, equal gates",
-         {},
-         {},
-         {"none", "theano"}},
-        {"gain",
-         "paper",
-         "initial gain of the norms; paper: 1 for layer norm, 0.1 for batch norm",
-         {},
-         {},
-         {"paper", "1", "0.1"}},
-        {"permute",
-         "always",
-         "new entity numbers in every batch: always, or only in training",
-         {},
-         {},
-         {"always", "training"}},
-        {"words", 240, "width of a word embedding", 1, 65536, {}},
-        {"hidden", 240, "units of each LSTM, and of the attention", 2, 65536, {}},
-        {"dropout", 0.5, "dropout of words, and of the answer layer's input", 0, 0.99, {}},
-        {"init", 0.01, "standard deviation of the initial word embeddings", 0, 1e3, {}},
-        {"eps", 1e-5, "added to the variance by a norm", 0, 1, {}},
-        {"estimate_batches",
-         16,
-         "training batches for the estimates of batch norm's statistics",
-         1,
-         1e6,
-         {}},
-    });
+    AddSettings(ModelSettings());
     const std::vector<SettingSpec> data = ReaderDataSettings();
     AddSettings(data);
     for (const SettingSpec& spec : data) data_settings.push_back(spec.name);
-    presets = {
-        {"small",
-         "128 units on 20,000 questions for 6 epochs: minutes a run on one core",
-         {{"hidden", 128},
-          {"words", 64},
-          {"init", 0.1},
-          {"dropout", 0.2},
-          {"batch_size", 32},
-          {"epochs", 6},
-          {"lr", 4e-3},
-          {"evaluations_per_epoch", 4},
-          {"min_count", 5},
-          {"train_cases", 20'000},
-          {"eval_cases", 1'000}}},
-        {"paper", "240 units, 135 epochs: on CNN's questions the paper's 800,000 updates", {}},
-        {"smoke",
-         "16 units on 300 questions for 2 epochs: a test that it runs",
-         {{"hidden", 16},
-          {"words", 12},
-          {"init", 0.1},
-          {"dropout", 0.1},
-          {"batch_size", 16},
-          {"epochs", 2},
-          {"lr", 1e-2},
-          {"evaluations_per_epoch", 2},
-          {"estimate_batches", 4},
-          {"entities", 8},
-          {"train_cases", 300},
-          {"eval_cases", 60}}},
-    };
-    metrics = {
-        {kTrainLoss, "training loss of the batches", "nats", true},
-        {"train_error", "training error", "%", true},
-        {"valid_loss", "validation loss", "nats", true},
-        {"valid_error", "validation error", "%", true},
-        {"valid_passage_error", "validation error among the passage's entities", "%", true},
-        {"test_loss", "test loss", "nats", true},
-        {"test_error", "test error", "%", true},
-        {"test_passage_error", "test error among the passage's entities", "%", true},
-    };
+    presets = MakePresets();
+    metrics = MakeMetrics();
     choose_by = "valid_error";
     report = MakeReport();
   }

@@ -143,7 +143,7 @@ class CharLmTask final : public Task {
         {"hidden", 128, "units of each recurrent layer", 1, 65536, {}},
         {"layers", 1, "recurrent layers", 1, 64, {}},
         {"embedding", 64, "width of a character embedding", 1, 65536, {}},
-        {"gain", 1.0, "initial gains of the norms", 0, 1e6, {}},
+        GainSetting(),
         {"characters", 400'000, "maximum number of characters of the text", 1, 1e15, {}},
         {"sample", 300, "characters of the sample in the report", 1, 1'000'000, {}},
         {"temperature", 0.8, "temperature of the sample: logits are divided by it", 0.01, 100, {}},

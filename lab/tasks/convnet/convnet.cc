@@ -97,12 +97,9 @@ class ConvNetTask final : public DigitTask {
     Default("batch_size", 64);
     AddSettings(NormDetails());
     AddSettings({
-        {"images",
-         "digits",
-         "digits: MNIST, or synthetic without data; shapes: synthetic grey shapes",
-         {},
-         {},
-         {"digits", "shapes"}},
+        Choice("images", "digits",
+               "digits: MNIST, or synthetic without data; shapes: synthetic grey shapes",
+               {"digits", "shapes"}),
         {"channels",
          32,
          "channels of the first two convolutions; the others have twice as many",

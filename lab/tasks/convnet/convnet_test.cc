@@ -112,19 +112,10 @@ TEST(StatisticsOf, TellsTheBorderFromTheRest) {
 }
 
 TEST_F(ConvNetTest, StartsEveryNormFromTheSameWeights) {
-  const auto data = task->Load(Chosen("smoke"), {});
-  std::vector<at::Tensor> first;
-  for (const std::string& norm : ConvNetNorms()) {
-    at::manual_seed(9);
-    const auto experiment = task->Make(Chosen("smoke", {{"norm", norm}}), *data);
-    std::vector<at::Tensor> weights;
-    for (const auto& item : experiment->model().named_parameters()) {
-      if (item.key().find("_norm") == std::string::npos) weights.push_back(item.value());
-    }
-    ASSERT_EQ(weights.size(), 12u);
-    if (first.empty()) first = weights;
-    for (size_t i = 0; i < 12; ++i) EXPECT_TRUE(weights[i].equal(first[i])) << norm;
-  }
+  ExpectSameInitialWeights(*task, ConvNetNorms(), 12,
+                           [](const std::string& name, const at::Tensor&) {
+                             return name.find("_norm") == std::string::npos;
+                           });
 }
 
 TEST_F(ConvNetTest, MeasuresEveryMetricItDeclares) {
@@ -133,14 +124,8 @@ TEST_F(ConvNetTest, MeasuresEveryMetricItDeclares) {
     const auto data = task->Load(settings, {});
     EXPECT_EQ(data->about.name, "drawn " + images);
     const auto experiment = task->Make(settings, *data);
-    experiment->model().eval();
-    at::NoGradGuard no_grad;
-    Values values = experiment->Evaluate();
-    values.merge(experiment->Test());
-    for (const MetricSpec& metric : task->metrics) {
-      EXPECT_EQ(values.count(metric.name), metric.name == kTrainLoss ? 0u : 1u) << metric.name;
-    }
-    EXPECT_EQ(values.size() + 1, task->metrics.size());
+    const Values values = DeclaredMetrics(*task, *experiment);
+    const at::NoGradGuard no_grad;
     EXPECT_GT(values.at("inside_on"), 0.1);
     EXPECT_LT(values.at("inside_on"), 0.9);
     at::Generator unused;
@@ -157,13 +142,7 @@ TEST_F(ConvNetTest, LearnsWithEveryNorm) {
     at::manual_seed(1);
     const Settings settings = Chosen("smoke", {{"norm", norm}, {"lr", "0.002"}});
     const auto experiment = task->Make(settings, *data);
-    const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), settings);
-    const at::Tensor cases = at::arange(64, at::kLong);
-    experiment->model().train();
-    const double before = UpdateWeights(*experiment, *optimizer, {{cases}}).loss;
-    double after = before;
-    for (int i = 0; i < 60; ++i) after = UpdateWeights(*experiment, *optimizer, {{cases}}).loss;
-    EXPECT_LT(after, 0.8 * before) << norm;
+    EXPECT_LT(LossRatio(*task, *experiment, settings, 64, 61), 0.8) << norm;
   }
 }
 
@@ -185,12 +164,7 @@ TEST_F(ConvNetTest, TrainsThePapersNetwork) {
                                              {"test_cases", "1"}});
   const auto data = task->Load(settings, {});
   const auto experiment = task->Make(settings, *data);
-  const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), settings);
-  const at::Tensor cases = at::arange(32, at::kLong);
-  const double before = UpdateWeights(*experiment, *optimizer, {{cases}}).loss;
-  double after = before;
-  for (int i = 0; i < 3; ++i) after = UpdateWeights(*experiment, *optimizer, {{cases}}).loss;
-  EXPECT_LT(after, before);
+  EXPECT_LT(LossRatio(*task, *experiment, settings, 32, 4), 1);
 }
 
 }  // namespace

@@ -142,19 +142,14 @@ class DrawTask final : public Task {
     Default("epochs", 200);
     Default("clip", 10.0);
     AddSettings({
-        {"cell",
-         "fused",
-         "the LSTMs' steps: Planish's own, or composed of PyTorch's operators",
-         {},
-         {},
-         {"fused", "composed"}},
+        CellSetting("the LSTMs"),
         {"glimpses", 64, "number of glimpses", 1, 4096, {}},
         {"hidden", 256, "units of each LSTM", 1, 65536, {}},
         {"latents", 100, "size of a glimpse's code", 1, 65536, {}},
         {"read", 2, "filters of the reading grid in each direction", 1, 28, {}},
         {"write", 5, "filters of the writing grid in each direction", 1, 28, {}},
-        {"eps", 1e-5, "added to the variance by a norm", 0, 1, {}},
-        {"gain", 1.0, "initial gains of the norms", 0, 1e6, {}},
+        EpsSetting(),
+        GainSetting(),
     });
     AddSettings(BinaryCaseSettings());
     data_settings = BinaryCaseSettingNames();

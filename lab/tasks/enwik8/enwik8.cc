@@ -178,6 +178,113 @@ ReportSpec MakeReport() {
   return report;
 }
 
+// Maximum length of a segment or memory.
+constexpr double kMaxPositions = 1 << 20;
+
+// Returns the settings of the model.
+std::vector<SettingSpec> ModelSettings() {
+  return {
+      Choice("norm_position", "post",
+             "norms after each residual sum (post), or before each half of a layer (pre)",
+             {"post", "pre"}),
+      {"layers", 12, "layers, each of attention and feed-forward", 1, 1000, {}},
+      {"width", 512, "width of the model", 1, 65536, {}},
+      {"heads", 8, "heads of attention", 1, 1024, {}},
+      {"head_width", 64, "width of a head", 1, 65536, {}},
+      {"inner", 2048, "units of the feed-forward part", 1, 1 << 20, {}},
+      {"dropout", 0.1, "dropout of embeddings, sinusoids and sublayers", 0, 0.99, {}},
+      {"attention_dropout", 0.0, "dropout of attention's probabilities", 0, 0.99, {}},
+      {"init", 0.02, "standard deviation of the initial weights", 0, 1e3, {}},
+  };
+}
+
+// Returns the lengths of segments and memories in training, evaluations and the test.
+std::vector<SettingSpec> SegmentSettings() {
+  return {
+      {"target", 512, "bytes of each stream in a batch", 1, kMaxPositions, {}},
+      {"memory", 512, "remembered positions of earlier batches in training", 0, kMaxPositions, {}},
+      {"eval_target", 128, "target of evaluations", 1, kMaxPositions, {}},
+      {"eval_memory", 896, "memory of evaluations and samples", 0, kMaxPositions, {}},
+      {"eval_streams", 10, "pieces of a text that are evaluated in parallel", 1, 65536, {}},
+      {"eval_bytes",
+       100'000'000,
+       "maximum number of bytes for training and validation metrics",
+       1,
+       1e15,
+       {}},
+      {"test_target", 80, "target of the test", 1, kMaxPositions, {}},
+      {"test_memory", 2100, "memory of the test", 0, kMaxPositions, {}},
+      {"test_same_length",
+       true,
+       "in the test all positions see as many positions as the memory has",
+       {},
+       {},
+       {}},
+      {"test_clamp",
+       820,
+       "in the test larger distances count as this one; 0: no limit",
+       0,
+       kMaxPositions,
+       {}},
+      {"test_bytes", 100'000'000, "maximum number of bytes for the test", 1, 1e15, {}},
+  };
+}
+
+// Returns the settings of the text and of the sample in the report.
+std::vector<SettingSpec> TextSettings() {
+  return {
+      {"bytes", 100'000'000, "maximum number of bytes of the text", 1, 1e15, {}},
+      {"sample", 300, "bytes of the sample in the report", 1, 1'000'000, {}},
+      {"temperature", 0.8, "temperature of the sample: logits are divided by it", 0.01, 100, {}},
+  };
+}
+
+std::vector<Preset> MakePresets() {
+  return {
+      {"small",
+       "8 layers of 64 on 1,600,000 bytes for an epoch: three minutes a run on one core",
+       {{"layers", 8},        {"width", 64},          {"heads", 2},
+        {"head_width", 32},   {"inner", 256},         {"target", 64},
+        {"memory", 64},       {"eval_target", 64},    {"eval_memory", 128},
+        {"eval_streams", 16}, {"eval_bytes", 32'768}, {"test_target", 64},
+        {"test_memory", 256}, {"test_clamp", 128},    {"test_bytes", 65'536},
+        {"bytes", 1'600'000}, {"batch_size", 16},     {"epochs", 1},
+        {"lr", 4e-3},         {"init", 0.05},         {"evaluations_per_epoch", 4}}},
+      {"paper", "12 layers of 512 for 50 epochs, on enwik8 about the 400,000 updates", {}},
+      {"smoke",
+       "2 layers of 16 on 10,000 bytes for 2 epochs: a test that it runs",
+       {{"layers", 2},
+        {"width", 16},
+        {"heads", 2},
+        {"head_width", 8},
+        {"inner", 32},
+        {"target", 32},
+        {"memory", 32},
+        {"eval_target", 32},
+        {"eval_memory", 64},
+        {"eval_streams", 4},
+        {"test_target", 16},
+        {"test_memory", 96},
+        {"test_clamp", 48},
+        {"bytes", 10'000},
+        {"batch_size", 8},
+        {"epochs", 2},
+        {"lr", 1e-2},
+        {"evaluations_per_epoch", 1},
+        {"sample", 60}}},
+  };
+}
+
+std::vector<MetricSpec> MakeMetrics() {
+  const std::string bits = "bits/byte";
+  return {
+      {kTrainLoss, "training loss of the batches", "nats/byte", true},
+      {"train_bits", "training loss", bits, true},
+      {"valid_bits", "validation loss", bits, true},
+      {"test_bits", "test loss", bits, true},
+  };
+}
+
 class Enwik8Task final : public Task {
  public:
   Enwik8Task() {
@@ -191,93 +298,12 @@ class Enwik8Task final : public Task {
     Default("clip", 0.25);
     Default("evaluations_per_epoch", 2);
     AddSettings(NormDetails());
-    constexpr double kLongest = 1 << 20;
-    AddSettings({
-        {"norm_position",
-         "post",
-         "norms after each residual sum (post), or before each half of a layer (pre)",
-         {},
-         {},
-         {"post", "pre"}},
-        {"layers", 12, "layers, each of attention and feed-forward", 1, 1000, {}},
-        {"width", 512, "width of the model", 1, 65536, {}},
-        {"heads", 8, "heads of attention", 1, 1024, {}},
-        {"head_width", 64, "width of a head", 1, 65536, {}},
-        {"inner", 2048, "units of the feed-forward part", 1, 1 << 20, {}},
-        {"dropout", 0.1, "dropout of embeddings, sinusoids and sublayers", 0, 0.99, {}},
-        {"attention_dropout", 0.0, "dropout of attention's probabilities", 0, 0.99, {}},
-        {"init", 0.02, "standard deviation of the initial weights", 0, 1e3, {}},
-        {"target", 512, "bytes of each stream in a batch", 1, kLongest, {}},
-        {"memory", 512, "remembered positions of earlier batches in training", 0, kLongest, {}},
-        {"eval_target", 128, "target of evaluations", 1, kLongest, {}},
-        {"eval_memory", 896, "memory of evaluations and samples", 0, kLongest, {}},
-        {"eval_streams", 10, "pieces of a text that are evaluated in parallel", 1, 65536, {}},
-        {"eval_bytes",
-         100'000'000,
-         "maximum number of bytes for training and validation metrics",
-         1,
-         1e15,
-         {}},
-        {"test_target", 80, "target of the test", 1, kLongest, {}},
-        {"test_memory", 2100, "memory of the test", 0, kLongest, {}},
-        {"test_same_length",
-         true,
-         "in the test all positions see as many positions as the memory has",
-         {},
-         {},
-         {}},
-        {"test_clamp",
-         820,
-         "in the test larger distances count as this one; 0: no limit",
-         0,
-         kLongest,
-         {}},
-        {"test_bytes", 100'000'000, "maximum number of bytes for the test", 1, 1e15, {}},
-        {"bytes", 100'000'000, "maximum number of bytes of the text", 1, 1e15, {}},
-        {"sample", 300, "bytes of the sample in the report", 1, 1'000'000, {}},
-        {"temperature", 0.8, "temperature of the sample: logits are divided by it", 0.01, 100, {}},
-    });
+    AddSettings(ModelSettings());
+    AddSettings(SegmentSettings());
+    AddSettings(TextSettings());
     data_settings = {"bytes", "eval_streams"};
-    presets = {
-        {"small",
-         "8 layers of 64 on 1,600,000 bytes for an epoch: three minutes a run on one core",
-         {{"layers", 8},        {"width", 64},          {"heads", 2},
-          {"head_width", 32},   {"inner", 256},         {"target", 64},
-          {"memory", 64},       {"eval_target", 64},    {"eval_memory", 128},
-          {"eval_streams", 16}, {"eval_bytes", 32'768}, {"test_target", 64},
-          {"test_memory", 256}, {"test_clamp", 128},    {"test_bytes", 65'536},
-          {"bytes", 1'600'000}, {"batch_size", 16},     {"epochs", 1},
-          {"lr", 4e-3},         {"init", 0.05},         {"evaluations_per_epoch", 4}}},
-        {"paper", "12 layers of 512 for 50 epochs, on enwik8 about the 400,000 updates", {}},
-        {"smoke",
-         "2 layers of 16 on 10,000 bytes for 2 epochs: a test that it runs",
-         {{"layers", 2},
-          {"width", 16},
-          {"heads", 2},
-          {"head_width", 8},
-          {"inner", 32},
-          {"target", 32},
-          {"memory", 32},
-          {"eval_target", 32},
-          {"eval_memory", 64},
-          {"eval_streams", 4},
-          {"test_target", 16},
-          {"test_memory", 96},
-          {"test_clamp", 48},
-          {"bytes", 10'000},
-          {"batch_size", 8},
-          {"epochs", 2},
-          {"lr", 1e-2},
-          {"evaluations_per_epoch", 1},
-          {"sample", 60}}},
-    };
-    const std::string bits = "bits/byte";
-    metrics = {
-        {kTrainLoss, "training loss of the batches", "nats/byte", true},
-        {"train_bits", "training loss", bits, true},
-        {"valid_bits", "validation loss", bits, true},
-        {"test_bits", "test loss", bits, true},
-    };
+    presets = MakePresets();
+    metrics = MakeMetrics();
     choose_by = "valid_bits";
     report = MakeReport();
   }

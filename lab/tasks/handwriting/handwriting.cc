@@ -200,6 +200,95 @@ ReportSpec MakeReport() {
   return report;
 }
 
+// Returns the settings of the model.
+std::vector<SettingSpec> ModelSettings() {
+  return {
+      CellSetting("the recurrent layers"),
+      EpsSetting(),
+      GainSetting(),
+      {"hidden", 400, "units of each of the three layers", 1, 65536, {}},
+      {"window", 10, "Gaussians of the window on the text", 1, 1000, {}},
+      {"mixture", 20, "Gaussians of the next offset", 1, 1000, {}},
+  };
+}
+
+// Returns the settings that the data depends on.
+std::vector<SettingSpec> DataSettings() {
+  return {
+      {"length", 500, "maximum number of steps of a line", 1, 1e6, {}},
+      Choice("alphabet", "paper",
+             "paper: 57 symbols for letters, \" ,.'\" and all others; digits: also the digits",
+             {"paper", "digits"}),
+      {"lines", 5364, "maximum number of training lines", 1, 1e7, {}},
+      {"held_out", 1500, "maximum number of lines for validation, and for the test", 1, 1e7, {}},
+  };
+}
+
+// Returns the settings of gradients, of the mixture's deviations, and of the window at the start.
+std::vector<SettingSpec> OutputSettings() {
+  return {
+      {"clip_outputs",
+       100.0,
+       "largest derivative of a line's nats by an output; 0: no limit",
+       0,
+       1e9,
+       {}},
+      {"clip_layers",
+       10.0,
+       "largest derivative of a line's nats by an output of a layer; 0: no limit",
+       0,
+       1e9,
+       {}},
+      {"floor",
+       0.01,
+       "added to deviations of the next offset, in units of the deviation of all offsets",
+       1e-6,
+       1,
+       {}},
+      {"advance", 0.04, "initial advance of the window in characters a step", 1e-6, 1e3, {}},
+  };
+}
+
+std::vector<Preset> MakePresets() {
+  return {
+      {"small",
+       "128 units on 800 lines of 500 steps for 5 epochs: two minutes a run on one core",
+       {{"hidden", 128},
+        {"alphabet", "digits"},
+        {"lines", 800},
+        {"held_out", 64},
+        {"epochs", 5},
+        {"lr", 8e-3},
+        {"evaluations_per_epoch", 2}}},
+      {"paper", "three layers of 400 on all lines; epochs and learning rate are not printed", {}},
+      {"smoke",
+       "16 units on 64 lines of 60 steps for 2 epochs: a test that it runs",
+       {{"hidden", 16},
+        {"window", 3},
+        {"mixture", 3},
+        {"length", 60},
+        {"lines", 64},
+        {"held_out", 8},
+        {"batch_size", 4},
+        {"epochs", 2},
+        {"lr", 1e-2},
+        {"samples", 1}}},
+  };
+}
+
+std::vector<MetricSpec> MakeMetrics() {
+  const std::string line = "nats/line", point = "nats/point";
+  return {
+      {kTrainLoss, "training loss of the batches", line, true},
+      {"train_nats", "training loss", line, true},
+      {"train_point_nats", "training loss", point, true},
+      {"valid_nats", "validation loss", line, true},
+      {"valid_point_nats", "validation loss", point, true},
+      {"test_nats", "test loss", line, true},
+      {"test_point_nats", "test loss", point, true},
+  };
+}
+
 class HandwritingTask final : public Task {
  public:
   HandwritingTask() {
@@ -209,83 +298,13 @@ class HandwritingTask final : public Task {
     Default("batch_size", 8);
     Default("epochs", 50);
     Default("lr", 5e-4);
-    AddSettings({
-        {"cell",
-         "fused",
-         "Planish's kernels, or PyTorch's operators for comparison",
-         {},
-         {},
-         {"fused", "composed"}},
-        {"eps", 1e-5, "added to the variance by a norm", 0, 1, {}},
-        {"gain", 1.0, "initial gains of the norms", 0, 1e6, {}},
-        {"hidden", 400, "units of each of the three layers", 1, 65536, {}},
-        {"window", 10, "Gaussians of the window on the text", 1, 1000, {}},
-        {"mixture", 20, "Gaussians of the next offset", 1, 1000, {}},
-        {"length", 500, "maximum number of steps of a line", 1, 1e6, {}},
-        {"alphabet",
-         "paper",
-         "paper: 57 symbols for letters, \" ,.'\" and all others; digits: also the digits",
-         {},
-         {},
-         {"paper", "digits"}},
-        {"lines", 5364, "maximum number of training lines", 1, 1e7, {}},
-        {"held_out", 1500, "maximum number of lines for validation, and for the test", 1, 1e7, {}},
-        {"clip_outputs",
-         100.0,
-         "largest derivative of a line's nats by an output; 0: no limit",
-         0,
-         1e9,
-         {}},
-        {"clip_layers",
-         10.0,
-         "largest derivative of a line's nats by an output of a layer; 0: no limit",
-         0,
-         1e9,
-         {}},
-        {"floor",
-         0.01,
-         "added to deviations of the next offset, in units of the deviation of all offsets",
-         1e-6,
-         1,
-         {}},
-        {"advance", 0.04, "initial advance of the window in characters a step", 1e-6, 1e3, {}},
-        {"samples", 3, "lines of the samples in the report", 0, 1000, {}},
-    });
-    data_settings = {"length", "alphabet", "lines", "held_out"};
-    presets = {
-        {"small",
-         "128 units on 800 lines of 500 steps for 5 epochs: two minutes a run on one core",
-         {{"hidden", 128},
-          {"alphabet", "digits"},
-          {"lines", 800},
-          {"held_out", 64},
-          {"epochs", 5},
-          {"lr", 8e-3},
-          {"evaluations_per_epoch", 2}}},
-        {"paper", "three layers of 400 on all lines; epochs and learning rate are not printed", {}},
-        {"smoke",
-         "16 units on 64 lines of 60 steps for 2 epochs: a test that it runs",
-         {{"hidden", 16},
-          {"window", 3},
-          {"mixture", 3},
-          {"length", 60},
-          {"lines", 64},
-          {"held_out", 8},
-          {"batch_size", 4},
-          {"epochs", 2},
-          {"lr", 1e-2},
-          {"samples", 1}}},
-    };
-    const std::string line = "nats/line", point = "nats/point";
-    metrics = {
-        {kTrainLoss, "training loss of the batches", line, true},
-        {"train_nats", "training loss", line, true},
-        {"train_point_nats", "training loss", point, true},
-        {"valid_nats", "validation loss", line, true},
-        {"valid_point_nats", "validation loss", point, true},
-        {"test_nats", "test loss", line, true},
-        {"test_point_nats", "test loss", point, true},
-    };
+    AddSettings(ModelSettings());
+    AddSettings(DataSettings());
+    AddSettings(OutputSettings());
+    AddSettings({{"samples", 3, "lines of the samples in the report", 0, 1000, {}}});
+    for (const SettingSpec& spec : DataSettings()) data_settings.push_back(spec.name);
+    presets = MakePresets();
+    metrics = MakeMetrics();
     choose_by = "valid_nats";
     report = MakeReport();
   }

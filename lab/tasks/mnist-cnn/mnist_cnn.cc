@@ -60,12 +60,9 @@ class MnistCnnTask final : public DigitTask {
     Default("epochs", 20);
     AddSettings(NormDetails());
     AddSettings({
-        {"norm_at",
-         "all",
-         "norms before the activations of all layers, or only of the linear one",
-         {},
-         {},
-         {"all", "linear"}},
+        Choice("norm_at", "all",
+               "norms before the activations of all layers, or only of the linear one",
+               {"all", "linear"}),
         {"hidden", 500, "units of the linear layer", 1, 65536, {}},
     });
     AddDigits("accuracy");

@@ -205,6 +205,115 @@ ReportSpec MakeReport() {
   return report;
 }
 
+// Returns the settings of the model and its training loss.
+std::vector<SettingSpec> ModelSettings() {
+  return {
+      Choice("wiring", "paper",
+             "places of the chosen norm: paper: all; code: only the last of encoder and decoder, "
+             "others are layer",
+             {"paper", "code"}),
+      {"layers", 6, "layers of the encoder, and of the decoder", 1, 1000, {}},
+      {"width", 512, "width of the model", 2, 65536, {}},
+      {"heads", 4, "heads of each attention", 1, 1024, {}},
+      {"ffn", 1024, "hidden units of the feed-forward sublayers", 1, 1 << 20, {}},
+      {"dropout", 0.3, "dropout of embeddings and of each sublayer's result", 0, 0.99, {}},
+      {"attention_dropout", 0.1, "dropout of attention weights", 0, 0.99, {}},
+      {"activation_dropout",
+       0.1,
+       "dropout of the feed-forward sublayers' hidden units",
+       0,
+       0.99,
+       {}},
+      {"label_smoothing", 0.1, "label smoothing of the training loss", 0, 0.99, {}},
+  };
+}
+
+// Returns the settings that the data depends on.
+std::vector<SettingSpec> DataSettings() {
+  return {
+      Choice("data", "auto", "auto: multi30k with a data folder, else made (synthetic)",
+             {"auto", "made", "multi30k", "tatoeba", "iwslt14", "files"}),
+      {"direction",
+       "de-en",
+       "source and target language: the endings of their files' names",
+       {},
+       {},
+       {}},
+      {"vocabulary", 10149, "pieces of the shared vocabulary", 8, 1'000'000, {}},
+      {"train_pairs", 10'000'000, "maximum number of training pairs", 1, 1e15, {}},
+      {"max_length", 256, "pairs with more pieces on a side are left out of training", 2, 1e6, {}},
+  };
+}
+
+// Returns the settings of translations in evaluations and in the test.
+std::vector<SettingSpec> TranslationSettings() {
+  return {
+      {"bleu_sentences",
+       200,
+       "validation pairs translated (greedily) at each evaluation",
+       1,
+       1e9,
+       {}},
+      {"beam", 5, "hypotheses per sentence in translation", 1, 1000, {}},
+      {"length_penalty", 1.0, "scores are divided by the length to this power", 0, 10, {}},
+  };
+}
+
+std::vector<Preset> MakePresets() {
+  return {
+      {"small",
+       "6 + 6 layers of 64 on 20,000 pairs for 2 epochs: two minutes a run on one thread",
+       {{"width", 64},
+        {"ffn", 128},
+        {"dropout", 0.1},
+        {"attention_dropout", 0.0},
+        {"activation_dropout", 0.0},
+        {"vocabulary", 2000},
+        {"train_pairs", 20'000},
+        {"max_length", 64},
+        {"batch_size", 1024},
+        {"accumulate", 1},
+        {"epochs", 2},
+        {"evaluations_per_epoch", 2},
+        {"lr", 3e-3},
+        {"warmup", 200},
+        {"bleu_sentences", 100}}},
+      {"paper",
+       "6 + 6 layers of 512 as printed for German to English; 55 epochs (not printed)",
+       {}},
+      {"smoke",
+       "2 + 2 layers of 16 on 300 pairs for 2 epochs: a test that it runs",
+       {{"layers", 2},
+        {"width", 16},
+        {"heads", 2},
+        {"ffn", 32},
+        {"vocabulary", 200},
+        {"train_pairs", 300},
+        {"max_length", 64},
+        {"batch_size", 1024},
+        {"accumulate", 1},
+        {"epochs", 2},
+        {"lr", 1e-2},
+        {"warmup", 4},
+        {"bleu_sentences", 20},
+        {"beam", 2}}},
+  };
+}
+
+std::vector<MetricSpec> MakeMetrics() {
+  const std::string nats = "nats/piece";
+  return {
+      {kTrainLoss, "training loss of the batches, labels smoothed", nats, true},
+      {"train_nats", "training loss", nats, true},
+      {"valid_nats", "validation loss", nats, true},
+      {"valid_accuracy", "validation accuracy of pieces", "%", false},
+      {"valid_bleu", "validation BLEU, greedy", "", false},
+      {"test_nats", "test loss", nats, true},
+      {"test_accuracy", "test accuracy of pieces", "%", false},
+      {"test_bleu", "test BLEU", "", false},
+  };
+}
+
 class MtTask final : public Task {
  public:
   MtTask() {
@@ -220,106 +329,12 @@ class MtTask final : public Task {
     Default("warmup", 8000);
     Default("accumulate", 2);
     AddSettings(NormDetails());
-    AddSettings({
-        {"wiring",
-         "paper",
-         "places of the chosen norm: paper: all; code: only the last of encoder and decoder, "
-         "others are layer",
-         {},
-         {},
-         {"paper", "code"}},
-        {"layers", 6, "layers of the encoder, and of the decoder", 1, 1000, {}},
-        {"width", 512, "width of the model", 2, 65536, {}},
-        {"heads", 4, "heads of each attention", 1, 1024, {}},
-        {"ffn", 1024, "hidden units of the feed-forward sublayers", 1, 1 << 20, {}},
-        {"dropout", 0.3, "dropout of embeddings and of each sublayer's result", 0, 0.99, {}},
-        {"attention_dropout", 0.1, "dropout of attention weights", 0, 0.99, {}},
-        {"activation_dropout",
-         0.1,
-         "dropout of the feed-forward sublayers' hidden units",
-         0,
-         0.99,
-         {}},
-        {"label_smoothing", 0.1, "label smoothing of the training loss", 0, 0.99, {}},
-        {"data",
-         "auto",
-         "auto: multi30k with a data folder, else made (synthetic)",
-         {},
-         {},
-         {"auto", "made", "multi30k", "tatoeba", "iwslt14", "files"}},
-        {"direction",
-         "de-en",
-         "source and target language: the endings of their files' names",
-         {},
-         {},
-         {}},
-        {"vocabulary", 10149, "pieces of the shared vocabulary", 8, 1'000'000, {}},
-        {"train_pairs", 10'000'000, "maximum number of training pairs", 1, 1e15, {}},
-        {"max_length",
-         256,
-         "pairs with more pieces on a side are left out of training",
-         2,
-         1e6,
-         {}},
-        {"bleu_sentences",
-         200,
-         "validation pairs translated (greedily) at each evaluation",
-         1,
-         1e9,
-         {}},
-        {"beam", 5, "hypotheses per sentence in translation", 1, 1000, {}},
-        {"length_penalty", 1.0, "scores are divided by the length to this power", 0, 10, {}},
-    });
-    data_settings = {"data", "direction", "vocabulary", "train_pairs", "max_length"};
-    presets = {
-        {"small",
-         "6 + 6 layers of 64 on 20,000 pairs for 2 epochs: two minutes a run on one thread",
-         {{"width", 64},
-          {"ffn", 128},
-          {"dropout", 0.1},
-          {"attention_dropout", 0.0},
-          {"activation_dropout", 0.0},
-          {"vocabulary", 2000},
-          {"train_pairs", 20'000},
-          {"max_length", 64},
-          {"batch_size", 1024},
-          {"accumulate", 1},
-          {"epochs", 2},
-          {"evaluations_per_epoch", 2},
-          {"lr", 3e-3},
-          {"warmup", 200},
-          {"bleu_sentences", 100}}},
-        {"paper",
-         "6 + 6 layers of 512 as printed for German to English; 55 epochs (not printed)",
-         {}},
-        {"smoke",
-         "2 + 2 layers of 16 on 300 pairs for 2 epochs: a test that it runs",
-         {{"layers", 2},
-          {"width", 16},
-          {"heads", 2},
-          {"ffn", 32},
-          {"vocabulary", 200},
-          {"train_pairs", 300},
-          {"max_length", 64},
-          {"batch_size", 1024},
-          {"accumulate", 1},
-          {"epochs", 2},
-          {"lr", 1e-2},
-          {"warmup", 4},
-          {"bleu_sentences", 20},
-          {"beam", 2}}},
-    };
-    const std::string nats = "nats/piece";
-    metrics = {
-        {kTrainLoss, "training loss of the batches, labels smoothed", nats, true},
-        {"train_nats", "training loss", nats, true},
-        {"valid_nats", "validation loss", nats, true},
-        {"valid_accuracy", "validation accuracy of pieces", "%", false},
-        {"valid_bleu", "validation BLEU, greedy", "", false},
-        {"test_nats", "test loss", nats, true},
-        {"test_accuracy", "test accuracy of pieces", "%", false},
-        {"test_bleu", "test BLEU", "", false},
-    };
+    AddSettings(ModelSettings());
+    AddSettings(DataSettings());
+    AddSettings(TranslationSettings());
+    for (const SettingSpec& spec : DataSettings()) data_settings.push_back(spec.name);
+    presets = MakePresets();
+    metrics = MakeMetrics();
     // The paper's code chooses checkpoints in this way; a loss over all pieces varies less than
     // BLEU.
     choose_by = "valid_nats";

@@ -84,32 +84,14 @@ TEST(OnlineMlp, MomentsWithoutAStateAreThoseOfTheCases) {
 }
 
 TEST_F(OnlineLnTest, StartsEveryNormFromTheSameWeights) {
-  const auto data = task->Load(Chosen("smoke"), {});
-  std::vector<at::Tensor> first;
-  for (const std::string norm : {"none", "layer", "online-1", "online-0.01"}) {
-    at::manual_seed(9);
-    const auto experiment = task->Make(Chosen("smoke", {{"norm", norm}}), *data);
-    std::vector<at::Tensor> weights;
-    for (const at::Tensor& p : experiment->model().parameters()) {
-      if (p.dim() == 2) weights.push_back(p);
-    }
-    ASSERT_EQ(weights.size(), 3u);
-    if (first.empty()) first = weights;
-    for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(weights[i].equal(first[i])) << norm;
-  }
+  ExpectSameInitialWeights(*task, {"none", "layer", "online-1", "online-0.01"}, 3,
+                           [](const std::string&, const at::Tensor& p) { return p.dim() == 2; });
 }
 
 TEST_F(OnlineLnTest, MeasuresEveryMetricItDeclares) {
   const auto data = task->Load(Chosen("smoke"), {});
   const auto experiment = task->Make(Chosen("smoke", {{"norm", "online-0.1"}}), *data);
-  experiment->model().eval();
-  at::NoGradGuard no_grad;
-  Values values = experiment->Evaluate();
-  values.merge(experiment->Test());
-  for (const MetricSpec& metric : task->metrics) {
-    EXPECT_EQ(values.count(metric.name), metric.name == kTrainLoss ? 0u : 1u) << metric.name;
-  }
-  EXPECT_EQ(values.size() + 1, task->metrics.size());
+  const Values values = DeclaredMetrics(*task, *experiment);
   // Evaluation changes no state.
   EXPECT_EQ(values.at("mu_0"), 0);
   EXPECT_EQ(values.at("sigma_2"), 1);
@@ -123,13 +105,7 @@ TEST_F(OnlineLnTest, LearnsWithEveryNorm) {
     at::manual_seed(1);
     const Settings settings = Chosen("smoke", {{"norm", norm}, {"lr", "0.01"}});
     const auto experiment = task->Make(settings, *data);
-    const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), settings);
-    const at::Tensor cases = at::arange(64, at::kLong);
-    experiment->model().train();
-    const double before = UpdateWeights(*experiment, *optimizer, {{cases}}).loss;
-    double after = before;
-    for (int i = 0; i < 20; ++i) after = UpdateWeights(*experiment, *optimizer, {{cases}}).loss;
-    EXPECT_LT(after, 0.6 * before) << norm;
+    EXPECT_LT(LossRatio(*task, *experiment, settings, 64, 21), 0.6) << norm;
   }
 }
 

@@ -67,12 +67,9 @@ class PiMnistTask final : public DigitTask {
     const std::vector<SettingSpec> own = {
         {"width", 1000, "units of each hidden layer", 1, 65536, {}},
         {"depth", 2, "hidden layers", 1, 64, {}},
-        {"bn_variance",
-         "auto",
-         "batch norm's variance in training; auto: unbiased up to batch size 4",
-         {},
-         {},
-         {"auto", "biased", "unbiased"}},
+        Choice("bn_variance", "auto",
+               "batch norm's variance in training; auto: unbiased up to batch size 4",
+               {"auto", "biased", "unbiased"}),
     };
     AddSettings(own);
     AddDigits("error");

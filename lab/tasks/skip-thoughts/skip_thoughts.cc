@@ -235,6 +235,118 @@ ReportSpec MakeReport() {
   return report;
 }
 
+// Returns the settings of the model and its training loss.
+std::vector<SettingSpec> ModelSettings() {
+  return {
+      CellSetting("the GRUs"),
+      {"words", 620, "width of a word embedding", 1, 65536, {}},
+      {"hidden", 2400, "units of each GRU, and size of a sentence's vector", 1, 65536, {}},
+      Choice(
+          "condition", "start",
+          "the vector is the decoders' first state (start), or in the input of every step (steps)",
+          {"start", "steps"}),
+      Choice("softmax", "full",
+             "softmax of the training loss: over all words, or over the target and sampled words",
+             {"full", "sampled"}),
+      {"samples", 500, "sampled words of an update", 1, 1e6, {}},
+  };
+}
+
+// Returns the settings that the data depends on.
+std::vector<SettingSpec> DataSettings() {
+  return {
+      {"vocabulary",
+       20'000,
+       "maximum number of distinct words, including the end mark and the unknown word",
+       3,
+       1e7,
+       {}},
+      {"longest", 30, "triples with a longer sentence are left out", 1, 1000, {}},
+      {"triples", 100'000'000, "maximum number of training triples (evenly spaced)", 1, 1e12, {}},
+      {"valid_triples", 5'000, "maximum number of validation triples (evenly spaced)", 1, 1e9, {}},
+      {"stories",
+       4'000,
+       "synthetic stories for training, if there is no data",
+       1,
+       kMaxSyntheticStories,
+       {}},
+  };
+}
+
+// Returns the settings of the evaluation of sentence vectors.
+std::vector<SettingSpec> EvaluationSettings() {
+  return {
+      {"downstream_cases",
+       1'000'000,
+       "maximum number of sentences of each evaluation set during training",
+       10,
+       1e9,
+       {}},
+      {"downstream_folds", 10, "folds of the cross-validation during training", 2, 100, {}},
+      {"downstream_inner",
+       10,
+       "inner folds, which choose the penalty, during training",
+       2,
+       100,
+       {}},
+      {"test_folds", 10, "folds of the cross-validation at the end", 2, 100, {}},
+      {"test_inner", 10, "inner folds at the end", 2, 100, {}},
+  };
+}
+
+std::vector<Preset> MakePresets() {
+  return {
+      {"small",
+       "GRUs of 128 on 80,000 triples for 3 epochs, 500 sampled words: minutes a run on one core",
+       {{"words", 64},
+        {"hidden", 128},
+        {"vocabulary", 5'000},
+        {"softmax", "sampled"},
+        {"longest", 20},
+        {"triples", 80'000},
+        {"valid_triples", 2'000},
+        {"lr", 5e-3},
+        {"epochs", 3},
+        {"evaluations_per_epoch", 3},
+        {"downstream_cases", 1'000},
+        {"downstream_folds", 3},
+        {"downstream_inner", 2},
+        {"test_inner", 3}}},
+      {"paper",
+       "GRUs of 2,400, 20,000 words, a million updates on the 156,423 triples of 36 books",
+       {}},
+      {"smoke",
+       "GRUs of 16 on 100 synthetic stories for 2 epochs: a test that it runs",
+       {{"words", 8},
+        {"hidden", 16},
+        {"vocabulary", 200},
+        {"stories", 100},
+        {"triples", 480},
+        {"valid_triples", 50},
+        {"batch_size", 32},
+        {"lr", 1e-2},
+        {"epochs", 2},
+        {"downstream_cases", 60},
+        {"downstream_folds", 2},
+        {"downstream_inner", 2},
+        {"test_folds", 3},
+        {"test_inner", 2}}},
+  };
+}
+
+std::vector<MetricSpec> MakeMetrics() {
+  std::vector<MetricSpec> metrics = {
+      {kTrainLoss, "training loss of the batches, of all their words", "nats/batch", true},
+      {"valid_nats", "validation loss", "nats/word", true}};
+  for (const auto& [prefix, words] : {std::pair("", ""), {"test_", "test: "}}) {
+    for (const Measure& measure : kMeasures) {
+      metrics.push_back({std::string(prefix) + measure.name, std::string(words) + measure.label,
+                         measure.unit, measure.lower_is_better});
+    }
+  }
+  return metrics;
+}
+
 class SkipThoughtsTask final : public Task {
  public:
   SkipThoughtsTask() {
@@ -247,112 +359,13 @@ class SkipThoughtsTask final : public Task {
     Default("epochs", 410);
     Default("lr", 2e-4);
     Default("clip", 5.0);
-    AddSettings({
-        {"cell",
-         "fused",
-         "the GRUs: Planish's own, or composed of PyTorch's operators",
-         {},
-         {},
-         {"fused", "composed"}},
-        {"words", 620, "width of a word embedding", 1, 65536, {}},
-        {"hidden", 2400, "units of each GRU, and size of a sentence's vector", 1, 65536, {}},
-        {"condition",
-         "start",
-         "the vector is the decoders' first state (start), or in the input of every step (steps)",
-         {},
-         {},
-         {"start", "steps"}},
-        {"softmax",
-         "full",
-         "softmax of the training loss: over all words, or over the target and sampled words",
-         {},
-         {},
-         {"full", "sampled"}},
-        {"samples", 500, "sampled words of an update", 1, 1e6, {}},
-        {"vocabulary",
-         20'000,
-         "maximum number of distinct words, including the end mark and the unknown word",
-         3,
-         1e7,
-         {}},
-        {"longest", 30, "triples with a longer sentence are left out", 1, 1000, {}},
-        {"triples", 100'000'000, "maximum number of training triples (evenly spaced)", 1, 1e12, {}},
-        {"valid_triples",
-         5'000,
-         "maximum number of validation triples (evenly spaced)",
-         1,
-         1e9,
-         {}},
-        {"stories",
-         4'000,
-         "synthetic stories for training, if there is no data",
-         1,
-         kMaxSyntheticStories,
-         {}},
-        {"downstream_cases",
-         1'000'000,
-         "maximum number of sentences of each evaluation set during training",
-         10,
-         1e9,
-         {}},
-        {"downstream_folds", 10, "folds of the cross-validation during training", 2, 100, {}},
-        {"downstream_inner",
-         10,
-         "inner folds, which choose the penalty, during training",
-         2,
-         100,
-         {}},
-        {"test_folds", 10, "folds of the cross-validation at the end", 2, 100, {}},
-        {"test_inner", 10, "inner folds at the end", 2, 100, {}},
-        {"eps", 1e-5, "added to the variance by a norm", 0, 1, {}},
-        {"gain", 1.0, "initial gains of the norms", 0, 1e6, {}},
-    });
-    data_settings = {"vocabulary", "longest", "triples", "valid_triples", "stories"};
-    presets = {
-        {"small",
-         "GRUs of 128 on 80,000 triples for 3 epochs, 500 sampled words: minutes a run on one core",
-         {{"words", 64},
-          {"hidden", 128},
-          {"vocabulary", 5'000},
-          {"softmax", "sampled"},
-          {"longest", 20},
-          {"triples", 80'000},
-          {"valid_triples", 2'000},
-          {"lr", 5e-3},
-          {"epochs", 3},
-          {"evaluations_per_epoch", 3},
-          {"downstream_cases", 1'000},
-          {"downstream_folds", 3},
-          {"downstream_inner", 2},
-          {"test_inner", 3}}},
-        {"paper",
-         "GRUs of 2,400, 20,000 words, a million updates on the 156,423 triples of 36 books",
-         {}},
-        {"smoke",
-         "GRUs of 16 on 100 synthetic stories for 2 epochs: a test that it runs",
-         {{"words", 8},
-          {"hidden", 16},
-          {"vocabulary", 200},
-          {"stories", 100},
-          {"triples", 480},
-          {"valid_triples", 50},
-          {"batch_size", 32},
-          {"lr", 1e-2},
-          {"epochs", 2},
-          {"downstream_cases", 60},
-          {"downstream_folds", 2},
-          {"downstream_inner", 2},
-          {"test_folds", 3},
-          {"test_inner", 2}}},
-    };
-    metrics = {{kTrainLoss, "training loss of the batches, of all their words", "nats/batch", true},
-               {"valid_nats", "validation loss", "nats/word", true}};
-    for (const auto& [prefix, words] : {std::pair("", ""), {"test_", "test: "}}) {
-      for (const Measure& measure : kMeasures) {
-        metrics.push_back({std::string(prefix) + measure.name, std::string(words) + measure.label,
-                           measure.unit, measure.lower_is_better});
-      }
-    }
+    AddSettings(ModelSettings());
+    AddSettings(DataSettings());
+    AddSettings(EvaluationSettings());
+    AddSettings({EpsSetting(), GainSetting()});
+    for (const SettingSpec& spec : DataSettings()) data_settings.push_back(spec.name);
+    presets = MakePresets();
+    metrics = MakeMetrics();
     // Evaluation sets of sentence vectors do not affect the choice.
     choose_by = "valid_nats";
     report = MakeReport();
