@@ -422,7 +422,7 @@ PLANISH_DEVICE void BackwardOf(const Backward<T>& a, RowTeam team, Compute<T>* p
   }
   C dgain[E] = {}, dbias[E] = {};
   const int64_t step = team.groups() * team.count();
-  typename Row::Raw raw_dy, raw_x;
+  typename Row::Raw raw_dy, raw_x = {};  // raw_x is not read without x
   SavedRow<C> fetched;
   const auto fetch = [&](int64_t row) {
     const bool has_row = row < a.rows;
