@@ -140,35 +140,9 @@ std::vector<Loader> FileLoaders() {
   };
 }
 
-// Returns the loaders of folders.
-std::vector<Loader> FolderLoaders() {
+// Returns the loaders of folders with sentence pairs or captions in two languages.
+std::vector<Loader> BilingualLoaders() {
   return {
-      {"Treebanks",
-       [](const fs::path& folder, const Change& change) {
-         for (const char* part : {"train", "dev", "test"}) {
-           WriteFile(folder / fmt::format("x-{}.conllu", part), change(kConllu));
-         }
-       },
-       [](const fs::path& folder) {
-         const TreebankSet set = ReadTreebanks(folder);
-         return Trees(set.train) + Trees(set.valid) + Trees(set.test);
-       },
-       /*may_be_empty=*/false, /*needs_final_blank=*/true},
-      {"Books",
-       [](const fs::path& folder, const Change& change) {
-         WriteFile(folder / "a.txt", change("One came. Two went.\n\nThree stayed.\n"));
-         WriteFile(folder / "b.txt", change("Four slept.\n"));
-       },
-       [](const fs::path& folder) {
-         const Library library = ReadBooks(folder);
-         std::string text;
-         for (const auto* books : {&library.train, &library.valid}) {
-           for (const Book& book : *books) {
-             for (const auto& sentence : book.sentences) text += Joined(sentence) + ";";
-           }
-         }
-         return text;
-       }},
       {"Parallel",
        [](const fs::path& folder, const Change& change) {
          for (const char* part : {"train", "valid", "test"}) {
@@ -205,6 +179,38 @@ std::vector<Loader> FolderLoaders() {
          const CaptionSets sets = OpenCaptions(folder, {.features = 8});
          return Joined(sets.train.captions) + Joined(sets.test.captions) + sets.sha256;
        }},
+  };
+}
+
+// Returns the loaders of other folders.
+std::vector<Loader> FolderLoaders() {
+  return {
+      {"Treebanks",
+       [](const fs::path& folder, const Change& change) {
+         for (const char* part : {"train", "dev", "test"}) {
+           WriteFile(folder / fmt::format("x-{}.conllu", part), change(kConllu));
+         }
+       },
+       [](const fs::path& folder) {
+         const TreebankSet set = ReadTreebanks(folder);
+         return Trees(set.train) + Trees(set.valid) + Trees(set.test);
+       },
+       /*may_be_empty=*/false, /*needs_final_blank=*/true},
+      {"Books",
+       [](const fs::path& folder, const Change& change) {
+         WriteFile(folder / "a.txt", change("One came. Two went.\n\nThree stayed.\n"));
+         WriteFile(folder / "b.txt", change("Four slept.\n"));
+       },
+       [](const fs::path& folder) {
+         const Library library = ReadBooks(folder);
+         std::string text;
+         for (const auto* books : {&library.train, &library.valid}) {
+           for (const Book& book : *books) {
+             for (const auto& sentence : book.sentences) text += Joined(sentence) + ";";
+           }
+         }
+         return text;
+       }},
       {"Digilets",
        [](const fs::path& folder, const Change& change) {
          for (int i = 0; i < 10; ++i) {
@@ -233,6 +239,7 @@ std::vector<Loader> FolderLoaders() {
 
 std::vector<Loader> Loaders() {
   std::vector<Loader> loaders = FileLoaders();
+  std::ranges::move(BilingualLoaders(), std::back_inserter(loaders));
   std::ranges::move(FolderLoaders(), std::back_inserter(loaders));
   return loaders;
 }
