@@ -2,7 +2,7 @@
 
 Writes the tables between the marks of docs/accuracy.md. `make accuracy` runs it.
 
-All get the same float32 rows, and are held against their normalisation in float64, which is exact to
+All get the same float32 rows, and are held against their normalization in float64, which is exact to
 nine digits more. PyTorch, ONNX Runtime and JAX are measured where Python finds them, oneDNN where
 CMake did.
 """

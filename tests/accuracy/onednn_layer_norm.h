@@ -8,7 +8,7 @@
 
 namespace planish::tests {
 
-/// oneDNN's layer normalisation of `rows`, forward and backward, with the gain and the bias given.
+/// oneDNN's layer normalization of `rows`, forward and backward, with the gain and the bias given.
 inline void OneDnnLayerNorm(Rows& rows, std::vector<float> gain, std::vector<float> bias,
                             float eps) {
   using dnnl::memory;

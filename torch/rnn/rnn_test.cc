@@ -99,16 +99,16 @@ Tensor Norm(bool batch, const Tensor& z, const Tensor& gain, const Tensor& bias,
     const Tensor xhat = centred / (centred.pow(2).mean(0, true) + eps).sqrt();
     return xhat * Over(gain, at::ones_like(z[0])) + Over(bias, at::zeros_like(z[0]));
   }
-  std::vector<Tensor> normalised;
+  std::vector<Tensor> normalized;
   int64_t begin = 0;
   for (const int64_t group : groups) {
     const auto columns = [&](const Tensor& t) {
       return t.defined() ? t.narrow(-1, begin, group) : t;
     };
-    normalised.push_back(LayerNorm(columns(z), columns(gain), columns(bias), eps));
+    normalized.push_back(LayerNorm(columns(z), columns(gain), columns(bias), eps));
     begin += group;
   }
-  return at::cat(normalised, -1);
+  return at::cat(normalized, -1);
 }
 
 std::pair<Tensor, Tensor> ComposedStep(Cell cell, const RnnTensors& p, const Tensor& x,
@@ -1113,13 +1113,13 @@ TEST(RecurrentModules, InitializeLikePyTorch) {
   for (const auto& item : ours->named_parameters()) {
     ExpectSame(item.value(), theirs->named_parameters()[item.key()], item.key());
   }
-  const auto normalised = nn::LayerNormLSTM(3, 16)->named_parameters();
-  EXPECT_TRUE(normalised["ln_ih_weight_l0"].equal(at::ones({64})));
-  EXPECT_TRUE(normalised["ln_ih_bias_l0"].equal(at::zeros({64})));
-  EXPECT_TRUE(normalised["ln_c_weight_l0"].equal(at::ones({16})));
+  const auto normalized = nn::LayerNormLSTM(3, 16)->named_parameters();
+  EXPECT_TRUE(normalized["ln_ih_weight_l0"].equal(at::ones({64})));
+  EXPECT_TRUE(normalized["ln_ih_bias_l0"].equal(at::zeros({64})));
+  EXPECT_TRUE(normalized["ln_c_weight_l0"].equal(at::ones({16})));
   for (const char* key : {"weight_ih_l0", "weight_hh_l0", "bias_ih_l0"}) {
     // The largest of 64 or more draws is below 0.8 of the bound with a probability of 1e-6.
-    const double most = normalised[key].abs().max().item<double>();
+    const double most = normalized[key].abs().max().item<double>();
     EXPECT_LE(most, 0.25) << key;
     EXPECT_GT(most, 0.2) << key;
   }

@@ -89,11 +89,11 @@ def assert_close(results, expected, **tolerance):
 def norm(z, p, name, dim, groups=1):
     """Normalizes over the last dimension, or over each of its groups; with dim=0 over the batch."""
 
-    def normalised(part):
+    def normalized(part):
         mean = part.mean(dim, keepdim=True)
         return (part - mean) / ((part - mean).square().mean(dim, keepdim=True) + 1e-5).sqrt()
 
-    result = torch.cat([normalised(part) for part in z.tensor_split(groups, -1)], -1)
+    result = torch.cat([normalized(part) for part in z.tensor_split(groups, -1)], -1)
     return result * p[name + "_weight"] + p.get(name + "_bias", 0)
 
 
