@@ -40,8 +40,8 @@ TEST(SplitText, RefusesTextsWithNothingToLearn) {
     }
     return "no error";
   };
-  EXPECT_THAT(error(std::string(39, 'a') + "b"), "no error");
-  EXPECT_THAT(error(std::string(38, 'a') + "b"),
+  EXPECT_THAT(error(std::string(39, 'a').append("b")), "no error");
+  EXPECT_THAT(error(std::string(38, 'a').append("b")),
               HasSubstr("[task] the text must have at least 40 characters, got 39"));
   EXPECT_THAT(error(std::string(40, 'a')), HasSubstr("two different characters, got one"));
 }
