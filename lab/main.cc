@@ -120,8 +120,13 @@ int RunCommandLine(int argc, char** argv) {
              kExitStatuses);
   app.require_subcommand(1);
   app.set_help_flag("-h,--help", "Print this help and exit");
-  app.set_version_flag("--version", VersionText,
-                       "Print version, compiler, libtorch, CPU and threads, and exit");
+  const auto version = [] {
+    CheckEnvironment();
+    return VersionText();
+  };
+  app.set_version_flag("--version", version,
+                       "Print version, compiler, SIMD targets, CUDA, tuning, libtorch, CPU and "
+                       "threads, and exit");
   Action action;
   AddTrain(app, action);
   AddReproduce(app, action);

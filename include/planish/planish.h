@@ -38,6 +38,7 @@
 #include "planish/target.h"
 #include "planish/types.h"
 #include "planish/version.h"
+#include "planish/version_info.h"
 #include "planish/weight_norm.h"
 
 #endif  // PLANISH_PLANISH_H_

@@ -12,6 +12,7 @@
 
 #include "lab/engine/commit.h"
 #include "planish/version.h"
+#include "planish/version_info.h"
 
 namespace planish::lab {
 
@@ -29,11 +30,10 @@ std::string CpuModel() {
 }
 
 std::string Compiler() {
-#ifdef __clang__
-  return "clang " __clang_version__;
-#else
-  return "gcc " __VERSION__;
-#endif
+  for (const auto& [name, value] : VersionInfo()) {
+    if (name == "compiler") return value;
+  }
+  return "unknown";
 }
 
 }  // namespace
@@ -54,10 +54,18 @@ std::map<std::string, std::string> MachineStamps() {
 }
 
 std::string VersionText() {
-  return fmt::format(
-      "planish {} ({})\ncompiler  {}\ntorch     {}\ncpu       {}\nfeatures  {}\nthreads   {}\n",
-      PLANISH_VERSION, kCommit, Compiler(), TORCH_VERSION, CpuModel(), at::get_cpu_capability(),
-      at::get_num_threads());
+  std::string text = fmt::format("planish {} ({})\n", PLANISH_VERSION, kCommit);
+  const auto add = [&](const std::string& name, const std::string& value) {
+    text += fmt::format("{:<9} {}\n", name, value);
+  };
+  for (const auto& [name, value] : VersionInfo()) {
+    if (name != "version") add(name, value);
+  }
+  add("torch", TORCH_VERSION);
+  add("cpu", CpuModel());
+  add("features", at::get_cpu_capability());
+  add("threads", std::to_string(at::get_num_threads()));
+  return text;
 }
 
 }  // namespace planish::lab

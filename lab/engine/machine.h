@@ -10,7 +10,8 @@ namespace planish::lab {
 /// started (UTC).
 std::map<std::string, std::string> MachineStamps();
 
-/// Returns the output of `planish --version`.
+/// Returns the output of `planish --version`: VersionInfo(), and what the command adds. Throws
+/// ArgumentError as VersionInfo does.
 std::string VersionText();
 
 }  // namespace planish::lab

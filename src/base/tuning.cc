@@ -15,6 +15,7 @@
 #include <variant>
 
 #include "src/base/check.h"
+#include "src/base/facts.h"
 
 namespace planish::internal {
 namespace {
@@ -128,7 +129,7 @@ int64_t ValueOf(const Field& field, std::string_view text) {
 
 using Overrides = std::map<std::string, int64_t>;
 
-Overrides OverridesOf(std::string_view text) {
+Overrides ParseOverrides(std::string_view text) {
   Overrides overrides;
   while (!text.empty()) {
     const size_t comma = text.find(',');
@@ -199,7 +200,7 @@ Caches MachineCaches() {
 }
 
 Tuning TuningFor(Caches caches, std::string_view overrides) {
-  const Overrides values = OverridesOf(overrides);
+  const Overrides values = ParseOverrides(overrides);
   Tuning t{};
   static_cast<Caches&>(t) = caches;
   Apply(kCaches, values, t);
@@ -217,6 +218,24 @@ Tuning TuningFor(Caches caches, std::string_view overrides) {
   t.untiled_rows = t.slow_l3 ? kSlowL3UntiledRows : kUntiledRows;
   Apply(kThresholds, values, t);
   return t;
+}
+
+std::string OverridesOf(const Tuning& tuning) {
+  std::string text;
+  const auto value_in = [](const Tuning& t, const Field& field) {
+    return std::visit([&](auto member) { return static_cast<int64_t>(t.*member); }, field.member);
+  };
+  const auto add = [&](const Field& field) {
+    text += (text.empty() ? "" : ",") + std::string(field.name) + "=" +
+            std::to_string(value_in(tuning, field));
+  };
+  for (const Field& field : kCaches) add(field);
+  for (const Field& field : kSlowL3) add(field);
+  const Tuning derived = TuningFor({}, text);
+  for (const Field& field : kThresholds) {
+    if (value_in(tuning, field) != value_in(derived, field)) add(field);
+  }
+  return text;
 }
 
 const Tuning& CurrentTuning() { return TheTuning(); }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planish/error.h"
+#include "src/base/facts.h"
 
 namespace planish::internal {
 namespace {
@@ -156,6 +157,17 @@ TEST(TuningTest, OutputsBeyondTheL2CacheArePrefetchedWithASlowL3Cache) {
   }
   const ScopedTuning scoped(TuningFor(kZen4));
   EXPECT_FALSE(PrefetchesOutput(INT64_MAX, 1, 1));
+}
+
+TEST(TuningTest, OverridesDescribeATuning) {
+  EXPECT_EQ(OverridesOf(TuningFor(kZen4)),
+            "l1_bytes=32768,l2_bytes=1048576,l3_bytes=33554432,l3_cores=8,slow_l3=0");
+  // A threshold is given if it does not follow from the caches.
+  const std::string others =
+      "l1_bytes=49152,l2_bytes=2097152,l3_bytes=503316480,l3_cores=120,slow_l3=0,"
+      "l1_holds_four_rows=0,untiled_rows=9";
+  EXPECT_EQ(OverridesOf(TuningFor(kXeon, "slow_l3=0,l1_holds_four_rows=0,untiled_rows=9")), others);
+  EXPECT_EQ(OverridesOf(TuningFor({}, others)), others);
 }
 
 TEST(TuningTest, AScopedTuningEnds) {

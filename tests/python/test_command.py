@@ -75,7 +75,7 @@ def test_list(shared):
 def test_version(shared):
     text = shared.ok("--version").stdout
     assert re.match(r"planish \d+\.\d+\.\d+", text)
-    for name in ("compiler", "torch", "cpu", "features", "threads"):
+    for name in ("compiler", "targets", "target", "cuda", "tuning", "torch", "cpu", "features", "threads"):
         assert re.search(rf"^{name} +\S", text, re.M), text
 
 

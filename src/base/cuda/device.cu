@@ -75,6 +75,12 @@ int MaxClusterBlocks() {
   return std::min<int>(known_blocks, max_cluster_blocks);
 }
 
+const char* Version() {
+  static const std::string version =
+      std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
+  return version.c_str();
+}
+
 int Devices() {
   int count = 0;
   if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
@@ -110,6 +116,7 @@ void Synchronize() { Check("Synchronize", "finish its work", cudaDeviceSynchroni
 
 #else
 
+const char* Version() { return "emulation"; }
 int Devices() { return 1; }
 int MaxClusterBlocks() { return max_cluster_blocks; }
 

@@ -7,6 +7,10 @@
 // Device and device memory of a GPU, of the emulation, or of a build without CUDA.
 namespace planish::internal::cuda {
 
+/// Returns the version of CUDA that the kernels are compiled with, such as "13.0"; "emulation"
+/// in the emulation, "none" in a build without CUDA.
+const char* Version();
+
 /// Returns the number of devices; 0 without a driver.
 int Devices();
 

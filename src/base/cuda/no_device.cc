@@ -9,6 +9,7 @@ namespace {
 
 }  // namespace
 
+const char* Version() { return "none"; }
 int Devices() { return 0; }
 int MaxClusterBlocks() { return 1; }
 void LimitClusterBlocks(int) {}

@@ -2,6 +2,7 @@
 
 #include "planish/target.h"
 #include "src/base/check.h"
+#include "src/base/facts.h"
 #include "src/base/loop.h"
 #include "src/base/simd/simd.h"
 
@@ -12,6 +13,15 @@ namespace {
 // Returns the compiled targets that the processor supports, as a set of Highway's bits. The lowest
 // bit is the best target.
 int64_t Supported() { return hwy::SupportedTargets() & HWY_TARGETS; }
+
+// Returns the names of a set of targets, best first.
+std::vector<std::string> NamesOf(int64_t targets) {
+  std::vector<std::string> names;
+  for (; targets != 0; targets &= targets - 1) {
+    names.emplace_back(hwy::TargetName(targets & -targets));
+  }
+  return names;
+}
 
 struct Choice {
   hwy::ChosenTarget chosen;
@@ -49,13 +59,7 @@ Choice& TheChoice() {
 
 }  // namespace
 
-std::vector<std::string> Targets() {
-  std::vector<std::string> names;
-  for (int64_t rest = Supported(); rest != 0; rest &= rest - 1) {
-    names.emplace_back(hwy::TargetName(rest & -rest));
-  }
-  return names;
-}
+std::vector<std::string> Targets() { return NamesOf(Supported()); }
 
 std::string Target() { return hwy::TargetName(TheChoice().target); }
 
@@ -64,6 +68,8 @@ void SetTarget(const std::string& name) { TheChoice().Use(Choice::TargetOf("SetT
 }  // namespace PLANISH_API
 
 const hwy::ChosenTarget& internal::Chosen() { return TheChoice().chosen; }
+
+std::vector<std::string> internal::CompiledTargets() { return NamesOf(HWY_TARGETS); }
 
 void internal::CheckTarget() { TheChoice(); }
 
