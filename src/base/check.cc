@@ -7,12 +7,16 @@
 
 namespace planish::internal {
 
+inline namespace PLANISH_API {
+
 std::string Text(double value) {
   if (std::isnan(value)) return "nan";  // %g also prints its sign
   char text[32];
   std::snprintf(text, sizeof text, "%g", value);
   return text;
 }
+
+}  // namespace PLANISH_API
 
 void CheckStride(const char* function, const char* array, int64_t stride, Extent extent,
                  int64_t element_bytes) {

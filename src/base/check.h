@@ -19,8 +19,12 @@ namespace planish::internal {
                       ", got " + found);
 }
 
+inline namespace PLANISH_API {  // exported for the binding
+
 /// Returns a value as messages show it: 6 digits at most, in the form of printf's %g.
 std::string Text(double value);
+
+}  // namespace PLANISH_API
 
 inline void CheckFinite(const char* function, const char* name, double value) {
   if (!std::isfinite(value)) Fail(function, name, "be finite", Text(value));

@@ -149,6 +149,8 @@ struct Polynomial {
 
 }  // namespace
 
+inline namespace PLANISH_API {
+
 Fingerprint FingerprintOf(const void* data, int64_t size, const ParallelFor& parallel_for) {
   const Keys& keys = TheKeys();
   const int64_t blocks = (size + kBlockBytes - 1) / kBlockBytes;
@@ -178,6 +180,8 @@ Fingerprint FingerprintOf(const void* data, int64_t size, const ParallelFor& par
   }
   return {first.Value(), second.Value()};
 }
+
+}  // namespace PLANISH_API
 
 }  // namespace planish::internal
 #endif  // HWY_ONCE

@@ -6,6 +6,7 @@
 #include "planish/parallel.h"
 
 namespace planish::internal {
+inline namespace PLANISH_API {  // exported for the binding
 
 /// Fingerprint of the bytes of an array.
 struct Fingerprint {
@@ -23,6 +24,7 @@ struct Fingerprint {
 /// fingerprints of two processes cannot be compared.
 Fingerprint FingerprintOf(const void* data, int64_t size, const ParallelFor& parallel_for);
 
+}  // namespace PLANISH_API
 }  // namespace planish::internal
 
 #endif  // PLANISH_SRC_BASE_FINGERPRINT_H_
