@@ -2,6 +2,7 @@
 #define PLANISH_SRC_BASE_LOOP_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <new>
@@ -32,6 +33,23 @@ inline void RunParallel(const ParallelFor& parallel_for, int64_t n, int64_t grai
   }
 }
 
+/// A lock. In place of std::mutex, whose try_lock needs glibc 2.34 in a library that is built with
+/// it or newer.
+class Lock {
+ public:
+  bool try_lock() { return !locked_.exchange(true, std::memory_order_acquire); }
+  void lock() {
+    while (!try_lock()) locked_.wait(true, std::memory_order_relaxed);
+  }
+  void unlock() {
+    locked_.store(false, std::memory_order_release);
+    locked_.notify_one();
+  }
+
+ private:
+  std::atomic<bool> locked_{false};
+};
+
 /// Runs task(begin, end, scratch) like RunParallel, with one make() for each concurrent range. The
 /// first make() runs before any task, so its std::bad_alloc leaves outputs unwritten. A range whose
 /// make() throws std::bad_alloc waits for the first scratch.
@@ -40,9 +58,9 @@ void RunWithScratch(const ParallelFor& parallel_for, int64_t n, int64_t grain, c
                     const Task& task) {
   if (n <= 0) return;
   auto first = make();
-  std::mutex mutex;
+  Lock first_in_use;
   RunParallel(parallel_for, n, grain, [&](int64_t begin, int64_t end) {
-    std::unique_lock lock(mutex, std::try_to_lock);
+    std::unique_lock lock(first_in_use, std::try_to_lock);
     std::optional<decltype(make())> own;
     if (!lock) {
       try {
