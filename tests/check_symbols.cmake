@@ -1,8 +1,10 @@
 # Checks that the shared library LIBRARY exports no name of Planish outside the inline namespace NAMESPACE
 # (PLANISH_API), and that it exports names in it. NM lists the symbols. Templates of other libraries with types of
-# Planish are not names of Planish.
+# Planish are not names of Planish. The C names that it exports must be the functions declared in C_HEADERS.
 execute_process(COMMAND ${NM} -D --defined-only "${LIBRARY}"
   OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCHALL " planish_[a-z0-9_]+" c_symbols "${symbols}")
+list(TRANSFORM c_symbols STRIP)
 string(REGEX MATCHALL "_Z[^\n]+" symbols "${symbols}")
 # A mangled name is _Z, for example TV for a virtual table, N, and the parts of the name after their lengths.
 list(FILTER symbols INCLUDE REGEX "^_Z(T[A-Z]|Th[n0-9]+_|Tv[n0-9_]+_|G[RV]|Z)*N[KOR]*(7planish|3hwy)")
@@ -18,3 +20,18 @@ if(exported EQUAL 0)
   message(FATAL_ERROR "${LIBRARY} must export the names in ${NAMESPACE}, got none")
 endif()
 message("${exported} names of ${NAMESPACE}")
+
+set(functions "")
+foreach(header IN LISTS C_HEADERS)
+  file(READ "${header}" text)
+  string(REGEX MATCHALL "planish_[a-z0-9_]+\\(" names "${text}")
+  list(TRANSFORM names REPLACE "\\($" "")
+  list(APPEND functions ${names})
+endforeach()
+list(REMOVE_DUPLICATES functions)
+list(SORT functions)
+list(SORT c_symbols)
+if(NOT functions STREQUAL c_symbols)
+  list(JOIN c_symbols " " c_symbols)
+  message(FATAL_ERROR "${LIBRARY} must export the C functions ${functions}, got ${c_symbols}")
+endif()

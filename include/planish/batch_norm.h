@@ -15,7 +15,7 @@
 //   y = gain[c] * xhat + bias[c],   xhat = (x - mean[c]) * rstd[c],   rstd = 1 / sqrt(var + eps)
 // Training uses the mean and variance of these elements, evaluation their running estimates.
 // Element (b, c, s) is at (b * channels + c) * spatial + s; spatial = 1 for rows of features.
-// planish.h has the contract on lifetime, alignment, aliasing, concurrency and exceptions.
+// core.h has the contract on lifetime, alignment, aliasing, concurrency and exceptions.
 //
 // Example: two samples of two channels.
 //   const std::vector<float> x = {1, 10, 3, 30};

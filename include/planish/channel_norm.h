@@ -9,7 +9,7 @@
 
 // The norms of norm.h over the channels of images and sequences: x is [batch, channels, spatial],
 // with element (b, c, s) at (b * channels + c) * spatial + s. The channels at one position (b, s)
-// are normalized as NormForward normalizes a row. No array is transposed. planish.h has the
+// are normalized as NormForward normalizes a row. No array is transposed. core.h has the
 // contract on lifetime, alignment, aliasing, concurrency and exceptions.
 //
 // Example: two channels at three positions.

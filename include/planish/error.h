@@ -6,7 +6,7 @@
 
 #include "planish/version.h"
 
-// Exceptions of the core. planish.h says when they are thrown and what has been written by then.
+// Exceptions of the core. core.h says when they are thrown and what has been written by then.
 //
 // Example:
 //   try {

@@ -13,7 +13,7 @@
 // and computes the output y from xhat. docs/math.md derives the equations.
 //
 // Matrices are row-major: element (r, c) of a [rows, cols] matrix is at r * stride + c; a stride of
-// 0 means `cols`. Arguments are plain structs, filled by name. planish.h has the contract on
+// 0 means `cols`. Arguments are plain structs, filled by name. core.h has the contract on
 // lifetime, alignment, aliasing, concurrency and exceptions.
 //
 // Example:

@@ -11,7 +11,7 @@
 
 // Online layer normalization: one mean and one deviation for a layer, updated from case to case.
 // The rows of an array are cases in order: row t reads the state that row t - 1 left. docs/math.md
-// has the derivation and the source. planish.h has the contract on lifetime, alignment, aliasing,
+// has the derivation and the source. core.h has the contract on lifetime, alignment, aliasing,
 // concurrency and exceptions; the state is an output.
 //
 // Example:

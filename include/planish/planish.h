@@ -1,44 +1,907 @@
 #ifndef PLANISH_PLANISH_H_
 #define PLANISH_PLANISH_H_
 
-// All headers of the CPU library, and the contract of their functions. planish/cuda.h has the
-// contract of the functions for GPUs.
+// The C interface of the CPU library: norms and recurrent layers, forward and backward. For C (C99
+// or newer), for other languages through their C interface, and for C++ programs with another
+// standard library or an older standard. planish/core.h is the C++ interface.
+// docs/guides/other-languages.md shows programs in C and Python.
 //
-// Lifetime: a call is synchronous. When it returns, the library has written the outputs and keeps
-// no pointer to an argument. Only RnnPackedParams and RnnGradientSums own memory; both copy what
-// they need.
+// Example: LayerNorm of two rows of three.
+//   const float x[6] = {1, 2, 3, 4, 5, 9};
+//   float y[6];
+//   planish_norm_forward_args args;
+//   planish_norm_forward_args_init(&args, sizeof args);
+//   args.type = PLANISH_FLOAT;
+//   args.rows = 2;
+//   args.cols = 3;
+//   args.x = x;
+//   args.y = y;
+//   if (planish_norm_forward(PLANISH_NORM_LAYER, &args, NULL) != PLANISH_OK) {
+//     fprintf(stderr, "%s\n", planish_error_message());
+//   }
+//   for (int i = 0; i < 6; ++i) printf("%.2f ", y[i]);
+//   // prints -1.22 0.00 1.22 -0.93 -0.46 1.39
 //
-// Alignment: arrays need the alignment of their element type, alignof(T). No call needs more.
+// Structs: a function has a norm or cell, a struct of arguments, and a struct of options, or NULL
+// for the default options. Each struct is initialized by its _init function, which sets all fields
+// to their defaults (0 and NULL, unless the field's comment has another) and stores the size that
+// the caller passes. Later versions append fields; a program compiled with an older header runs
+// with a newer library, whose new fields then have their defaults. A program compiled with a newer
+// header runs with an older library if it leaves the new fields at 0.
+//
+// Errors: a function returns PLANISH_OK or the reason of its failure, and planish_error_message()
+// then has a sentence that names the argument. No C++ exception leaves a function. After
+// PLANISH_INVALID_ARGUMENT no output has been written, unless PLANISH_THREADS is invalid. After
+// PLANISH_OUT_OF_MEMORY planish_norm_* and planish_rnn_* have written nothing either. After other
+// errors outputs are undefined. After any error further calls work.
+//
+// Arrays are contiguous, last index fastest, unless a stride is given. Sizes and strides count
+// elements. An array needs the alignment of its element type. It is given as a pointer to void; the
+// field `type` says what it points to. Mean, mean_lo, rstd and other statistics are double if the
+// type is PLANISH_DOUBLE, and float for all other types.
 //
 // Aliasing: an output must not overlap another array of the call, except where its comment allows
-// it ("may be x itself").
+// it ("may be x itself"). The overlap is an error.
 //
-// Concurrency: all functions can be called from several threads at once, if no call writes an array
-// or object that another one uses. Of calls that run at once, only one uses the library's own
-// threads; the others run on their callers' threads. The exceptions are SetTarget and
-// RnnGradientSums.
+// Lifetime: a call is synchronous. When it returns, the library has written the outputs and keeps
+// no pointer to an argument. The handles planish_rnn_packed and planish_rnn_gradient_sums own
+// copies of what they need; the caller frees them.
 //
-// Exceptions derive from planish::Error (error.h) or are std::bad_alloc. ArgumentError is thrown
-// before an output is written, with one exception: an invalid PLANISH_THREADS is found when a call
-// is first split over threads. If a caller's ParallelFor throws, the call passes the exception on
-// and leaves the outputs undefined. After any exception further calls work.
+// Threads: all functions can be called from several threads at once, if no call writes an array or
+// handle that another one uses. The exceptions are planish_set_target, which must not run while
+// another thread computes, and planish_rnn_gradient_sums, which one thread uses at a time. A call
+// splits large work over the library's own threads, or with a planish_parallel_for over those of
+// the caller. Of calls that run at once, only one uses the library's own threads.
 //
-// Determinism: the bits of a result depend only on the arguments and on the SIMD target (target.h).
-// They are the same for any number of threads, any ParallelFor and any sizes of the machine's
-// caches. The environment variable PLANISH_TUNING overrides the thresholds that the library derives
-// from these sizes, such as PLANISH_TUNING=slow_l3=1,l2_bytes=2097152. docs/tuning.md has the
-// fields. It is read at the first call; if it is not valid, each call throws ArgumentError.
-#include "planish/batch_norm.h"
-#include "planish/channel_norm.h"
-#include "planish/error.h"
-#include "planish/norm.h"
-#include "planish/online_norm.h"
-#include "planish/parallel.h"
-#include "planish/rnn.h"
-#include "planish/target.h"
-#include "planish/types.h"
+// Determinism: the bits of a result depend only on the arguments and on the SIMD target. They are
+// the same for any number of threads and any planish_parallel_for, and the same as in C++.
+//
+// Environment: PLANISH_THREADS is the number of the library's own threads, PLANISH_TARGET a SIMD
+// target, and PLANISH_TUNING overrides thresholds (docs/tuning.md). Each is read at the first call.
+#include <stddef.h>
+#include <stdint.h>
+
 #include "planish/version.h"
-#include "planish/version_info.h"
-#include "planish/weight_norm.h"
+
+/// Exports a function of the C interface from the shared library.
+#ifdef __GNUC__
+#define PLANISH_C_API __attribute__((visibility("default")))
+#else
+#define PLANISH_C_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ---- Errors ----
+
+/// Result of a function.
+typedef int32_t planish_status;
+enum {
+  PLANISH_OK = 0,
+  PLANISH_INVALID_ARGUMENT = 1,  ///< an argument or environment variable is wrong
+  PLANISH_OUT_OF_MEMORY = 2,     ///< memory could not be allocated
+  PLANISH_CALLBACK_FAILED = 3,   ///< a function of the caller returned nonzero
+  PLANISH_NO_CUDA = 4,           ///< the library was built without CUDA
+  PLANISH_DEVICE_ERROR = 5,      ///< the GPU or its driver refused a call
+  PLANISH_INTERNAL_ERROR = 6     ///< any other C++ exception; please report it
+};
+
+/// Returns the message of the calling thread's last function that failed, such as
+/// "[planish_norm_forward] rows must be at least 0, got -1"; "" if none has. Never returns NULL.
+/// The text is valid until the next failure on this thread. Texts can change between versions.
+PLANISH_C_API const char* planish_error_message(void);
+
+// ---- Version and machine ----
+
+/// Returns the version of the library, such as "0.1.0". PLANISH_VERSION is that of the header.
+PLANISH_C_API const char* planish_version(void);
+
+/// Returns the names of the SIMD targets that this processor can run, best first, with a space
+/// between two, such as "AVX3 AVX2 SSE4 EMU128". Returns NULL if memory could not be allocated.
+PLANISH_C_API const char* planish_targets(void);
+
+/// Returns the name of the SIMD target in use: the best one, unless PLANISH_TARGET or
+/// planish_set_target names another. Returns NULL if PLANISH_TARGET is not one of
+/// planish_targets(), and planish_error_message() then says so. The text is valid until the
+/// program ends.
+PLANISH_C_API const char* planish_target(void);
+
+/// Makes all later calls use `name`, one of planish_targets(). Must not run while another thread
+/// computes.
+PLANISH_C_API planish_status planish_set_target(const char* name);
+
+/// Writes the number of the library's own threads, including the calling one, to `*threads`: that
+/// of planish_set_threads, or else PLANISH_THREADS, or else the processors of the process.
+PLANISH_C_API planish_status planish_threads(int32_t* threads);
+
+/// Sets the number of the library's own threads, at least 1; more than 1,024 count as 1,024.
+PLANISH_C_API planish_status planish_set_threads(int32_t threads);
+
+// ---- Threads ----
+
+/// Function of the library that processes the indices begin, begin + 1, ..., end - 1 of `task`.
+typedef void (*planish_run_range)(const void* task, int64_t begin, int64_t end);
+
+/// Function of the caller that runs `task` on several threads. It calls run(task, b, e) with ranges
+/// that cover each index of [begin, end) exactly once, in any order and on any threads, and returns
+/// when all of these calls have returned. A range of fewer than `grain` (>= 1) indices is not worth
+/// a thread of its own. `context` is that of planish_parallel_for.
+///
+/// Returns 0. Another value ends the call of Planish with PLANISH_CALLBACK_FAILED. The function
+/// must not throw an exception or jump out with longjmp.
+typedef int32_t (*planish_parallel_for_function)(void* context, int64_t begin, int64_t end,
+                                                 int64_t grain, planish_run_range run,
+                                                 const void* task);
+
+/// The caller's threads. Programs with threads of their own should pass them: two pools of threads
+/// compete for the processors. With function = NULL the library's own threads run.
+typedef struct planish_parallel_for {
+  planish_parallel_for_function function;
+  void* context;  ///< passed to `function`
+} planish_parallel_for;
+
+/// Runs `task` on the calling thread. Use it as a planish_parallel_for's function for no threads.
+PLANISH_C_API int32_t planish_serial_for(void* context, int64_t begin, int64_t end, int64_t grain,
+                                         planish_run_range run, const void* task);
+
+// ---- Element types ----
+
+/// Type of the elements of arrays. Arithmetic on 16-bit types is in float.
+typedef int32_t planish_type;
+enum {
+  PLANISH_FLOAT = 1,
+  PLANISH_DOUBLE = 2,
+  PLANISH_BFLOAT16 = 3,  ///< upper half of a float; elements have the layout of uint16_t
+  PLANISH_FLOAT16 = 4    ///< IEEE 754 binary16; elements have the layout of uint16_t
+};
+
+/// Return the value of a 16-bit element, exactly.
+PLANISH_C_API float planish_bfloat16_to_float(uint16_t bits);
+PLANISH_C_API float planish_float16_to_float(uint16_t bits);
+/// Return the nearest 16-bit element, ties to even. NaN stays NaN.
+PLANISH_C_API uint16_t planish_float_to_bfloat16(float value);
+PLANISH_C_API uint16_t planish_float_to_float16(float value);
+
+// ---- Norms ----
+
+/// Selects a norm of rows. A row x of `cols` elements is mapped to
+///   xhat = (x - mean) * rstd,   rstd = 1 / sqrt(var + eps),   var = mean((x - mean)^2)
+/// and to an output y. docs/math.md derives the equations.
+typedef int32_t planish_norm;
+enum {
+  /// LayerNorm (Ba, Kiros & Hinton 2016, Eq. 3): y = gain * xhat + bias.
+  PLANISH_NORM_LAYER = 0,
+  /// LayerNorm-simple (Xu et al. 2019, section 3.1): y = xhat. Like all norms below except
+  /// PLANISH_NORM_RMS, it takes no gain and no bias.
+  PLANISH_NORM_LAYER_SIMPLE = 1,
+  /// DetachNorm (Xu et al. 2019, Eq. 4): y = xhat. Backward treats mean and deviation as constants.
+  PLANISH_NORM_DETACH = 2,
+  /// DetachNorm of the mean only (Xu et al. 2019, Table 3).
+  PLANISH_NORM_DETACH_MEAN = 3,
+  /// DetachNorm of the deviation only (Xu et al. 2019, Table 3, "detach variance").
+  PLANISH_NORM_DETACH_DEVIATION = 4,
+  /// AdaNorm (Xu et al. 2019, Eq. 9): y = scale * (1 - slope * xhat) * xhat. Backward treats the
+  /// factor scale * (1 - slope * xhat) as a constant.
+  PLANISH_NORM_ADA = 5,
+  /// AdaNorm as in its authors' code: the deviation is unbiased, and eps is outside the root: rstd
+  /// = 1 / (sqrt(sum((x - mean)^2) / (cols - 1)) + eps). Requires cols >= 2.
+  PLANISH_NORM_ADA_AS_CODED = 6,
+  /// RMSNorm (Zhang & Sennrich 2019): y = gain * xhat + bias with mean 0, so that rstd = 1 /
+  /// sqrt(mean(x^2) + eps).
+  PLANISH_NORM_RMS = 7
+};
+
+/// Options of planish_norm_* and planish_channel_norm_*.
+typedef struct planish_norm_options {
+  uint32_t struct_size;  ///< set by planish_norm_options_init, as in all structs
+  /// Nonzero if the output pages (y or dx) have never been touched, as fresh from mmap. Disables
+  /// non-temporal stores for large outputs. Results are the same.
+  int32_t new_outputs;
+  double eps;    ///< added to the variance, inside the root; finite, >= 0; default 1e-5
+  double scale;  ///< C of AdaNorm, finite; other norms ignore it; default 1
+  double slope;  ///< k of AdaNorm, finite; other norms ignore it; default 0.1
+  planish_parallel_for parallel_for;  ///< default: the library's own threads
+} planish_norm_options;
+PLANISH_C_API planish_status planish_norm_options_init(planish_norm_options* options, size_t size);
+
+/// Arguments of planish_norm_forward.
+typedef struct planish_norm_forward_args {
+  uint32_t struct_size;
+  planish_type type;        ///< of x, y, residual and sum; has no default
+  planish_type param_type;  ///< of gain and bias: `type` or PLANISH_FLOAT; 0: `type`
+  int64_t rows;             ///< number of rows, >= 0
+  int64_t cols;             ///< elements of a row, >= 0
+  const void* x;            ///< [rows, cols] rows to normalize
+  const void* gain;         ///< [cols], or NULL for ones
+  const void* bias;         ///< [cols], or NULL for zeros
+  void* y;                  ///< [rows, cols] output; may be x itself
+  void* mean;               ///< [rows] mean, rounded; NULL: not saved
+  void* mean_lo;            ///< [rows] low-order part of the mean; NULL: not saved
+  void* rstd;               ///< [rows] 1 / sqrt(var + eps); NULL: not saved
+  const void* residual;     ///< [rows, cols] added to x before the norm, or NULL
+  void* sum;                ///< [rows, cols] x + residual, required then; may be x or residual
+  int64_t x_stride;         ///< elements from one row of x to the next, >= cols; 0: cols
+  int64_t y_stride;         ///< of y
+  int64_t residual_stride;  ///< of residual
+  int64_t sum_stride;       ///< of sum
+} planish_norm_forward_args;
+PLANISH_C_API planish_status planish_norm_forward_args_init(planish_norm_forward_args* args,
+                                                            size_t size);
+
+/// Normalizes every row of x, or of x + residual, into y. Saves the statistics that
+/// planish_norm_backward needs in the arrays given for them.
+///
+/// The result of a row depends on that row only. Statistics are accurate at any mean. A row with a
+/// NaN or an infinity gives NaN, as does a constant row with eps = 0. With cols = 0 the statistics
+/// are NaN.
+PLANISH_C_API planish_status planish_norm_forward(planish_norm norm,
+                                                  const planish_norm_forward_args* args,
+                                                  const planish_norm_options* options);
+
+/// Arguments of planish_norm_backward. For a loss L, dy = dL/dy and so on.
+typedef struct planish_norm_backward_args {
+  uint32_t struct_size;
+  planish_type type;        ///< of dy, x, dx and dsum; has no default
+  planish_type param_type;  ///< of gain, dgain and dbias: `type` or PLANISH_FLOAT; 0: `type`
+  int64_t rows;             ///< number of rows, >= 0
+  int64_t cols;             ///< elements of a row, >= 0
+  const void* dy;           ///< [rows, cols] gradient of the output
+  const void* x;            ///< [rows, cols] input of the forward call; with a residual, its `sum`
+  const void* gain;         ///< [cols], or NULL for ones, as in the forward call
+  const void* mean;         ///< [rows] as saved by the forward call; ignored by RMSNorm
+  const void* mean_lo;      ///< [rows] as saved by the forward call; ignored by RMSNorm
+  const void* rstd;         ///< [rows] as saved by the forward call
+  void* dx;                 ///< [rows, cols] gradient of x, or NULL; may be dy itself
+  void* dgain;              ///< [cols] gradient of the gain, or NULL
+  void* dbias;              ///< [cols] gradient of the bias, or NULL
+  const void* dsum;         ///< [rows, cols] gradient of `sum`, added to dx, or NULL
+  int64_t dy_stride;        ///< elements from one row of dy to the next, >= cols; 0: cols
+  int64_t x_stride;         ///< of x
+  int64_t dx_stride;        ///< of dx
+  int64_t dsum_stride;      ///< of dsum
+} planish_norm_backward_args;
+PLANISH_C_API planish_status planish_norm_backward_args_init(planish_norm_backward_args* args,
+                                                             size_t size);
+
+/// Computes the gradients of planish_norm_forward that are asked for, dx, dgain and dbias, and
+/// overwrites their arrays. With means over the row:
+///
+///   g     = gain * dy                       (AdaNorm: scale * (1 - slope * xhat) * dy)
+///   dx    = rstd * (g - a * mean(g) - b * xhat * mean(g * xhat))
+///   dgain = sum over rows of dy * xhat
+///   dbias = sum over rows of dy
+///
+/// a = 0 for RMSNorm, DETACH_MEAN and DETACH; b = 0 for DETACH_DEVIATION and DETACH; otherwise both
+/// are 1. DETACH reads neither x, mean nor mean_lo. docs/math.md gives b of ADA_AS_CODED, the only
+/// norm that uses `options->eps` here; for the others `rstd` already contains it.
+PLANISH_C_API planish_status planish_norm_backward(planish_norm norm,
+                                                   const planish_norm_backward_args* args,
+                                                   const planish_norm_options* options);
+
+// ---- Norms over the channels of images ----
+
+/// Arguments of planish_channel_norm_forward. Element (b, c, s) of x [batch, channels, spatial] is
+/// at (b * channels + c) * spatial + s.
+typedef struct planish_channel_norm_forward_args {
+  uint32_t struct_size;
+  planish_type type;        ///< of x and y; has no default
+  planish_type param_type;  ///< of gain and bias: `type` or PLANISH_FLOAT; 0: `type`
+  int64_t batch;            ///< samples, >= 0
+  int64_t channels;         ///< elements that are normalized together, >= 0
+  int64_t spatial;          ///< positions of a sample, >= 0; default 1
+  const void* x;            ///< [batch, channels, spatial] input
+  const void* gain;         ///< [channels], or NULL for ones
+  const void* bias;         ///< [channels], or NULL for zeros
+  void* y;                  ///< [batch, channels, spatial] output; may be x itself
+  void* mean;               ///< [batch, spatial] mean, rounded; NULL: not saved
+  void* mean_lo;            ///< [batch, spatial] low-order part of the mean; NULL: not saved
+  void* rstd;               ///< [batch, spatial] 1 / sqrt(var + eps); NULL: not saved
+} planish_channel_norm_forward_args;
+PLANISH_C_API planish_status
+planish_channel_norm_forward_args_init(planish_channel_norm_forward_args* args, size_t size);
+
+/// Normalizes the channels at every position (b, s) as planish_norm_forward normalizes a row.
+PLANISH_C_API planish_status
+planish_channel_norm_forward(planish_norm norm, const planish_channel_norm_forward_args* args,
+                             const planish_norm_options* options);
+
+/// Arguments of planish_channel_norm_backward. For a loss L, dy = dL/dy and so on.
+typedef struct planish_channel_norm_backward_args {
+  uint32_t struct_size;
+  planish_type type;        ///< of dy, x and dx; has no default
+  planish_type param_type;  ///< of gain, dgain and dbias: `type` or PLANISH_FLOAT; 0: `type`
+  int64_t batch;            ///< samples, >= 0
+  int64_t channels;         ///< elements that are normalized together, >= 0
+  int64_t spatial;          ///< positions of a sample, >= 0; default 1
+  const void* dy;           ///< [batch, channels, spatial] gradient of the output
+  const void* x;            ///< [batch, channels, spatial] input of the forward call
+  const void* gain;         ///< [channels], or NULL for ones, as in the forward call
+  const void* mean;         ///< [batch, spatial] as saved; ignored by RMSNorm
+  const void* mean_lo;      ///< [batch, spatial] as saved; ignored by RMSNorm
+  const void* rstd;         ///< [batch, spatial] as saved
+  void* dx;                 ///< [batch, channels, spatial] gradient of x, or NULL; may be dy itself
+  void* dgain;              ///< [channels] gradient of the gain, or NULL
+  void* dbias;              ///< [channels] gradient of the bias, or NULL
+} planish_channel_norm_backward_args;
+PLANISH_C_API planish_status
+planish_channel_norm_backward_args_init(planish_channel_norm_backward_args* args, size_t size);
+
+/// Computes the gradients of planish_channel_norm_forward as planish_norm_backward does for rows.
+/// dgain and dbias are sums over the batch and all positions.
+PLANISH_C_API planish_status
+planish_channel_norm_backward(planish_norm norm, const planish_channel_norm_backward_args* args,
+                              const planish_norm_options* options);
+
+// ---- Batch normalization ----
+//
+// Batch normalization (Ioffe & Szegedy 2015; Ba, Kiros & Hinton 2016, Eq. 2). Each channel c of x
+// [batch, channels, spatial] is normalized over its n = batch * spatial elements:
+//   y = gain[c] * xhat + bias[c],   xhat = (x - mean[c]) * rstd[c],   rstd = 1 / sqrt(var + eps)
+// Training uses the mean and variance of these elements, evaluation their running estimates.
+
+/// Value of planish_batch_norm_options.momentum: the running estimates are averages over all
+/// batches, so the weight of this batch is 1 / (batches + 1). PyTorch's momentum=None.
+#define PLANISH_MOMENTUM_AVERAGE (-1.0)
+
+/// Options of planish_batch_norm_*.
+typedef struct planish_batch_norm_options {
+  uint32_t struct_size;
+  /// Nonzero: divides by the root of the unbiased variance, sum((x - mean)^2) / (n - 1), instead of
+  /// the biased one, / n (Ba et al. 6.6). Requires n >= 2.
+  int32_t unbiased;
+  double eps;       ///< added to the variance, inside the root; finite, >= 0; default 1e-5
+  double momentum;  ///< weight of this batch in the running estimates, in [0, 1], or
+                    ///< PLANISH_MOMENTUM_AVERAGE; default 0.1. Only forward reads it
+  int64_t batches;  ///< batches already in the running estimates, >= 0. Only forward reads it
+  planish_parallel_for parallel_for;  ///< default: the library's own threads
+} planish_batch_norm_options;
+PLANISH_C_API planish_status planish_batch_norm_options_init(planish_batch_norm_options* options,
+                                                             size_t size);
+
+/// Arguments of planish_batch_norm_forward.
+typedef struct planish_batch_norm_forward_args {
+  uint32_t struct_size;
+  planish_type type;        ///< of x and y; has no default
+  planish_type param_type;  ///< of gain and bias: `type` or PLANISH_FLOAT; 0: `type`
+  int64_t batch;            ///< samples, >= 0
+  int64_t channels;         ///< >= 0
+  int64_t spatial;          ///< elements of a channel in a sample, >= 0; default 1
+  const void* x;            ///< [batch, channels, spatial] input
+  const void* gain;         ///< [channels], or NULL for ones
+  const void* bias;         ///< [channels], or NULL for zeros
+  void* y;                  ///< [batch, channels, spatial] output; may be x itself
+  void* mean;               ///< [channels] mean, rounded; NULL: not saved
+  void* mean_lo;            ///< [channels] low-order part of the mean; NULL: not saved
+  void* rstd;               ///< [channels] 1 / sqrt(var + eps); NULL: not saved
+  void* running_mean;       ///< [channels] statistics, updated in place, or NULL
+  void* running_var;        ///< [channels] statistics, updated, unbiased; or NULL
+} planish_batch_norm_forward_args;
+PLANISH_C_API planish_status
+planish_batch_norm_forward_args_init(planish_batch_norm_forward_args* args, size_t size);
+
+/// Normalizes every channel by the statistics of this batch. Saves the statistics that
+/// planish_batch_norm_backward needs, and updates the running estimates, in the arrays given:
+///
+///   running_mean = (1 - momentum) * running_mean + momentum * mean
+///   running_var  = (1 - momentum) * running_var + momentum * sum((x - mean)^2) / (n - 1)
+///
+/// The running variance is always the unbiased one. A constant channel gives the bias, or NaN with
+/// eps = 0. With n = 0 the statistics are NaN and the running estimates stay unchanged. n = 1 is an
+/// error with `unbiased` or `running_var`.
+PLANISH_C_API planish_status planish_batch_norm_forward(const planish_batch_norm_forward_args* args,
+                                                        const planish_batch_norm_options* options);
+
+/// Arguments of planish_batch_norm_backward. For a loss L, dy = dL/dy and so on.
+typedef struct planish_batch_norm_backward_args {
+  uint32_t struct_size;
+  planish_type type;        ///< of dy, x and dx; has no default
+  planish_type param_type;  ///< of gain, dgain and dbias: `type` or PLANISH_FLOAT; 0: `type`
+  int64_t batch;            ///< samples, >= 0
+  int64_t channels;         ///< >= 0
+  int64_t spatial;          ///< elements of a channel in a sample, >= 0; default 1
+  const void* dy;           ///< [batch, channels, spatial] gradient of the output
+  const void* x;            ///< [batch, channels, spatial] input of the forward call
+  const void* gain;         ///< [channels], or NULL for ones, as in the forward call
+  const void* mean;         ///< [channels] as saved by the forward call
+  const void* mean_lo;      ///< [channels] as saved by the forward call
+  const void* rstd;         ///< [channels] as saved by the forward call
+  void* dx;                 ///< [batch, channels, spatial] gradient of x, or NULL; may be dy itself
+  void* dgain;              ///< [channels] gradient of the gain, or NULL
+  void* dbias;              ///< [channels] gradient of the bias, or NULL
+} planish_batch_norm_backward_args;
+PLANISH_C_API planish_status
+planish_batch_norm_backward_args_init(planish_batch_norm_backward_args* args, size_t size);
+
+/// Computes the gradients of planish_batch_norm_forward that are asked for and overwrites their
+/// arrays. Sums run over the n elements of a channel; m = n - 1 with `unbiased`, else n:
+///
+///   dbias = sum(dy)
+///   dgain = sum(dy * xhat)
+///   dx    = gain * rstd * (dy - dbias / n - xhat * dgain / m)
+PLANISH_C_API planish_status planish_batch_norm_backward(
+    const planish_batch_norm_backward_args* args, const planish_batch_norm_options* options);
+
+/// Arguments of planish_batch_norm_evaluate.
+typedef struct planish_batch_norm_evaluate_args {
+  uint32_t struct_size;
+  planish_type type;         ///< of x and y; has no default
+  planish_type param_type;   ///< of gain and bias: `type` or PLANISH_FLOAT; 0: `type`
+  int64_t batch;             ///< samples, >= 0
+  int64_t channels;          ///< >= 0
+  int64_t spatial;           ///< elements of a channel in a sample, >= 0; default 1
+  const void* x;             ///< [batch, channels, spatial] input
+  const void* gain;          ///< [channels], or NULL for ones
+  const void* bias;          ///< [channels], or NULL for zeros
+  const void* running_mean;  ///< [channels] statistics
+  const void* running_var;   ///< [channels] statistics
+  void* y;                   ///< [batch, channels, spatial] output; may be x itself
+} planish_batch_norm_evaluate_args;
+PLANISH_C_API planish_status
+planish_batch_norm_evaluate_args_init(planish_batch_norm_evaluate_args* args, size_t size);
+
+/// Computes y = gain * (x - running_mean) / sqrt(running_var + eps) + bias for every channel. A
+/// negative running_var + eps gives NaN.
+PLANISH_C_API planish_status planish_batch_norm_evaluate(
+    const planish_batch_norm_evaluate_args* args, const planish_batch_norm_options* options);
+
+/// Arguments of planish_batch_norm_evaluate_backward.
+typedef struct planish_batch_norm_evaluate_backward_args {
+  uint32_t struct_size;
+  planish_type type;         ///< of dy, x and dx; has no default
+  planish_type param_type;   ///< of gain, dgain and dbias: `type` or PLANISH_FLOAT; 0: `type`
+  int64_t batch;             ///< samples, >= 0
+  int64_t channels;          ///< >= 0
+  int64_t spatial;           ///< elements of a channel in a sample, >= 0; default 1
+  const void* dy;            ///< [batch, channels, spatial] gradient of the output
+  const void* x;             ///< [batch, channels, spatial]; only dgain needs it
+  const void* gain;          ///< [channels], or NULL for ones
+  const void* running_mean;  ///< [channels] statistics; only dgain needs it
+  const void* running_var;   ///< [channels] statistics
+  void* dx;     ///< [batch, channels, spatial] gradient of x, or NULL; may be dy itself
+  void* dgain;  ///< [channels] gradient of the gain, or NULL
+  void* dbias;  ///< [channels] gradient of the bias, or NULL
+} planish_batch_norm_evaluate_backward_args;
+PLANISH_C_API planish_status planish_batch_norm_evaluate_backward_args_init(
+    planish_batch_norm_evaluate_backward_args* args, size_t size);
+
+/// Computes the gradients of planish_batch_norm_evaluate. The running estimates are constants:
+///
+///   dbias = sum(dy)
+///   dgain = sum(dy * xhat)
+///   dx    = gain * rstd * dy,   rstd = 1 / sqrt(running_var + eps)
+PLANISH_C_API planish_status
+planish_batch_norm_evaluate_backward(const planish_batch_norm_evaluate_backward_args* args,
+                                     const planish_batch_norm_options* options);
+
+// ---- Weight normalization ----
+//
+// Weight normalization (Salimans & Kingma 2016; Ba, Kiros & Hinton 2016, Eq. 5). Each row of the
+// weights has a direction v and a length g: w = g * v / ||v||, with ||v|| = sqrt(sum(v^2)).
+
+/// Arguments of planish_weight_norm_forward.
+typedef struct planish_weight_norm_forward_args {
+  uint32_t struct_size;
+  planish_type type;        ///< of v and w; has no default
+  planish_type param_type;  ///< of g: `type` or PLANISH_FLOAT; 0: `type`
+  int64_t rows;             ///< rows of the weight matrix, >= 0
+  int64_t cols;             ///< elements of a row, >= 0
+  const void* v;            ///< [rows, cols] directions
+  const void* g;            ///< [rows] lengths
+  void* w;                  ///< [rows, cols] weights; may be v itself
+  void* norm;               ///< [rows] ||v||, statistics; NULL: not saved
+} planish_weight_norm_forward_args;
+PLANISH_C_API planish_status
+planish_weight_norm_forward_args_init(planish_weight_norm_forward_args* args, size_t size);
+
+/// Computes w = g * v / ||v|| for every row, and saves ||v|| if `norm` is given. `parallel_for` can
+/// be NULL. Squares neither overflow nor underflow. A row of zeros gives NaN, with norm 0.
+PLANISH_C_API planish_status planish_weight_norm_forward(
+    const planish_weight_norm_forward_args* args, const planish_parallel_for* parallel_for);
+
+/// Arguments of planish_weight_norm_backward. For a loss L, dw = dL/dw and so on.
+typedef struct planish_weight_norm_backward_args {
+  uint32_t struct_size;
+  planish_type type;        ///< of dw, v and dv; has no default
+  planish_type param_type;  ///< of g and dg: `type` or PLANISH_FLOAT; 0: `type`
+  int64_t rows;             ///< rows of the weight matrix, >= 0
+  int64_t cols;             ///< elements of a row, >= 0
+  const void* dw;           ///< [rows, cols] gradient of the weights
+  const void* v;            ///< [rows, cols] directions
+  const void* g;            ///< [rows] lengths; only dv needs them
+  const void* norm;         ///< [rows] as saved by the forward call
+  void* dv;                 ///< [rows, cols] gradient of v, or NULL; may be dw itself
+  void* dg;                 ///< [rows] gradient of g, or NULL
+} planish_weight_norm_backward_args;
+PLANISH_C_API planish_status
+planish_weight_norm_backward_args_init(planish_weight_norm_backward_args* args, size_t size);
+
+/// Computes the gradients of planish_weight_norm_forward that are asked for and overwrites their
+/// arrays. Sums run over a row:
+///
+///   dg = sum(dw * v) / ||v||
+///   dv = g / ||v|| * (dw - v / ||v|| * dg)
+PLANISH_C_API planish_status planish_weight_norm_backward(
+    const planish_weight_norm_backward_args* args, const planish_parallel_for* parallel_for);
+
+// ---- Online layer normalization ----
+//
+// One mean and one deviation for a layer, updated from case to case. The rows of an array are cases
+// in order: row t reads the state that row t - 1 left. docs/math.md has the derivation and the
+// source.
+
+/// State carried from case to case. Starts as {0, 1}.
+typedef struct planish_online_state {
+  double mean;       ///< mu, finite
+  double deviation;  ///< sigma, finite, >= 0
+} planish_online_state;
+
+/// Options of planish_online_norm_*.
+typedef struct planish_online_norm_options {
+  uint32_t struct_size;
+  double alpha;                       ///< weight of a new case, in [0, 1]; default 0.1
+  const double* alphas;               ///< [rows] one weight for each case, or NULL for alpha
+  planish_parallel_for parallel_for;  ///< default: the library's own threads
+} planish_online_norm_options;
+PLANISH_C_API planish_status planish_online_norm_options_init(planish_online_norm_options* options,
+                                                              size_t size);
+
+/// Arguments of planish_online_norm_forward.
+typedef struct planish_online_norm_forward_args {
+  uint32_t struct_size;
+  planish_type type;        ///< of x and y; has no default
+  planish_type param_type;  ///< of gain and bias: `type` or PLANISH_FLOAT; 0: `type`
+  int64_t rows;             ///< number of cases, >= 0
+  int64_t cols;             ///< elements of a case, >= 2
+  const void* x;            ///< [rows, cols] cases, in order
+  const void* gain;         ///< [cols], or NULL for ones
+  const void* bias;         ///< [cols], or NULL for zeros
+  void* y;                  ///< [rows, cols] output; may be x itself
+  void* mean;               ///< [rows] mu_t, rounded; NULL: not saved, as for the next four
+  void* mean_lo;            ///< [rows] low-order part of the mean
+  void* rstd;               ///< [rows] 1 / sigma_t
+  void* offset;             ///< [rows] mean of the case minus mu_t
+  void* deviation;          ///< [rows] s_t
+} planish_online_norm_forward_args;
+PLANISH_C_API planish_status
+planish_online_norm_forward_args_init(planish_online_norm_forward_args* args, size_t size);
+
+/// Normalizes cases in order and updates `*state`, which must not be NULL:
+///
+///   mu_t    = alpha * mean(x) + (1 - alpha) * mu_(t-1)
+///   s_t     = sqrt(sum((x - mu_t)^2) / (cols - 1))
+///   sigma_t = alpha * s_t + (1 - alpha) * sigma_(t-1)
+///   y       = gain * (x - mu_t) / sigma_t + bias
+///
+/// One call for many cases gives the same bits as one call for each. There is no eps: sigma_t = 0,
+/// possible only with alpha = 1 and a constant case, gives NaN. A NaN makes all later cases NaN.
+PLANISH_C_API planish_status planish_online_norm_forward(
+    const planish_online_norm_forward_args* args, planish_online_state* state,
+    const planish_online_norm_options* options);
+
+/// Arguments of planish_online_norm_backward. For a loss L, dy = dL/dy and so on.
+typedef struct planish_online_norm_backward_args {
+  uint32_t struct_size;
+  planish_type type;        ///< of dy, x and dx; has no default
+  planish_type param_type;  ///< of gain, dgain and dbias: `type` or PLANISH_FLOAT; 0: `type`
+  int64_t rows;             ///< number of cases, >= 0
+  int64_t cols;             ///< elements of a case, >= 2
+  const void* dy;           ///< [rows, cols] gradient of the output
+  const void* x;            ///< [rows, cols] input of the forward call
+  const void* gain;         ///< [cols], or NULL for ones, as in the forward call
+  const void* mean;         ///< [rows] as saved by the forward call, like the next four
+  const void* mean_lo;      ///< [rows]
+  const void* rstd;         ///< [rows]
+  const void* offset;       ///< [rows]
+  const void* deviation;    ///< [rows]
+  void* dx;                 ///< [rows, cols] gradient of x, or NULL; may be dy itself
+  void* dgain;              ///< [cols] gradient of the gain, or NULL
+  void* dbias;              ///< [cols] gradient of the bias, or NULL
+} planish_online_norm_backward_args;
+PLANISH_C_API planish_status
+planish_online_norm_backward_args_init(planish_online_norm_backward_args* args, size_t size);
+
+/// Computes the gradients of planish_online_norm_forward, with the same alpha. The state before a
+/// case is treated as a constant. With z = (x - mu_t) / sigma_t and g = gain * dy:
+///
+///   dx    = (g - alpha * mean(g) - b * (z - alpha * mean(z)) * mean(g * z)) / sigma_t,
+///           b = alpha * sigma_t * cols / ((cols - 1) * s_t), or 0 if s_t is 0
+///   dgain = sum over rows of dy * z,   dbias = sum over rows of dy
+PLANISH_C_API planish_status planish_online_norm_backward(
+    const planish_online_norm_backward_args* args, const planish_online_norm_options* options);
+
+// ---- Recurrent layers ----
+//
+// Recurrent layers over whole sequences and step by step, plain, with layer normalization (Ba,
+// Kiros & Hinton 2016, section 3.1 and supplement), or with recurrent batch normalization.
+//
+// Sizes: T steps in time, B sequences, I inputs, H hidden units. G = gates * H, with 1 gate for an
+// RNN, 4 for an LSTM (i, f, g, o, as in PyTorch) and 3 for a GRU (r, z, n). Types: PLANISH_FLOAT
+// and PLANISH_DOUBLE.
+
+/// Selects the cell. s() is the logistic function; * between vectors is elementwise. The gate
+/// preactivations a are computed from zx = weight_ih x_t and zh = weight_hh h_{t-1}. LN(z; p) is
+/// the layer normalization (z - mean) / sqrt(var + eps) of a row, with gain p_weight and bias
+/// p_bias.
+///
+///   RNN    h_t = f(a)
+///   LSTM   c_t = s(f) * c_{t-1} + s(i) * tanh(g),   h_t = s(o) * tanh(c_t)
+///   GRU    n = tanh(ax_n + s(r) * ah_n),   h_t = (1 - s(z)) * n + s(z) * h_{t-1}
+///
+/// The GRU is PyTorch's: its z is 1 - z in the paper's Eq. 28.
+typedef int32_t planish_cell;
+enum {
+  /// Elman's RNN: a = zx + zh + bias, f = tanh.
+  PLANISH_CELL_RNN = 0,
+  /// RNN with f = relu.
+  PLANISH_CELL_RNN_RELU = 1,
+  /// LSTM of PyTorch: a = zx + zh + bias.
+  PLANISH_CELL_LSTM = 2,
+  /// GRU of PyTorch: ax = zx + bias and ah = zh, with bias_hn added to ah_n.
+  PLANISH_CELL_GRU = 3,
+  /// LN-RNN (Ba et al., Eq. 4): a = LN(zx + zh; ln_weight, ln_bias), f = tanh.
+  PLANISH_CELL_LN_RNN = 4,
+  /// LN-RNN with f = relu.
+  PLANISH_CELL_LN_RNN_RELU = 5,
+  /// LN-LSTM (Ba et al., Eq. 20-22): a = LN(zx; ln_ih) + LN(zh; ln_hh) + bias, each LN over all 4H
+  /// elements, and h_t = s(o) * tanh(LN(c_t; ln_c)). The next step reads c_t itself.
+  PLANISH_CELL_LN_LSTM = 6,
+  /// LN-LSTM of haste: LN_LSTM without ln_ih_bias and ln_hh_bias.
+  PLANISH_CELL_LN_LSTM_HASTE = 7,
+  /// LN-LSTM of PyTorch's fastrnns benchmark: LN_LSTM without bias; the next step reads LN(c_t;
+  /// ln_c).
+  PLANISH_CELL_LN_LSTM_FASTRNNS = 8,
+  /// LN-LSTM of TensorFlow Addons: LN_LSTM_FASTRNNS with bias. Its default eps is 1e-3.
+  PLANISH_CELL_LN_LSTM_TFA = 9,
+  /// LN-LSTM of TensorFlow 1's contrib: a = LN(zx + zh; ln_weight, ln_bias), one LN over the H
+  /// elements of each gate. The next step reads LN(c_t; ln_c). Add its forget_bias to ln_bias.
+  PLANISH_CELL_LN_LSTM_CONTRIB = 10,
+  /// LSTM of DRAW (Ba et al., Eq. 29-31): a = zx + zh + bias, h_t = s(o) * tanh(LN(c_t; ln_c)).
+  PLANISH_CELL_DRAW_LSTM = 11,
+  /// LN-GRU (Ba et al., Eq. 26-28): ax = LN(zx; ln_ih), ah = LN(zh; ln_hh). One LN covers the 2H
+  /// elements of r and z, another the H elements of n.
+  PLANISH_CELL_LN_GRU = 12,
+  /// LN-RNN with recurrent batch normalization: every element is normalized over the batch, with
+  /// the statistics of its time step. For training only, like the next two cells: there are no
+  /// running estimates, and no single steps.
+  PLANISH_CELL_BN_RNN = 13,
+  /// Batch-normalized LSTM (Cooijmans et al. 2016, Eq. 6-8): LN_LSTM_HASTE over the batch.
+  PLANISH_CELL_BN_LSTM = 14,
+  /// LN-GRU over the batch.
+  PLANISH_CELL_BN_GRU = 15
+};
+
+/// Sizes of a layer.
+typedef struct planish_rnn_shape {
+  int64_t time;    ///< T, steps of the longest sequence, >= 0
+  int64_t batch;   ///< B, sequences, >= 0
+  int64_t inputs;  ///< I, elements of an input, >= 1
+  int64_t hidden;  ///< H, elements of a state, >= 1
+} planish_rnn_shape;
+
+/// Parameters of a layer. The equation of a cell names its parameters; all others must be NULL.
+/// Weights are required; a NULL gain means ones, a NULL bias zeros.
+typedef struct planish_rnn_params {
+  uint32_t struct_size;
+  const void* weight_ih;     ///< [G, I] input weights
+  const void* weight_hh;     ///< [G, H] recurrent weights
+  const void* bias;          ///< [G] added after the norms of the preactivations
+  const void* bias_hn;       ///< [H] GRU: added to ah_n; the rest of PyTorch's bias_hh is in bias
+  const void* ln_ih_weight;  ///< [G] gain of the norm of zx
+  const void* ln_ih_bias;    ///< [G] bias of the norm of zx
+  const void* ln_hh_weight;  ///< [G] gain of the norm of zh
+  const void* ln_hh_bias;    ///< [G] bias of the norm of zh
+  const void* ln_weight;     ///< [G] gain of the norm of zx + zh
+  const void* ln_bias;       ///< [G] bias of the norm of zx + zh
+  const void* ln_c_weight;   ///< [H] gain of the norm of c
+  const void* ln_c_bias;     ///< [H] bias of the norm of c
+} planish_rnn_params;
+PLANISH_C_API planish_status planish_rnn_params_init(planish_rnn_params* params, size_t size);
+
+/// Gradients of a layer's parameters, each with the shape of its parameter or NULL.
+typedef struct planish_rnn_gradients {
+  uint32_t struct_size;
+  void* weight_ih;
+  void* weight_hh;
+  void* bias;
+  void* bias_hn;
+  void* ln_ih_weight;
+  void* ln_ih_bias;
+  void* ln_hh_weight;
+  void* ln_hh_bias;
+  void* ln_weight;
+  void* ln_bias;
+  void* ln_c_weight;
+  void* ln_c_bias;
+} planish_rnn_gradients;
+PLANISH_C_API planish_status planish_rnn_gradients_init(planish_rnn_gradients* gradients,
+                                                        size_t size);
+
+/// Packed weights of a layer: a copy of the parameters, rearranged for the kernels and reusable in
+/// many calls, on several threads at once. A call without packed weights packs them itself, which
+/// for a single step takes longer than the step.
+typedef struct planish_rnn_packed planish_rnn_packed;
+
+/// Arguments of planish_rnn_pack.
+typedef struct planish_rnn_pack_args {
+  uint32_t struct_size;
+  planish_type type;  ///< of the parameters; has no default
+  int32_t backward;   ///< nonzero: also for planish_rnn_backward, which takes twice the memory
+  int64_t inputs;     ///< I, >= 1
+  int64_t hidden;     ///< H, >= 1
+  const planish_rnn_params* params;   ///< required; not read after the call
+  planish_parallel_for parallel_for;  ///< default: the library's own threads
+} planish_rnn_pack_args;
+PLANISH_C_API planish_status planish_rnn_pack_args_init(planish_rnn_pack_args* args, size_t size);
+
+/// Packs the parameters of a layer. Writes a handle to `*packed`, or NULL if it fails.
+PLANISH_C_API planish_status planish_rnn_pack(planish_cell cell, const planish_rnn_pack_args* args,
+                                              planish_rnn_packed** packed);
+
+/// Frees packed weights; NULL is allowed. No call may be using them.
+PLANISH_C_API void planish_rnn_packed_free(planish_rnn_packed* packed);
+
+/// Gradients of a layer's parameters, accumulated over calls of planish_rnn_backward. Meant for
+/// steps taken one by one because an input depends on the last output. Instead of updating the
+/// weight gradients at every step, it copies states and inputs, and multiplies 256 rows (steps
+/// times sequences) at a time.
+///
+/// One thread uses it at a time. After a call with it has failed with PLANISH_CALLBACK_FAILED, it
+/// can only be freed.
+typedef struct planish_rnn_gradient_sums planish_rnn_gradient_sums;
+
+/// Creates sums that start at zero, for weights that were packed with `backward`. Writes a handle
+/// to `*sums`, or NULL if it fails. The packed weights can be freed before the sums.
+PLANISH_C_API planish_status planish_rnn_gradient_sums_create(const planish_rnn_packed* packed,
+                                                              planish_rnn_gradient_sums** sums);
+
+/// Overwrites the given arrays with the accumulated gradients. Accumulation can continue
+/// afterwards. `parallel_for` can be NULL.
+///
+/// For at most ceil(256 / B) steps the results have the bits of planish_rnn_backward of the whole
+/// sequence; otherwise they can be rounded differently.
+PLANISH_C_API planish_status planish_rnn_gradient_sums_write(
+    planish_rnn_gradient_sums* sums, const planish_rnn_gradients* gradients,
+    const planish_parallel_for* parallel_for);
+
+/// Frees sums; NULL is allowed.
+PLANISH_C_API void planish_rnn_gradient_sums_free(planish_rnn_gradient_sums* sums);
+
+/// Options of planish_rnn_forward, planish_rnn_backward and planish_rnn_step.
+typedef struct planish_rnn_options {
+  uint32_t struct_size;
+  /// Nonzero saves memory for backward: forward keeps the cell state of every S-th step only, with
+  /// S = max(ceil(sqrt(T)), ceil(256 / B)). Backward recomputes the other steps, at the cost of a
+  /// forward pass, and gives the same bits.
+  int32_t checkpoint;
+  double eps;  ///< added to variances, in the root; finite, >= 0; default 1e-5
+  planish_parallel_for parallel_for;  ///< default: the library's own threads
+  /// Packed weights of the same type and cell, or NULL; for planish_rnn_backward packed with
+  /// `backward`. The params of the arguments are then not read and can be NULL.
+  const planish_rnn_packed* packed;
+} planish_rnn_options;
+PLANISH_C_API planish_status planish_rnn_options_init(planish_rnn_options* options, size_t size);
+
+/// Inputs of a layer for the forward and the backward pass.
+///
+/// Beyond lengths[b], inputs of sequence b are not read, y is 0 and the state stays unchanged. In
+/// reverse, each sequence starts at its own last step. A reset replaces the state of a sequence by
+/// h_reset and c_reset before the step, in either direction. No gradient passes a reset except
+/// those of h_reset and c_reset.
+typedef struct planish_rnn_inputs {
+  uint32_t struct_size;
+  int32_t reverse;  ///< nonzero: processes the steps from last to first
+  planish_rnn_shape shape;
+  const void* x;                     ///< [T, B, I] inputs
+  const planish_rnn_params* params;  ///< parameters that the cell takes; NULL with packed weights
+  const void* h0;          ///< [B, H] hidden state before the first step, or NULL for zeros
+  const void* c0;          ///< [B, H] cell state before the first step (LSTMs), or NULL for zeros
+  const int64_t* lengths;  ///< [B] each in [1, T], in any order; NULL: all are T
+  const uint8_t* resets;   ///< [T, B] nonzero: reset before this step; NULL: no resets
+  const void* h_reset;     ///< [H] hidden state after a reset, or NULL for zeros
+  const void* c_reset;     ///< [H] cell state after a reset (LSTMs), or NULL for zeros
+} planish_rnn_inputs;
+PLANISH_C_API planish_status planish_rnn_inputs_init(planish_rnn_inputs* inputs, size_t size);
+
+/// Writes the number of elements that planish_rnn_forward saves for planish_rnn_backward to
+/// `*size`: without checkpoint a constant for each of the T * B steps, which rnn.h lists by cell.
+PLANISH_C_API planish_status planish_rnn_saved_size(planish_cell cell, planish_type type,
+                                                    const planish_rnn_shape* shape,
+                                                    int32_t checkpoint, int64_t* size);
+
+/// Arguments of planish_rnn_forward.
+typedef struct planish_rnn_forward_args {
+  uint32_t struct_size;
+  planish_type type;                 ///< of all arrays except lengths and resets; has no default
+  const planish_rnn_inputs* inputs;  ///< required
+  void* y;                           ///< [T, B, H] hidden state after every step
+  void* h_n;    ///< [B, H] hidden state after the last step of each sequence, or NULL
+  void* c_n;    ///< [B, H] cell state after the last step (LSTMs), or NULL
+  void* saved;  ///< [planish_rnn_saved_size] for planish_rnn_backward; NULL: not saved
+} planish_rnn_forward_args;
+PLANISH_C_API planish_status planish_rnn_forward_args_init(planish_rnn_forward_args* args,
+                                                           size_t size);
+
+/// Computes y [T, B, H] and the last states of a layer from x [T, B, I]. Saves the values that
+/// planish_rnn_backward needs if `saved` is given.
+///
+/// The result of a sequence depends on that sequence only, except for cells with batch norm; a NaN
+/// stays in its sequence. Steps taken one by one with planish_rnn_step give the same bits. With
+/// T = 0 the last states are the first ones.
+PLANISH_C_API planish_status planish_rnn_forward(planish_cell cell,
+                                                 const planish_rnn_forward_args* args,
+                                                 const planish_rnn_options* options);
+
+/// Arguments of planish_rnn_backward. For a loss L, dy = dL/dy and so on. Output gradients are
+/// optional and overwrite their arrays.
+typedef struct planish_rnn_backward_args {
+  uint32_t struct_size;
+  planish_type type;                 ///< of all arrays except lengths and resets; has no default
+  const planish_rnn_inputs* inputs;  ///< required; as in planish_rnn_forward
+  const void* y;                     ///< [T, B, H] as written by planish_rnn_forward
+  const void* saved;                 ///< as written by planish_rnn_forward with the same options
+  const void* dy;                    ///< [T, B, H] gradient of y, or NULL for zeros
+  const void* dh_n;                  ///< [B, H] gradient of h_n, or NULL for zeros
+  const void* dc_n;                  ///< [B, H] gradient of c_n, or NULL for zeros
+  void* dx;                          ///< [T, B, I]; 0 beyond the length of a sequence
+  const planish_rnn_gradients* dparams;  ///< gradients of the parameters, or NULL
+  /// Accumulates the parameters' gradients, in place of dparams. Must be created from
+  /// options->packed. Or NULL.
+  planish_rnn_gradient_sums* sums;
+  void* dh0;       ///< [B, H]
+  void* dc0;       ///< [B, H]
+  void* dh_reset;  ///< [H]
+  void* dc_reset;  ///< [H]
+} planish_rnn_backward_args;
+PLANISH_C_API planish_status planish_rnn_backward_args_init(planish_rnn_backward_args* args,
+                                                            size_t size);
+
+/// Backpropagates dy, dh_n and dc_n through time. Writes the gradients that are asked for, each the
+/// derivative of L = sum(dy * y) + sum(dh_n * h_n) + sum(dc_n * c_n). Gradients of parameters,
+/// h_reset and c_reset are sums over T and B.
+///
+/// To differentiate a single step, call planish_rnn_forward with T = 1, the last state as h0, and
+/// `saved`. Then call planish_rnn_backward with T = 1 and `sums`; dh_n and dc_n are the gradients
+/// of the state after the step.
+PLANISH_C_API planish_status planish_rnn_backward(planish_cell cell,
+                                                  const planish_rnn_backward_args* args,
+                                                  const planish_rnn_options* options);
+
+/// Arguments of planish_rnn_step.
+typedef struct planish_rnn_step_args {
+  uint32_t struct_size;
+  planish_type type;                 ///< of all arrays; has no default
+  int64_t batch;                     ///< B, >= 0
+  int64_t inputs;                    ///< I, >= 1
+  int64_t hidden;                    ///< H, >= 1
+  const void* x;                     ///< [B, I] inputs of the step
+  const planish_rnn_params* params;  ///< parameters that the cell takes; NULL with packed weights
+  const void* h;                     ///< [B, H] hidden state before the step, or NULL for zeros
+  const void* c;                     ///< [B, H] cell state before (LSTMs), or NULL for zeros
+  void* h_next;                      ///< [B, H] hidden state after the step; may be h itself
+  void* c_next;                      ///< [B, H] cell state after (LSTMs), or NULL; may be c itself
+} planish_rnn_step_args;
+PLANISH_C_API planish_status planish_rnn_step_args_init(planish_rnn_step_args* args, size_t size);
+
+/// Computes one step of a layer: planish_rnn_forward with T = 1, without `saved`, and with states
+/// that can be updated in place. It does not read options->checkpoint. With packed weights it
+/// allocates no memory after the first call of this size on a thread. Cells with batch norm are an
+/// error.
+PLANISH_C_API planish_status planish_rnn_step(planish_cell cell, const planish_rnn_step_args* args,
+                                              const planish_rnn_options* options);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif
+
+// Until this header became the C interface, it included all C++ headers. C++20 code that relies on
+// it still compiles in this release, with a note; the next minor version removes the note and the
+// include. PLANISH_C_ONLY, defined before the include, leaves out both.
+#if defined(__cplusplus) && __cplusplus >= 202002L && !defined(PLANISH_C_ONLY)
+#pragma message( \
+    "planish/planish.h is the C interface: include planish/core.h for C++, or define PLANISH_C_ONLY")
+#include "planish/core.h"
+#endif
 
 #endif  // PLANISH_PLANISH_H_

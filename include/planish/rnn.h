@@ -14,7 +14,7 @@
 //
 // Sizes: T steps in time, B sequences, I inputs, H hidden units. G = gates * H, with 1 gate for an
 // RNN, 4 for an LSTM (i, f, g, o, as in PyTorch) and 3 for a GRU (r, z, n). Arrays are contiguous,
-// last index fastest. planish.h has the contract on lifetime, alignment, aliasing, concurrency and
+// last index fastest. core.h has the contract on lifetime, alignment, aliasing, concurrency and
 // exceptions.
 //
 // Example: an LN-LSTM without parameters other than its weights.

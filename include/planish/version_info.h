@@ -21,7 +21,7 @@ inline namespace PLANISH_API {
 /// - targets: SIMD targets that the kernels are compiled for, best first (target.h);
 /// - target: the SIMD target in use;
 /// - cuda: version of CUDA that the GPU kernels are compiled with, or "none";
-/// - tuning: caches of the machine, and what PLANISH_TUNING overrides, in its form (planish.h).
+/// - tuning: caches of the machine, and what PLANISH_TUNING overrides, in its form (core.h).
 ///
 /// Later versions can add names. Throws ArgumentError if PLANISH_TARGET or PLANISH_TUNING is
 /// invalid.

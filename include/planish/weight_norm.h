@@ -11,7 +11,7 @@
 
 // Weight normalization (Salimans & Kingma 2016; Ba, Kiros & Hinton 2016, Eq. 5). Each row of the
 // weights has a direction v and a length g: w = g * v / ||v||, with ||v|| = sqrt(sum(v^2)).
-// planish.h has the contract on lifetime, alignment, aliasing, concurrency and exceptions.
+// core.h has the contract on lifetime, alignment, aliasing, concurrency and exceptions.
 //
 // Example:
 //   const std::vector<float> v = {3, 4, 0, 2}, g = {10, 1};

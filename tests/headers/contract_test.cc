@@ -1,4 +1,4 @@
-// The contract in planish/planish.h, for every function: alignment of the element type, calls at
+// The contract in planish/core.h, for every function: alignment of the element type, calls at
 // once on several threads, exceptions of a caller's ParallelFor.
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "planish/planish.h"
+#include "planish/core.h"
 
 namespace planish {
 namespace {

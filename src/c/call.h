@@ -1,0 +1,254 @@
+#ifndef PLANISH_SRC_C_CALL_H_
+#define PLANISH_SRC_C_CALL_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <variant>
+
+#include "planish/parallel.h"
+#include "planish/rnn.h"
+#include "planish/types.h"
+#include "src/base/check.h"
+#include "src/c/members.h"
+
+// Calls of the C interface: exceptions become status codes, C structs become C++ structs.
+
+struct planish_rnn_packed {
+  template <class T>
+  using Params = planish::RnnPackedParams<T>;
+  std::variant<Params<float>, Params<double>> params;
+};
+
+struct planish_rnn_gradient_sums {
+  template <class T>
+  using Sums = planish::RnnGradientSums<T>;
+  std::variant<Sums<float>, Sums<double>> sums;
+};
+
+namespace planish::internal::c {
+
+/// Thrown if a function of the caller returns nonzero.
+struct CallbackError {
+  const char* name;
+  int32_t returned;
+};
+
+/// Returns the code of the exception being handled and stores its message for this thread, with
+/// the name of the C function in place of that of the C++ function.
+planish_status StatusOfException(const char* function) noexcept;
+
+/// Calls f. Returns PLANISH_OK or the code of its exception.
+template <class F>
+planish_status Guarded(const char* function, const F& f) noexcept {
+  try {
+    f();
+    return PLANISH_OK;
+  } catch (...) {
+    return StatusOfException(function);
+  }
+}
+
+/// The element type of T.
+template <class T>
+inline constexpr planish_type kType = 0;
+template <>
+inline constexpr planish_type kType<float> = PLANISH_FLOAT;
+template <>
+inline constexpr planish_type kType<double> = PLANISH_DOUBLE;
+template <>
+inline constexpr planish_type kType<bfloat16> = PLANISH_BFLOAT16;
+template <>
+inline constexpr planish_type kType<float16> = PLANISH_FLOAT16;
+
+/// Returns the C++ enumerator. Throws ArgumentError for another value.
+Norm NormOf(const char* function, planish_norm norm);
+Cell CellOf(const char* function, planish_cell cell);
+
+/// Returns a parallel_for of the caller, or an empty one if it has no function.
+ParallelFor ParallelForOf(planish_parallel_for parallel_for);
+
+/// Throws ArgumentError if `given` is null.
+inline void CheckGiven(const char* function, const char* name, const char* what,
+                       const void* given) {
+  if (given == nullptr) Fail(function, name, std::string("point to a ") + what, "null");
+}
+
+[[noreturn]] void FailType(const char* function, const char* name, planish_type type,
+                           const char* expected);
+
+/// Sets the members of a C struct to the defaults of the C++ struct for which it stands.
+template <class S>
+void SetDefaults(S& s) {
+  const typename Struct<S>::Cpp defaults{};
+  VisitMembers(s, defaults, []<class To, class From>(const char*, To& to, const From& from) {
+    if constexpr (std::is_same_v<From, std::optional<double>>) {
+      to = from.value_or(PLANISH_MOMENTUM_AVERAGE);
+    } else if constexpr (std::is_arithmetic_v<From>) {
+      to = from;
+    }
+  });
+}
+
+/// Initializes the first `size` bytes of a C struct, which can be older or newer than S.
+template <Sized S>
+planish_status Init(const char* function, S* s, size_t size) noexcept {
+  return Guarded(function, [&] {
+    CheckGiven(function, "the struct", Struct<S>::kName, s);
+    if (size < kFirstSize<S> || size > UINT32_MAX) {
+      Fail(function, "size", std::string("be sizeof(") + Struct<S>::kName + ")",
+           std::to_string(size));
+    }
+    S known{};
+    SetDefaults(known);
+    known.struct_size = static_cast<uint32_t>(size);
+    std::memset(static_cast<void*>(s), 0, size);
+    std::memcpy(static_cast<void*>(s), &known, std::min(size, sizeof known));
+  });
+}
+
+/// Checks the size of a struct that a program gives. Throws ArgumentError if it is less than
+/// `first`, or if a byte after the first `known` bytes is set.
+void CheckSize(const char* function, const char* name, const char* struct_name, const void* given,
+               uint32_t struct_size, size_t first, size_t known);
+
+/// Converts the structs of one call.
+class Converter {
+ public:
+  explicit Converter(const char* function) : function_(function) {}
+
+  const char* function() const { return function_; }
+
+  /// Returns a struct that a program gives, as this version has it. Throws ArgumentError if it is
+  /// null or its size is wrong.
+  template <Sized S>
+  S Checked(const char* name, const S* given) const {
+    CheckGiven(function_, name, Struct<S>::kName, given);
+    const size_t size = given->struct_size;
+    CheckSize(function_, name, Struct<S>::kName, given, given->struct_size, kFirstSize<S>,
+              sizeof(S));
+    S s{};
+    if (size < sizeof(S)) SetDefaults(s);
+    std::memcpy(static_cast<void*>(&s), given, std::min(size, sizeof(S)));
+    return s;
+  }
+
+  /// Returns a C++ struct with the members of a C struct.
+  template <class Cpp, class S>
+  Cpp To(const S& from) const {
+    Cpp to;
+    VisitMembers(from, to,
+                 [this](const char* name, const auto& c, auto& cpp) { Convert(name, c, cpp); });
+    return to;
+  }
+
+  /// Returns a C++ struct with the members of options, or default options if they are null.
+  template <class Cpp, class S>
+  Cpp ToOptions(const S* options) const {
+    return options == nullptr ? Cpp{} : To<Cpp>(Checked("options", options));
+  }
+  template <class Cpp>
+  ParallelFor ToOptions(const planish_parallel_for* parallel_for) const {
+    return parallel_for == nullptr ? ParallelFor() : ParallelForOf(*parallel_for);
+  }
+
+ private:
+  template <class From, class To>
+  void Convert(const char* name, const From& from, To& to) const {
+    if constexpr (std::is_same_v<From, To>) {
+      to = from;
+    } else if constexpr (std::is_same_v<To, bool>) {
+      to = from != 0;
+    } else if constexpr (std::is_same_v<From, void*> || std::is_same_v<From, const void*>) {
+      to = static_cast<To>(from);
+    } else {
+      ConvertStruct(name, from, to);
+    }
+  }
+
+  void ConvertStruct(const char*, double from, std::optional<double>& to) const {
+    to = from == PLANISH_MOMENTUM_AVERAGE ? std::nullopt : std::optional(from);
+  }
+  void ConvertStruct(const char*, planish_parallel_for from, ParallelFor& to) const {
+    to = ParallelForOf(from);
+  }
+  void ConvertStruct(const char*, const planish_rnn_shape& from, RnnShape& to) const {
+    to = To<RnnShape>(from);
+  }
+  template <class T>
+  void ConvertStruct(const char* name, const planish_rnn_inputs* from, RnnInputs<T>& to) const {
+    to = To<RnnInputs<T>>(Checked(name, from));
+  }
+  template <class T>
+  void ConvertStruct(const char* name, const planish_rnn_params* from,
+                     RnnParams<const T>& to) const {
+    if (from != nullptr) to = To<RnnParams<const T>>(Checked(name, from));
+  }
+  template <class T>
+  void ConvertStruct(const char* name, const planish_rnn_gradients* from, RnnParams<T>& to) const {
+    if (from != nullptr) to = To<RnnParams<T>>(Checked(name, from));
+  }
+  template <class T>
+  void ConvertStruct(const char* name, const planish_rnn_packed* from,
+                     RnnPackedParams<T>& to) const {
+    if (from != nullptr) to = *Held<T>(name, std::get_if<RnnPackedParams<T>>(&from->params));
+  }
+  template <class T>
+  void ConvertStruct(const char* name, planish_rnn_gradient_sums* from,
+                     RnnGradientSums<T>*& to) const {
+    if (from != nullptr) to = Held<T>(name, std::get_if<RnnGradientSums<T>>(&from->sums));
+  }
+
+  /// Returns what a handle holds. Throws ArgumentError if that is of another type.
+  template <class T, class Value>
+  Value* Held(const char* name, Value* held) const {
+    if (held == nullptr) {
+      const bool is_float = kType<T> == PLANISH_FLOAT;
+      Fail(function_, name, std::string("be of type ") + (is_float ? "float" : "double"),
+           is_float ? "double" : "float");
+    }
+    return held;
+  }
+
+  const char* function_;
+};
+
+/// Calls f.operator()<T, P>() with the element types of a norm's arguments.
+template <class Args, class F>
+void WithNormTypes(const char* function, const Args& args, const F& f) {
+  const planish_type param_type = args.param_type == 0 ? args.type : args.param_type;
+#define PLANISH_CALL(T, P) \
+  if (args.type == kType<T> && param_type == kType<P>) return f.template operator()<T, P>();
+  PLANISH_NORM_TYPES(PLANISH_CALL)
+#undef PLANISH_CALL
+  if (args.type < PLANISH_FLOAT || args.type > PLANISH_FLOAT16) {
+    FailType(function, "type", args.type,
+             "be PLANISH_FLOAT (1), PLANISH_DOUBLE (2), PLANISH_BFLOAT16 (3) or PLANISH_FLOAT16 "
+             "(4)");
+  }
+  FailType(function, "param_type", args.param_type, "be 0, PLANISH_FLOAT (1) or type");
+}
+
+/// Calls f.operator()<T>() with the element type of a recurrent layer.
+template <class F>
+void WithRnnType(const char* function, planish_type type, const F& f) {
+#define PLANISH_CALL(T) \
+  if (type == kType<T>) return f.template operator()<T>();
+  PLANISH_RNN_TYPES(PLANISH_CALL)
+#undef PLANISH_CALL
+  FailType(function, "type", type, "be PLANISH_FLOAT (1) or PLANISH_DOUBLE (2)");
+}
+
+/// Defines the _init function of a struct.
+#define PLANISH_C_INIT(S)                                   \
+  planish_status S##_init(S* s, size_t size) {              \
+    return planish::internal::c::Init(#S "_init", s, size); \
+  }
+
+}  // namespace planish::internal::c
+
+#endif  // PLANISH_SRC_C_CALL_H_
