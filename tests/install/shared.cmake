@@ -1,12 +1,12 @@
 # Builds, installs and uses the core as a shared library, with BUILD_SHARED_LIBS: the project in CONSUMER_DIR
-# with CMake, and its program with pkg-config.
+# with CMake, and its program with pkg-config. The same in C.
 include(${CMAKE_CURRENT_LIST_DIR}/steps.cmake)
 file(REMOVE_RECURSE "${WORK_DIR}")
 set(build "${WORK_DIR}/planish")
-set(options -G "${GENERATOR}" "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}" "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}"
+set(options -G "${GENERATOR}" "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}" "-DCMAKE_C_COMPILER=${C_COMPILER}" "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}"
   "-DCMAKE_CXX_FLAGS=${CXX_FLAGS}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${CXX_COMPILER_LAUNCHER}")
 run(${CMAKE_COMMAND} -S "${PLANISH_SOURCE_DIR}" -B "${build}" ${options} -DBUILD_SHARED_LIBS=ON
-  -DPLANISH_TORCH=OFF -DPLANISH_LAB=OFF -DPLANISH_TESTS=OFF)
+  -DPLANISH_TORCH=OFF -DPLANISH_LAB=OFF -DPLANISH_TESTS=OFF -DPLANISH_EXAMPLES=OFF)
 run(${CMAKE_COMMAND} --build "${build}" --config "${BUILD_TYPE}")
 run(${CMAKE_COMMAND} --install "${build}" --config "${BUILD_TYPE}" --prefix "${PREFIX}")
 file(GLOB_RECURSE static "${PREFIX}/*.a")
@@ -15,11 +15,14 @@ if(static OR NOT shared)
   message(FATAL_ERROR "the shared library must be installed, and no static one, got: ${static} ${shared}")
 endif()
 
-run(${CMAKE_COMMAND} -S "${CONSUMER_DIR}" -B "${WORK_DIR}/build" ${options} "-DCMAKE_PREFIX_PATH=${PREFIX}")
-run(${CMAKE_COMMAND} --build "${WORK_DIR}/build" --config "${BUILD_TYPE}")
-find_program(consumer consumer PATHS "${WORK_DIR}/build" "${WORK_DIR}/build/${BUILD_TYPE}"
-  NO_DEFAULT_PATH REQUIRED)
-run("${consumer}")
+foreach(project "${CONSUMER_DIR}" "${CMAKE_CURRENT_LIST_DIR}/c_consumer")
+  cmake_path(GET project FILENAME name)
+  set(build "${WORK_DIR}/build_${name}")
+  run(${CMAKE_COMMAND} -S "${project}" -B "${build}" ${options} "-DCMAKE_PREFIX_PATH=${PREFIX}")
+  run(${CMAKE_COMMAND} --build "${build}" --config "${BUILD_TYPE}")
+  find_program(${name} consumer PATHS "${build}" "${build}/${BUILD_TYPE}" NO_DEFAULT_PATH REQUIRED)
+  run("${${name}}")
+endforeach()
 
 if(PKG_CONFIG)
   cmake_path(GET shared PARENT_PATH folder)
@@ -30,4 +33,7 @@ if(PKG_CONFIG)
   run(${CXX_COMPILER} -std=c++20 "${CONSUMER_DIR}/main.cc" -o "${WORK_DIR}/consumer" ${flags}
     "-Wl,-rpath,${folder}")
   run("${WORK_DIR}/consumer")
+  run(${C_COMPILER} -std=c99 "${PLANISH_SOURCE_DIR}/examples/c/layer_norm_lstm.c" -o "${WORK_DIR}/c_consumer" ${flags} -lm
+    "-Wl,-rpath,${folder}")
+  run("${WORK_DIR}/c_consumer")
 endif()

@@ -94,6 +94,22 @@ def test_cpp_programs_run(page, tmp_path):
             assert printed.split() == expected.split()
 
 
+@having("c")
+def test_c_programs_run(page, tmp_path):
+    build = build_folder()
+    library, compiler = build / "src" / "libplanish.so", shutil.which("gcc")
+    if not compiler or not library.exists():
+        pytest.skip("there is no gcc or no built shared library")
+    for block in blocks(page, "c"):
+        (tmp_path / "main.c").write_text(block)
+        subprocess.run(
+            [compiler, "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/include", f"-I{build}/include", "main.c",
+             library, f"-Wl,-rpath,{library.parent}", "-o", "main"], cwd=tmp_path, check=True, timeout=60)  # fmt: skip
+        printed = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True, timeout=60).stdout
+        expected = re.findall(r"printf\(.*\);  // (.*)$", block, re.M)
+        assert expected and printed.split() == " ".join(expected).split()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_links_resolve(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
