@@ -98,6 +98,12 @@ PLANISH_C_API const char* planish_error_message(void);
 /// Returns the version of the library, such as "0.1.0". PLANISH_VERSION is that of the header.
 PLANISH_C_API const char* planish_version(void);
 
+/// Returns facts about this build of the library and its use of this machine, for logs: lines such
+/// as "compiler: GNU 12.2.0". version_info.h lists them. Returns NULL if PLANISH_TARGET or
+/// PLANISH_TUNING is invalid or memory could not be allocated. The text is valid until the next
+/// call on this thread.
+PLANISH_C_API const char* planish_version_info(void);
+
 /// Returns the names of the SIMD targets that this processor can run, best first, with a space
 /// between two, such as "AVX3 AVX2 SSE4 EMU128". Returns NULL if memory could not be allocated.
 PLANISH_C_API const char* planish_targets(void);

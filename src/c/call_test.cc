@@ -19,6 +19,7 @@
 #include "planish/parallel.h"
 #include "planish/target.h"
 #include "planish/types.h"
+#include "planish/version_info.h"
 #include "src/c/testing.h"
 #include "src/norm/recipe.h"
 #include "src/rnn/cell.h"
@@ -250,6 +251,13 @@ TEST(CErrorsTest, ASuccessKeepsTheMessage) {
 }
 
 TEST(CLibraryTest, Version) { EXPECT_STREQ(planish_version(), PLANISH_VERSION); }
+
+TEST(CLibraryTest, VersionInfoIsThatOfCpp) {
+  std::string expected;
+  for (const auto& [name, value] : VersionInfo()) expected += name + ": " + value + "\n";
+  EXPECT_EQ(planish_version_info(), expected);
+  EXPECT_EQ(expected.substr(0, 9), "version: ");
+}
 
 TEST(CLibraryTest, Targets) {
   std::istringstream text(planish_targets());

@@ -7,6 +7,7 @@
 #include "planish/target.h"
 #include "planish/types.h"
 #include "planish/version.h"
+#include "planish/version_info.h"
 #include "src/c/call.h"
 
 // Functions of the C interface that are about the library: version, SIMD targets, threads, element
@@ -25,6 +26,17 @@ const std::vector<std::string>& Targets() {
 }  // namespace
 
 const char* planish_version(void) { return PLANISH_VERSION; }
+
+const char* planish_version_info(void) {
+  thread_local std::string text;
+  const char* lines = nullptr;
+  Guarded(__func__, [&] {
+    text.clear();
+    for (const auto& [name, value] : planish::VersionInfo()) text += name + ": " + value + "\n";
+    lines = text.c_str();
+  });
+  return lines;
+}
 
 const char* planish_targets(void) {
   const char* names = nullptr;
