@@ -1,5 +1,8 @@
 #include <pthread.h>
+
+#ifdef __linux__
 #include <sched.h>
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -193,6 +196,15 @@ Pool* StartedPool(State& state) {
   return state.pool.get();
 }
 
+// Returns the number of processors that this process can run on.
+int Processors() {
+#ifdef __linux__
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+#endif
+  return static_cast<int>(std::thread::hardware_concurrency());
+}
+
 int InitialThreads() {
   // The environment is read once, by the thread that comes first.
   if (const char* text = std::getenv("PLANISH_THREADS")) {  // NOLINT(concurrency-mt-unsafe)
@@ -205,11 +217,7 @@ int InitialThreads() {
     }
     return std::min(threads, kMaxThreads);
   }
-  cpu_set_t set;
-  const int processors = sched_getaffinity(0, sizeof set, &set) == 0
-                             ? CPU_COUNT(&set)
-                             : static_cast<int>(std::thread::hardware_concurrency());
-  return std::clamp(processors, 1, kMaxThreads);
+  return std::clamp(Processors(), 1, kMaxThreads);
 }
 
 }  // namespace
