@@ -1,7 +1,5 @@
 #include "src/base/tuning.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -16,6 +14,12 @@
 
 #include "src/base/check.h"
 #include "src/base/facts.h"
+
+#if defined(__APPLE__)
+#include <sys/sysctl.h>
+#elif defined(__linux__)
+#include <unistd.h>
+#endif
 
 namespace planish::internal {
 namespace {
@@ -35,8 +39,6 @@ constexpr int64_t kFourRowsL1Bytes = int64_t{48} << 10;
 constexpr int64_t kUntiledRows = 2048, kSlowL3UntiledRows = 512;
 
 // --- End of tuning constants ---
-
-const std::string kCpu = "/sys/devices/system/cpu/cpu0/";
 
 std::string LineOf(const std::string& path) {
   std::ifstream file(path);
@@ -64,11 +66,26 @@ struct Cache {
   int64_t processors = 0;
 };
 
-// Returns a cache of the first processor. In a virtual machine sysfs describes the processors that
-// the machine can run on, while sysconf adds those of others.
-Cache CacheOf(int level) {
+// Returns the folder of a processor: the first of the fastest kind. ARM processors can have cores
+// of several kinds, which sysfs ranks by their capacity; the first core is often of the slowest.
+std::string FastestProcessor(const std::string& processors) {
+  std::string fastest;
+  int64_t most = -1;
+  const int64_t count = std::max<int64_t>(1, CountOf(LineOf(processors + "/present")));
+  for (int64_t i = 0; i < count; ++i) {
+    const std::string folder = processors + "/cpu" + std::to_string(i) + "/";
+    int64_t capacity = 0;
+    std::istringstream(LineOf(folder + "cpu_capacity")) >> capacity;
+    if (capacity > most) most = capacity, fastest = folder;
+    if (i == 0 && capacity == 0) break;  // cores of one kind
+  }
+  return fastest;
+}
+
+// Returns the data cache of a level.
+Cache CacheOf(const std::string& processor, int level) {
   for (int index = 0; index < 8; ++index) {
-    const std::string folder = kCpu + "cache/index" + std::to_string(index) + "/";
+    const std::string folder = processor + "cache/index" + std::to_string(index) + "/";
     if (LineOf(folder + "level") != std::to_string(level)) continue;
     if (LineOf(folder + "type") == "Instruction") continue;
     std::istringstream stream(LineOf(folder + "size"));  // "32768K" is 32 MB
@@ -79,6 +96,18 @@ Cache CacheOf(int level) {
   }
   return {};
 }
+
+#ifdef __APPLE__
+// Returns the first of two values of the system that exists, or 0.
+int64_t SystemValue(const char* name, const char* other) {
+  for (const char* each : {name, other}) {
+    int64_t value = 0;  // some values have 32 bits; the processor is little-endian
+    size_t size = sizeof value;
+    if (sysctlbyname(each, &value, &size, nullptr, 0) == 0 && value > 0) return value;
+  }
+  return 0;
+}
+#endif
 
 // --- Fields ---
 
@@ -179,24 +208,43 @@ Tuning& TheTuning() {
 
 }  // namespace
 
-Caches MachineCaches() {
-  Caches caches;
-  const Cache l1 = CacheOf(1), l2 = CacheOf(2), l3 = CacheOf(3);
+Caches CachesIn(const std::string& processors, Caches caches) {
+  const std::string processor = FastestProcessor(processors);
+  const Cache l1 = CacheOf(processor, 1), l2 = CacheOf(processor, 2), l3 = CacheOf(processor, 3);
   if (l1.bytes > 0) caches.l1_bytes = l1.bytes;
   if (l2.bytes > 0) caches.l2_bytes = l2.bytes;
   const Cache last = l3.bytes > 0 ? l3 : l2;
   if (last.bytes > 0) {
-    const int64_t threads = CountOf(LineOf(kCpu + "topology/thread_siblings_list"));
+    const int64_t threads = CountOf(LineOf(processor + "topology/thread_siblings_list"));
     caches.l3_bytes = last.bytes;
     caches.l3_cores = std::max<int64_t>(1, last.processors / std::max<int64_t>(1, threads));
-    return caches;
   }
+  return caches;
+}
+
+Caches MachineCaches() {
+  Caches caches;
+#if defined(__APPLE__)
+  // perflevel0 is the fastest kind of cores. Processors with one kind do not have it.
+  const int64_t l1 = SystemValue("hw.perflevel0.l1dcachesize", "hw.l1dcachesize");
+  const int64_t l2 = SystemValue("hw.perflevel0.l2cachesize", "hw.l2cachesize");
+  const int64_t l3 = SystemValue("hw.perflevel0.l3cachesize", "hw.l3cachesize");
+  if (l1 > 0) caches.l1_bytes = l1;
+  if (l2 > 0) caches.l2_bytes = l2;
+  if (l2 > 0 || l3 > 0) caches.l3_bytes = l3 > 0 ? l3 : l2;
+  caches.l3_cores = std::max<int64_t>(1, SystemValue("hw.perflevel0.cpusperl2", "hw.physicalcpu"));
+  return caches;
+#elif defined(__linux__)
 #ifdef _SC_LEVEL3_CACHE_SIZE
+  // In a virtual machine this also counts processors of others, unlike sysfs.
   const auto bytes =
       std::max<int64_t>(sysconf(_SC_LEVEL2_CACHE_SIZE), sysconf(_SC_LEVEL3_CACHE_SIZE));
   if (bytes > 0) caches.l3_bytes = bytes;
 #endif
+  return CachesIn("/sys/devices/system/cpu", caches);
+#else
   return caches;
+#endif
 }
 
 Tuning TuningFor(Caches caches, std::string_view overrides) {

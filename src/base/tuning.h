@@ -2,6 +2,7 @@
 #define PLANISH_SRC_BASE_TUNING_H_
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 // How work is adapted to the caches of the machine and divided among threads. No value of `Tuning`
@@ -74,6 +75,10 @@ struct Tuning : Caches {
 /// Returns the caches that the system reports, with the defaults of Caches for those that it does
 /// not.
 Caches MachineCaches();
+
+/// Returns the caches that Linux reports in `processors`, /sys/devices/system/cpu or a copy of it,
+/// with the values of `caches` for those that it does not.
+Caches CachesIn(const std::string& processors, Caches caches = {});
 
 /// Returns the tuning for `caches` with the fields that `overrides` lists, for example
 /// "l2_bytes=2097152,slow_l3=1". Fields that it does not list follow from those that it lists.

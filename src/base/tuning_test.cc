@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -177,6 +180,112 @@ TEST(TuningTest, AScopedTuningEnds) {
     EXPECT_EQ(CurrentTuning().untiled_rows, 3);
   }
   EXPECT_EQ(CurrentTuning().untiled_rows, before.untiled_rows);
+}
+
+// --- Caches that Linux reports ---
+
+/// A folder like /sys/devices/system/cpu.
+class Processors {
+ public:
+  Processors() {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  ~Processors() { std::filesystem::remove_all(folder_); }
+  Processors(const Processors&) = delete;
+  Processors& operator=(const Processors&) = delete;
+
+  void Write(const std::string& path, const std::string& line) const {
+    const std::filesystem::path file = folder_ / path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << line << '\n';
+  }
+
+  void AddCache(int cpu, int index, const std::string& level, const std::string& type,
+                const std::string& size, const std::string& shared) const {
+    const std::string cache = "cpu" + std::to_string(cpu) + "/cache/index" + std::to_string(index);
+    Write(cache + "/level", level);
+    Write(cache + "/type", type);
+    if (!size.empty()) Write(cache + "/size", size);
+    Write(cache + "/shared_cpu_list", shared);
+  }
+
+  Caches Read(Caches unknown = {}) const { return CachesIn(folder_.string(), unknown); }
+
+ private:
+  // Tests can run at the same time.
+  std::filesystem::path folder_ = std::filesystem::path(::testing::TempDir()) /
+                                  ("processors." + std::to_string(std::random_device()()));
+};
+
+void ExpectCaches(const Caches& caches, int64_t l1, int64_t l2, int64_t l3, int64_t cores) {
+  EXPECT_EQ(caches.l1_bytes, l1);
+  EXPECT_EQ(caches.l2_bytes, l2);
+  EXPECT_EQ(caches.l3_bytes, l3);
+  EXPECT_EQ(caches.l3_cores, cores);
+}
+
+// As on a Zen 4 with two threads a core.
+TEST(CachesTest, ProcessorsCountThreadsOnce) {
+  const Processors processors;
+  processors.AddCache(0, 0, "1", "Data", "32K", "0,8");
+  processors.AddCache(0, 1, "1", "Instruction", "64K", "0,8");
+  processors.AddCache(0, 2, "2", "Unified", "1024K", "0,8");
+  processors.AddCache(0, 3, "3", "Unified", "32768K", "0-15");
+  processors.Write("cpu0/topology/thread_siblings_list", "0,8");
+  ExpectCaches(processors.Read(), 32 * kKilobyte, kMegabyte, 32 * kMegabyte, 8);
+}
+
+// As on a Graviton 3: 64 cores with one thread each, which share one L3 cache.
+TEST(CachesTest, ArmServer) {
+  const Processors processors;
+  processors.Write("present", "0-63");
+  processors.AddCache(0, 0, "1", "Data", "64K", "0");
+  processors.AddCache(0, 1, "1", "Instruction", "64K", "0");
+  processors.AddCache(0, 2, "2", "Unified", "1M", "0");
+  processors.AddCache(0, 3, "3", "Unified", "32M", "0-63");
+  processors.Write("cpu0/topology/thread_siblings_list", "0");
+  const Caches caches = processors.Read();
+  ExpectCaches(caches, 64 * kKilobyte, kMegabyte, 32 * kMegabyte, 64);
+  EXPECT_TRUE(TuningFor(caches).slow_l3);
+}
+
+// As on an RK3588: the cores 0 to 3 are slow and have small caches.
+TEST(CachesTest, TheFastestKindOfCoresDecides) {
+  const Processors processors;
+  processors.Write("present", "0-7");
+  for (int cpu = 0; cpu < 8; ++cpu) {
+    const bool fast = cpu >= 4;
+    const std::string own = std::to_string(cpu);
+    processors.Write("cpu" + own + "/cpu_capacity", fast ? "1024" : "530");
+    processors.AddCache(cpu, 0, "1", "Data", fast ? "64K" : "32K", own);
+    processors.AddCache(cpu, 1, "2", "Unified", fast ? "512K" : "128K", own);
+    processors.AddCache(cpu, 2, "3", "Unified", "3072K", "0-7");
+    processors.Write("cpu" + own + "/topology/thread_siblings_list", own);
+  }
+  ExpectCaches(processors.Read(), 64 * kKilobyte, kMegabyte / 2, 3 * kMegabyte, 8);
+}
+
+// As on a Raspberry Pi 4.
+TEST(CachesTest, WithoutAnL3CacheTheL2CacheIsTheLast) {
+  const Processors processors;
+  processors.AddCache(0, 0, "1", "Data", "32K", "0");
+  processors.AddCache(0, 1, "2", "Unified", "1024K", "0-3");
+  ExpectCaches(processors.Read(), 32 * kKilobyte, kMegabyte, kMegabyte, 4);
+}
+
+// Many ARM boards do not describe the sizes of their caches.
+TEST(CachesTest, CachesThatAreNotReportedKeepTheirValues) {
+  constexpr Caches kUnknown = {1, 2, 3, 4};
+  const Processors processors;
+  ExpectCaches(processors.Read(kUnknown), 1, 2, 3, 4);
+  processors.AddCache(0, 0, "1", "Data", "", "0");
+  processors.AddCache(0, 1, "2", "Unified", "", "0-3");
+  ExpectCaches(processors.Read(kUnknown), 1, 2, 3, 4);
+  for (const std::string size : {"0K", "-32K", "K", "32", "large", "99999999999999999999K"}) {
+    processors.AddCache(0, 1, "2", "Unified", size, "0-3");
+    ExpectCaches(processors.Read(kUnknown), 1, 2, 3, 4);
+  }
 }
 
 TEST(TuningTest, ThisMachineReportsPlausibleCaches) {
