@@ -5,6 +5,12 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_UNITY_BUILD OFF)  # planish_unity says which sources are compiled together
 
+# The folder of a program or library, in its run path.
+set(PLANISH_ORIGIN "$ORIGIN")
+if(APPLE)
+  set(PLANISH_ORIGIN "@loader_path")
+endif()
+
 # In a parent project the build type, the compiler launcher and the treatment of warnings are the parent's.
 if(PROJECT_IS_TOP_LEVEL)
   if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)

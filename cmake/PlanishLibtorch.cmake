@@ -13,7 +13,7 @@ function(planish_find_libtorch result)
       cmake_path(APPEND folder "${suffix}")
       cmake_path(NORMAL_PATH folder)
       string(REGEX REPLACE "(.)/$" "\\1" folder "${folder}")
-      if(EXISTS "${folder}/lib/libtorch_cpu.so" AND EXISTS "${folder}/include/ATen/ATen.h")
+      if(EXISTS "${folder}/lib/libtorch_cpu${CMAKE_SHARED_LIBRARY_SUFFIX}" AND EXISTS "${folder}/include/ATen/ATen.h")
         list(APPEND found "${folder}")
       endif()
     endforeach()
@@ -43,11 +43,12 @@ function(planish_import_libtorch folder)
     return()
   endif()
   add_library(planish::libtorch INTERFACE IMPORTED GLOBAL)
+  set(suffix ${CMAKE_SHARED_LIBRARY_SUFFIX})
   # The definitions are libtorch's own: members of its classes depend on them (jit::Pickler).
   set_target_properties(planish::libtorch PROPERTIES
     INTERFACE_COMPILE_DEFINITIONS "USE_C10D_GLOO;USE_DISTRIBUTED;USE_RPC;USE_TENSORPIPE"
     INTERFACE_INCLUDE_DIRECTORIES "${folder}/include;${folder}/include/torch/csrc/api/include"
-    INTERFACE_LINK_LIBRARIES "${folder}/lib/libtorch_cpu.so;${folder}/lib/libc10.so")
+    INTERFACE_LINK_LIBRARIES "${folder}/lib/libtorch_cpu${suffix};${folder}/lib/libc10${suffix}")
   add_library(planish::libtorch_devices INTERFACE IMPORTED GLOBAL)
   target_link_libraries(planish::libtorch_devices INTERFACE planish::libtorch)
   # libtorch.so is empty: it needs the libraries of all devices.

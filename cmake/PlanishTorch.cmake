@@ -26,7 +26,7 @@ else()
     "import importlib.util as u,pathlib as p;print(p.Path(u.find_spec('torch').origin).parent.as_posix())"
     OUTPUT_VARIABLE PLANISH_LIBTORCH OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE _planish_failed
     ERROR_QUIET)
-  if(_planish_failed OR NOT EXISTS "${PLANISH_LIBTORCH}/lib/libtorch_cpu.so")
+  if(_planish_failed OR NOT EXISTS "${PLANISH_LIBTORCH}/lib/libtorch_cpu${CMAKE_SHARED_LIBRARY_SUFFIX}")
     message(FATAL_ERROR "PyTorch was not found by ${Python_EXECUTABLE}. Run 'make setup', install torch for "
       "this interpreter, or pass -DCMAKE_PREFIX_PATH=/path/to/libtorch.")
   endif()
@@ -58,7 +58,7 @@ function(planish_libtorch_rpath from result)
     cmake_path(ABSOLUTE_PATH from BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}")
     cmake_path(ABSOLUTE_PATH to BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}")
     file(RELATIVE_PATH to "${from}" "${to}")
-    set(${result} "$ORIGIN/${to}" PARENT_SCOPE)
+    set(${result} "${PLANISH_ORIGIN}/${to}" PARENT_SCOPE)
   endif()
 endfunction()
 

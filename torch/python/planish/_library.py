@@ -1,13 +1,14 @@
-"""Finds and loads the operator library, ``libplanish_torch.so``."""
+"""Finds and loads the operator library, ``libplanish_torch.so`` (on macOS ``.dylib``)."""
 
 import json
 import os
 import pathlib
+import sys
 from collections.abc import Iterable
 
 import torch
 
-_NAME = "libplanish_torch.so"
+_NAME = "libplanish_torch" + (".dylib" if sys.platform == "darwin" else ".so")
 
 
 def _find(folders: Iterable[str]) -> pathlib.Path:
