@@ -12,7 +12,7 @@ export CMAKE_PREFIX_PATH PIP_ARGS
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup setup-core build demo test python wheel dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
+.PHONY: help setup setup-core setup-arm64 test-arm build demo test python wheel dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
@@ -23,6 +23,7 @@ help:
 	@echo 'make wheel             build the Python package into dist/'
 	@echo 'make python            the same for PYTHONPATH=$(BUILD)/python, from the build that is there'
 	@echo 'make core              build and test the core alone, without PyTorch'
+	@echo 'make test-arm          build the core for ARM64 and run its tests in QEMU, which takes long'
 	@echo 'make dev               build with warnings as errors, each file by itself, into build/dev'
 	@echo 'make asan              build and test under the address and undefined-behaviour sanitizers'
 	@echo 'make tsan              build and test what has no locks under the thread sanitizer'
@@ -45,6 +46,10 @@ setup:
 
 setup-core:
 	@scripts/setup.sh core
+
+setup-arm64:
+	@scripts/setup.sh arm64
+	@scripts/arm64_root.sh
 
 # Configures a preset once; ninja re-runs CMake itself where a list changes.
 build/%/build.ninja: | setup
@@ -87,6 +92,13 @@ asan: build/asan/build.ninja
 
 build/core/build.ninja build/tsan/build.ninja: build/%/build.ninja: | setup-core
 	cmake --preset $* $(CONFIGURE) >/dev/null
+
+build/arm64/build.ninja: | setup-arm64
+	cmake --preset arm64 >/dev/null
+
+test-arm: build/arm64/build.ninja
+	cmake --build --preset arm64
+	ctest --preset arm64
 
 tsan: build/tsan/build.ninja
 	cmake --build --preset tsan

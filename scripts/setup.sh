@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing needs and is not there: system packages by name, and Python
 # packages, PyTorch among them, in .venv. Quick when nothing is missing. "setup.sh core" installs what the
-# core needs: no PyTorch, no .venv.
+# core needs: no PyTorch, no .venv. "setup.sh arm64" also installs what compiles and runs the core for ARM64.
 #   PIP_ARGS           more arguments for pip: an index of CPU-only wheels, a mirror
 #   CMAKE_PREFIX_PATH  a libtorch of one's own: PyTorch is then not installed
 set -euo pipefail
@@ -11,9 +11,13 @@ say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 part=${1:-all}
-[[ $part == all || $part == core ]] || fail "the argument must be core or all, got $part"
 lists=(scripts/packages-core.txt)
-[[ $part == core ]] || lists+=(scripts/packages.txt)
+case $part in
+  core) ;;
+  arm64) lists+=(scripts/packages-arm64.txt) ;;
+  all) lists+=(scripts/packages.txt) ;;
+  *) fail "the argument must be core, arm64 or all, got $part" ;;
+esac
 mapfile -t packages < <(grep -hv '^#' "${lists[@]}")
 if command -v dpkg-query >/dev/null; then
   missing=()
@@ -36,7 +40,7 @@ else
   say "not Debian or Ubuntu: make sure that the equivalents of these are there: ${packages[*]}"
 fi
 
-[[ $part != core ]] || exit 0
+[[ $part == all ]] || exit 0
 files=(scripts/requirements-test.txt)
 [[ -n ${CMAKE_PREFIX_PATH:-} ]] || files+=(scripts/requirements.txt)
 stamp=.venv/installed-$(cat "${files[@]}" | sha256sum | cut -c1-16)
