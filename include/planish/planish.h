@@ -3,7 +3,8 @@
 
 // The C interface of the CPU library: norms and recurrent layers, forward and backward. For C (C99
 // or newer), for other languages through their C interface, and for C++ programs with another
-// standard library or an older standard. planish/core.h is the C++ interface.
+// standard library or an older standard. planish/core.h is the C++ interface, planish_cuda.h the C
+// interface for GPUs.
 // docs/guides/other-languages.md shows programs in C and Python.
 //
 // Example: LayerNorm of two rows of three.

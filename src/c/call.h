@@ -15,6 +15,7 @@
 #include "planish/types.h"
 #include "src/base/check.h"
 #include "src/c/members.h"
+#include "src/norm/element_types.h"
 
 // Calls of the C interface: exceptions become status codes, C structs become C++ structs.
 
@@ -71,6 +72,19 @@ Cell CellOf(const char* function, planish_cell cell);
 
 /// Returns a parallel_for of the caller, or an empty one if it has no function.
 ParallelFor ParallelForOf(planish_parallel_for parallel_for);
+
+/// Returns a matrix product of the caller, which is not null.
+template <class T>
+cuda::Matmul<T> MatmulOf(planish_cuda_matmul matmul) {
+  return [matmul](const cuda::MatmulArgs<T>& args) {
+    planish_cuda_matmul_args to{};
+    to.struct_size = sizeof to;
+    to.type = kType<T>;
+    VisitMembers(to, args, [](const char*, auto& c, const auto& cpp) { c = cpp; });
+    const int32_t returned = matmul.function(matmul.context, &to);
+    if (returned != 0) throw CallbackError{"matmul", returned};
+  };
+}
 
 /// Throws ArgumentError if `given` is null.
 inline void CheckGiven(const char* function, const char* name, const char* what,
@@ -176,6 +190,10 @@ class Converter {
   void ConvertStruct(const char*, planish_parallel_for from, ParallelFor& to) const {
     to = ParallelForOf(from);
   }
+  template <class T>
+  void ConvertStruct(const char*, planish_cuda_matmul from, cuda::Matmul<T>& to) const {
+    if (from.function != nullptr) to = MatmulOf<T>(from);
+  }
   void ConvertStruct(const char*, const planish_rnn_shape& from, RnnShape& to) const {
     to = To<RnnShape>(from);
   }
@@ -217,6 +235,17 @@ class Converter {
   const char* function_;
 };
 
+/// Calls f.operator()<T>() with an element type of norms.
+template <class F>
+void WithElementType(const char* function, planish_type type, const F& f) {
+#define PLANISH_CALL(T) \
+  if (type == kType<T>) return f.template operator()<T>();
+  PLANISH_ELEMENT_TYPES(PLANISH_CALL)
+#undef PLANISH_CALL
+  FailType(function, "type", type,
+           "be PLANISH_FLOAT (1), PLANISH_DOUBLE (2), PLANISH_BFLOAT16 (3) or PLANISH_FLOAT16 (4)");
+}
+
 /// Calls f.operator()<T, P>() with the element types of a norm's arguments.
 template <class Args, class F>
 void WithNormTypes(const char* function, const Args& args, const F& f) {
@@ -225,11 +254,7 @@ void WithNormTypes(const char* function, const Args& args, const F& f) {
   if (args.type == kType<T> && param_type == kType<P>) return f.template operator()<T, P>();
   PLANISH_NORM_TYPES(PLANISH_CALL)
 #undef PLANISH_CALL
-  if (args.type < PLANISH_FLOAT || args.type > PLANISH_FLOAT16) {
-    FailType(function, "type", args.type,
-             "be PLANISH_FLOAT (1), PLANISH_DOUBLE (2), PLANISH_BFLOAT16 (3) or PLANISH_FLOAT16 "
-             "(4)");
-  }
+  WithElementType(function, args.type, []<class T> {});  // throws if `type` is wrong
   FailType(function, "param_type", args.param_type, "be 0, PLANISH_FLOAT (1) or type");
 }
 
@@ -241,6 +266,35 @@ void WithRnnType(const char* function, planish_type type, const F& f) {
   PLANISH_RNN_TYPES(PLANISH_CALL)
 #undef PLANISH_CALL
   FailType(function, "type", type, "be PLANISH_FLOAT (1) or PLANISH_DOUBLE (2)");
+}
+
+/// Calls f(args, options) of a norm with the C++ structs for `args` and `options`.
+template <template <class, class> class Args, class Options, class CArgs, class COptions, class F>
+planish_status CallNorm(const char* function, const CArgs* args, const COptions* options,
+                        const F& f) noexcept {
+  return Guarded(function, [&] {
+    const Converter converter(function);
+    const CArgs checked = converter.Checked("args", args);
+    WithNormTypes(function, checked, [&]<class T, class P> {
+      f(converter.template To<Args<T, P>>(checked), converter.template ToOptions<Options>(options));
+    });
+  });
+}
+
+/// Calls f(cell, args, options) of a recurrent layer with the C++ structs for `args` and `options`.
+template <template <class> class Args, template <class> class Options, class CArgs, class COptions,
+          class F>
+planish_status CallRnn(const char* function, planish_cell cell, const CArgs* args,
+                       const COptions* options, const F& f) noexcept {
+  return Guarded(function, [&] {
+    const Converter converter(function);
+    const CArgs checked = converter.Checked("args", args);
+    const Cell to_cell = CellOf(function, cell);
+    WithRnnType(function, checked.type, [&]<class T> {
+      f(to_cell, converter.template To<Args<T>>(checked),
+        converter.template ToOptions<Options<T>>(options));
+    });
+  });
 }
 
 /// Defines the _init function of a struct.

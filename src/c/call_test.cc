@@ -52,7 +52,9 @@ using Structs = ::testing::Types<
     Sized<planish_rnn_gradients, 104>, Sized<planish_rnn_pack_args, 56>,
     Sized<planish_rnn_options, 40>, Sized<planish_rnn_inputs, 104>,
     Sized<planish_rnn_forward_args, 48>, Sized<planish_rnn_backward_args, 112>,
-    Sized<planish_rnn_step_args, 80>>;
+    Sized<planish_rnn_step_args, 80>, Sized<planish_cuda_norm_options, 56>,
+    Sized<planish_cuda_batch_norm_options, 56>, Sized<planish_cuda_weight_norm_options, 32>,
+    Sized<planish_cuda_online_norm_options, 48>, Sized<planish_cuda_rnn_options, 56>>;
 
 template <class S>
 class CStructTest : public ::testing::Test {};

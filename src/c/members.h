@@ -7,9 +7,12 @@
 
 #include "planish/batch_norm.h"
 #include "planish/channel_norm.h"
+#include "planish/cuda.h"
+#include "planish/cuda_rnn.h"
 #include "planish/norm.h"
 #include "planish/online_norm.h"
 #include "planish/planish.h"
+#include "planish/planish_cuda.h"
 #include "planish/rnn.h"
 #include "planish/weight_norm.h"
 
@@ -119,6 +122,19 @@ PLANISH_C_STRUCT(planish_rnn_backward_args, RnnBackwardArgs<float>, inputs, y, s
                  dc_n, dx, dparams, sums, dh0, dc0, dh_reset, dc_reset)
 PLANISH_C_STRUCT(planish_rnn_step_args, RnnStepArgs<float>, batch, inputs, hidden, x, params, h, c,
                  h_next, c_next)
+
+PLANISH_C_STRUCT(planish_cuda_norm_options, cuda::NormOptions, eps, scale, slope, stream, workspace,
+                 workspace_bytes)
+PLANISH_C_STRUCT(planish_cuda_batch_norm_options, cuda::BatchNormOptions, eps, unbiased, momentum,
+                 batches, stream, workspace, workspace_bytes)
+PLANISH_C_STRUCT(planish_cuda_weight_norm_options, cuda::WeightNormOptions, stream, workspace,
+                 workspace_bytes)
+PLANISH_C_STRUCT(planish_cuda_online_norm_options, cuda::OnlineNormOptions, alpha, alphas, stream,
+                 workspace, workspace_bytes)
+PLANISH_C_STRUCT(planish_cuda_matmul_args, cuda::MatmulArgs<float>, rows, cols, inner, a, b, c,
+                 a_transposed, b_transposed, accumulate, stream)
+PLANISH_C_STRUCT(planish_cuda_rnn_options, cuda::RnnOptions<float>, eps, stream, workspace,
+                 workspace_bytes, matmul, persistent)
 
 #undef PLANISH_C_STRUCT
 

@@ -7,25 +7,6 @@
 #include "src/c/call.h"
 
 // Norms of the C interface.
-namespace planish::internal::c {
-namespace {
-
-/// Calls f(args, options) with the C++ structs for `args` and `options`.
-template <template <class, class> class Args, class Options, class CArgs, class COptions, class F>
-planish_status CallNorm(const char* function, const CArgs* args, const COptions* options,
-                        const F& f) noexcept {
-  return Guarded(function, [&] {
-    const Converter converter(function);
-    const CArgs checked = converter.Checked("args", args);
-    WithNormTypes(function, checked, [&]<class T, class P> {
-      f(converter.template To<Args<T, P>>(checked), converter.template ToOptions<Options>(options));
-    });
-  });
-}
-
-}  // namespace
-}  // namespace planish::internal::c
-
 PLANISH_C_INIT(planish_norm_options)
 PLANISH_C_INIT(planish_norm_forward_args)
 PLANISH_C_INIT(planish_norm_backward_args)

@@ -9,7 +9,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "src/base/arguments_testing.h"
 #include "src/c/testing.h"
 #include "src/norm/arguments.h"
 #include "src/norm/recipe.h"
@@ -20,26 +19,7 @@ namespace {
 
 using internal::RecipeOf;
 using tests::CStructs;
-using tests::Filled;
-
-/// Both interfaces of a call. `cpp(args)` is the C++ call, `c(structs, args)` the C call with the
-/// same arguments, which returns its status.
-template <class Args, class Cpp, class C, class... Facts>
-void ExpectSameCall(const std::string& function, const Args& sizes, const Cpp& cpp, const C& c,
-                    const Facts&... facts) {
-  SCOPED_TRACE(function);
-  Filled<Args, Facts...> expected(sizes, facts...), actual(sizes, facts...);
-  const auto before = actual.memory;
-  cpp(expected.args);
-  CStructs structs;
-  EXPECT_EQ(c(structs, actual.args), PLANISH_OK) << planish_error_message();
-  EXPECT_EQ(actual.memory, expected.memory);
-  EXPECT_NE(actual.memory, before) << "nothing was computed";
-
-  // The checks of all arrays, in the words of C++.
-  const auto call = [&] { tests::ThrowStatus(c(structs, actual.args)); };
-  tests::ExpectArrayErrors(function, tests::ArraysOf(actual.args, facts...), call);
-}
+using tests::ExpectSameCall;
 
 template <class T, class P>
 struct Types {

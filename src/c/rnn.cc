@@ -5,27 +5,6 @@
 #include "src/c/call.h"
 
 // Recurrent layers of the C interface.
-namespace planish::internal::c {
-namespace {
-
-/// Calls f(cell, args, options) with the C++ structs for `args` and `options`.
-template <template <class> class Args, class CArgs, class F>
-planish_status CallRnn(const char* function, planish_cell cell, const CArgs* args,
-                       const planish_rnn_options* options, const F& f) noexcept {
-  return Guarded(function, [&] {
-    const Converter converter(function);
-    const CArgs checked = converter.Checked("args", args);
-    const Cell to_cell = CellOf(function, cell);
-    WithRnnType(function, checked.type, [&]<class T> {
-      f(to_cell, converter.template To<Args<T>>(checked),
-        converter.template ToOptions<RnnOptions<T>>(options));
-    });
-  });
-}
-
-}  // namespace
-}  // namespace planish::internal::c
-
 PLANISH_C_INIT(planish_rnn_params)
 PLANISH_C_INIT(planish_rnn_gradients)
 PLANISH_C_INIT(planish_rnn_pack_args)
@@ -107,7 +86,7 @@ void planish_rnn_gradient_sums_free(planish_rnn_gradient_sums* sums) { delete su
 
 planish_status planish_rnn_forward(planish_cell cell, const planish_rnn_forward_args* args,
                                    const planish_rnn_options* options) {
-  return c::CallRnn<planish::RnnForwardArgs>(
+  return c::CallRnn<planish::RnnForwardArgs, planish::RnnOptions>(
       __func__, cell, args, options,
       [](planish::Cell to_cell, const auto& to_args, const auto& to_options) {
         planish::RnnForward(to_cell, to_args, to_options);
@@ -116,7 +95,7 @@ planish_status planish_rnn_forward(planish_cell cell, const planish_rnn_forward_
 
 planish_status planish_rnn_backward(planish_cell cell, const planish_rnn_backward_args* args,
                                     const planish_rnn_options* options) {
-  return c::CallRnn<planish::RnnBackwardArgs>(
+  return c::CallRnn<planish::RnnBackwardArgs, planish::RnnOptions>(
       __func__, cell, args, options,
       [](planish::Cell to_cell, const auto& to_args, const auto& to_options) {
         planish::RnnBackward(to_cell, to_args, to_options);
@@ -125,7 +104,7 @@ planish_status planish_rnn_backward(planish_cell cell, const planish_rnn_backwar
 
 planish_status planish_rnn_step(planish_cell cell, const planish_rnn_step_args* args,
                                 const planish_rnn_options* options) {
-  return c::CallRnn<planish::RnnStepArgs>(
+  return c::CallRnn<planish::RnnStepArgs, planish::RnnOptions>(
       __func__, cell, args, options,
       [](planish::Cell to_cell, const auto& to_args, const auto& to_options) {
         planish::RnnStep(to_cell, to_args, to_options);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "planish/error.h"
+#include "src/base/arguments_testing.h"
 #include "src/base/check.h"
 #include "src/c/call.h"
 #include "src/norm/testing.h"
@@ -120,6 +121,25 @@ struct Filled {
   Args args;
   std::deque<std::string> memory;
 };
+
+/// Both interfaces of a call. `cpp(args)` is the C++ call, `c(structs, args)` the C call with the
+/// same arguments, which returns its status.
+template <class Args, class Cpp, class C, class... Facts>
+void ExpectSameCall(const std::string& function, const Args& sizes, const Cpp& cpp, const C& c,
+                    const Facts&... facts) {
+  SCOPED_TRACE(function);
+  Filled<Args, Facts...> expected(sizes, facts...), actual(sizes, facts...);
+  const auto before = actual.memory;
+  cpp(expected.args);
+  CStructs structs;
+  EXPECT_EQ(c(structs, actual.args), PLANISH_OK) << planish_error_message();
+  EXPECT_EQ(actual.memory, expected.memory);
+  EXPECT_NE(actual.memory, before) << "nothing was computed";
+
+  // The checks of all arrays, in the words of C++.
+  const auto call = [&] { ThrowStatus(c(structs, actual.args)); };
+  ExpectArrayErrors(function, ArraysOf(actual.args, facts...), call);
+}
 
 }  // namespace planish::tests
 

@@ -1,5 +1,5 @@
 /* The C headers, as a C compiler reads them. tests/headers/CMakeLists.txt has the compilers. */
-#include <planish/planish.h>
+#include <planish/planish_cuda.h>
 #include <planish/planish.h>
 
 int main(void) {

@@ -1,0 +1,265 @@
+#ifndef PLANISH_PLANISH_CUDA_H_
+#define PLANISH_PLANISH_CUDA_H_
+
+// The C interface for NVIDIA GPUs: the norms and recurrent layers of planish.h, with the same
+// arguments, whose arrays are in device memory. Cells with batch norm, checkpoint, packed weights
+// and planish_rnn_gradient_sums are for the CPU only. planish/cuda.h and planish/cuda_rnn.h are the
+// C++ interface.
+//
+// - A call enqueues kernels on the stream of its options, a cudaStream_t of the current device or
+//   NULL for the default stream, and returns. It neither synchronizes nor allocates, so it can be
+//   captured in a CUDA graph. Arrays and workspace must stay valid until the kernels have run.
+// - The workspace is device memory, aligned to 16 bytes, of the size that a _workspace function
+//   writes to `*bytes`. Calls that run at once each have their own.
+// - PLANISH_INVALID_ARGUMENT is returned before anything is enqueued, PLANISH_DEVICE_ERROR if a
+//   kernel cannot be launched. In a library built without CUDA calls return PLANISH_NO_CUDA.
+// - Results have the same bits in every run and on every device, with the exceptions in cuda.h and
+//   cuda_rnn.h.
+//
+// Example: LayerNorm of two rows on the default stream.
+//   float rows[6] = {1, 2, 3, 4, 5, 9};
+//   void *x = NULL, *workspace = NULL;
+//   planish_norm_forward_args args;
+//   planish_cuda_norm_options options;
+//   planish_norm_forward_args_init(&args, sizeof args);
+//   planish_cuda_norm_options_init(&options, sizeof options);
+//   cudaMalloc(&x, sizeof rows);
+//   cudaMemcpy(x, rows, sizeof rows, cudaMemcpyHostToDevice);
+//   planish_cuda_norm_forward_workspace(PLANISH_FLOAT, 2, 3, &options.workspace_bytes);
+//   cudaMalloc(&workspace, (size_t)options.workspace_bytes);
+//   options.workspace = workspace;
+//   args.type = PLANISH_FLOAT;
+//   args.rows = 2;
+//   args.cols = 3;
+//   args.x = x;
+//   args.y = x;
+//   if (planish_cuda_norm_forward(PLANISH_NORM_LAYER, &args, &options) != PLANISH_OK) {
+//     fprintf(stderr, "%s\n", planish_error_message());
+//   }
+//   cudaMemcpy(rows, x, sizeof rows, cudaMemcpyDeviceToHost);
+//   for (int i = 0; i < 6; ++i) printf("%.2f ", rows[i]);
+//   // prints -1.22 0.00 1.22 -0.93 -0.46 1.39
+#include "planish/planish.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// Returns the number of usable devices: 0 without a GPU or a driver, or if the library was built
+/// without CUDA.
+PLANISH_C_API int32_t planish_cuda_devices(void);
+
+// ---- Norms ----
+
+/// Options of planish_cuda_norm_* and planish_cuda_channel_norm_*.
+typedef struct planish_cuda_norm_options {
+  uint32_t struct_size;
+  double eps;               ///< as in planish_norm_options, like the next two
+  double scale;             ///< default 1
+  double slope;             ///< default 0.1
+  void* stream;             ///< cudaStream_t; NULL: the default stream
+  void* workspace;          ///< device memory, aligned to 16 bytes
+  int64_t workspace_bytes;  ///< at least what the _workspace function writes
+} planish_cuda_norm_options;
+PLANISH_C_API planish_status planish_cuda_norm_options_init(planish_cuda_norm_options* options,
+                                                            size_t size);
+
+/// Writes the workspace of planish_cuda_norm_forward to `*bytes`, the same on every device.
+PLANISH_C_API planish_status planish_cuda_norm_forward_workspace(planish_type type, int64_t rows,
+                                                                 int64_t cols, int64_t* bytes);
+/// Writes the workspace of planish_cuda_norm_backward; `gradients` is nonzero if dgain or dbias is
+/// given.
+PLANISH_C_API planish_status planish_cuda_norm_backward_workspace(planish_type type, int64_t rows,
+                                                                  int64_t cols, int32_t gradients,
+                                                                  int64_t* bytes);
+/// Computes planish_norm_forward on the GPU.
+PLANISH_C_API planish_status planish_cuda_norm_forward(planish_norm norm,
+                                                       const planish_norm_forward_args* args,
+                                                       const planish_cuda_norm_options* options);
+/// Computes planish_norm_backward on the GPU.
+PLANISH_C_API planish_status planish_cuda_norm_backward(planish_norm norm,
+                                                        const planish_norm_backward_args* args,
+                                                        const planish_cuda_norm_options* options);
+
+/// Writes the workspace of both planish_cuda_channel_norm_* functions to `*bytes`.
+PLANISH_C_API planish_status planish_cuda_channel_norm_workspace(planish_type type, int64_t batch,
+                                                                 int64_t channels, int64_t spatial,
+                                                                 int64_t* bytes);
+/// Computes planish_channel_norm_forward on the GPU.
+PLANISH_C_API planish_status
+planish_cuda_channel_norm_forward(planish_norm norm, const planish_channel_norm_forward_args* args,
+                                  const planish_cuda_norm_options* options);
+/// Computes planish_channel_norm_backward on the GPU.
+PLANISH_C_API planish_status planish_cuda_channel_norm_backward(
+    planish_norm norm, const planish_channel_norm_backward_args* args,
+    const planish_cuda_norm_options* options);
+
+/// Options of planish_cuda_batch_norm_*.
+typedef struct planish_cuda_batch_norm_options {
+  uint32_t struct_size;
+  int32_t unbiased;         ///< as in planish_batch_norm_options, like the next three
+  double eps;               ///< default 1e-5
+  double momentum;          ///< default 0.1
+  int64_t batches;          ///< batches already in the running estimates
+  void* stream;             ///< cudaStream_t; NULL: the default stream
+  void* workspace;          ///< device memory, aligned to 16 bytes
+  int64_t workspace_bytes;  ///< at least what planish_cuda_batch_norm_workspace writes
+} planish_cuda_batch_norm_options;
+PLANISH_C_API planish_status
+planish_cuda_batch_norm_options_init(planish_cuda_batch_norm_options* options, size_t size);
+
+/// Writes the workspace of each planish_cuda_batch_norm_* function to `*bytes`.
+PLANISH_C_API planish_status planish_cuda_batch_norm_workspace(planish_type type, int64_t batch,
+                                                               int64_t channels, int64_t spatial,
+                                                               int64_t* bytes);
+/// Computes planish_batch_norm_forward on the GPU.
+PLANISH_C_API planish_status planish_cuda_batch_norm_forward(
+    const planish_batch_norm_forward_args* args, const planish_cuda_batch_norm_options* options);
+/// Computes planish_batch_norm_backward on the GPU.
+PLANISH_C_API planish_status planish_cuda_batch_norm_backward(
+    const planish_batch_norm_backward_args* args, const planish_cuda_batch_norm_options* options);
+/// Computes planish_batch_norm_evaluate on the GPU.
+PLANISH_C_API planish_status planish_cuda_batch_norm_evaluate(
+    const planish_batch_norm_evaluate_args* args, const planish_cuda_batch_norm_options* options);
+/// Computes planish_batch_norm_evaluate_backward on the GPU.
+PLANISH_C_API planish_status
+planish_cuda_batch_norm_evaluate_backward(const planish_batch_norm_evaluate_backward_args* args,
+                                          const planish_cuda_batch_norm_options* options);
+
+/// Options of planish_cuda_weight_norm_*.
+typedef struct planish_cuda_weight_norm_options {
+  uint32_t struct_size;
+  void* stream;             ///< cudaStream_t; NULL: the default stream
+  void* workspace;          ///< device memory, aligned to 16 bytes
+  int64_t workspace_bytes;  ///< at least what planish_cuda_weight_norm_workspace writes
+} planish_cuda_weight_norm_options;
+PLANISH_C_API planish_status
+planish_cuda_weight_norm_options_init(planish_cuda_weight_norm_options* options, size_t size);
+
+/// Writes the workspace of both planish_cuda_weight_norm_* functions to `*bytes`.
+PLANISH_C_API planish_status planish_cuda_weight_norm_workspace(planish_type type, int64_t rows,
+                                                                int64_t cols, int64_t* bytes);
+/// Computes planish_weight_norm_forward on the GPU.
+PLANISH_C_API planish_status planish_cuda_weight_norm_forward(
+    const planish_weight_norm_forward_args* args, const planish_cuda_weight_norm_options* options);
+/// Computes planish_weight_norm_backward on the GPU.
+PLANISH_C_API planish_status planish_cuda_weight_norm_backward(
+    const planish_weight_norm_backward_args* args, const planish_cuda_weight_norm_options* options);
+
+/// Options of planish_cuda_online_norm_*.
+typedef struct planish_cuda_online_norm_options {
+  uint32_t struct_size;
+  double alpha;             ///< weight of a new case, in [0, 1]; default 0.1
+  const double* alphas;     ///< [rows] weight of each case, in device memory; or NULL
+  void* stream;             ///< cudaStream_t; NULL: the default stream
+  void* workspace;          ///< device memory, aligned to 16 bytes
+  int64_t workspace_bytes;  ///< at least what planish_cuda_online_norm_workspace writes
+} planish_cuda_online_norm_options;
+PLANISH_C_API planish_status
+planish_cuda_online_norm_options_init(planish_cuda_online_norm_options* options, size_t size);
+
+/// Writes the workspace of both planish_cuda_online_norm_* functions to `*bytes`.
+PLANISH_C_API planish_status planish_cuda_online_norm_workspace(planish_type type, int64_t rows,
+                                                                int64_t cols, int64_t* bytes);
+/// Computes planish_online_norm_forward on the GPU. `state` and options->alphas are in device
+/// memory, and their ranges are not checked.
+PLANISH_C_API planish_status planish_cuda_online_norm_forward(
+    const planish_online_norm_forward_args* args, planish_online_state* state,
+    const planish_cuda_online_norm_options* options);
+/// Computes planish_online_norm_backward on the GPU.
+PLANISH_C_API planish_status planish_cuda_online_norm_backward(
+    const planish_online_norm_backward_args* args, const planish_cuda_online_norm_options* options);
+
+// ---- Recurrent layers ----
+
+/// Matrix product c = op(a) op(b) of contiguous device matrices, last index fastest. op transposes
+/// a matrix whose flag is set; at most one of the two flags is set. The library fills this struct.
+typedef struct planish_cuda_matmul_args {
+  uint32_t struct_size;
+  planish_type type;  ///< of a, b and c
+  int64_t rows;       ///< >= 1, like cols and inner
+  int64_t cols;
+  int64_t inner;
+  const void* a;  ///< [rows, inner], or [inner, rows] if a_transposed
+  const void* b;  ///< [inner, cols], or [cols, inner] if b_transposed
+  void* c;        ///< [rows, cols], does not overlap a or b
+  void* stream;   ///< cudaStream_t for the product
+  int32_t a_transposed;
+  int32_t b_transposed;
+  int32_t accumulate;  ///< nonzero: adds to c instead of overwriting it
+  int32_t reserved;    ///< 0
+} planish_cuda_matmul_args;
+
+/// Function of the caller that enqueues a matrix product on args->stream. Returns 0; another value
+/// ends the call of Planish with PLANISH_CALLBACK_FAILED.
+typedef int32_t (*planish_cuda_matmul_function)(void* context,
+                                                const planish_cuda_matmul_args* args);
+
+/// The caller's matrix product, such as one of a BLAS. With function = NULL a kernel of this
+/// library multiplies: deterministic, but slower than a BLAS.
+typedef struct planish_cuda_matmul {
+  planish_cuda_matmul_function function;
+  void* context;  ///< passed to `function`
+} planish_cuda_matmul;
+
+/// Options of planish_cuda_rnn_forward, planish_cuda_rnn_backward and planish_cuda_rnn_step.
+typedef struct planish_cuda_rnn_options {
+  uint32_t struct_size;
+  /// Nonzero allows forward and backward to use a persistent kernel, which holds weight_hh on chip
+  /// for all steps, where the layer fits (planish_cuda_rnn_fits_persistent; at most 32 sequences in
+  /// backward). Last bits can then differ from those of single steps and between kinds of device.
+  int32_t persistent;
+  double eps;                  ///< added to variances, in the root; finite, >= 0; default 1e-5
+  void* stream;                ///< cudaStream_t; NULL: the default stream
+  void* workspace;             ///< device memory, aligned to 16 bytes
+  int64_t workspace_bytes;     ///< at least what the _workspace function writes
+  planish_cuda_matmul matmul;  ///< multiplies matrices; default: a kernel of this library
+} planish_cuda_rnn_options;
+PLANISH_C_API planish_status planish_cuda_rnn_options_init(planish_cuda_rnn_options* options,
+                                                           size_t size);
+
+/// Writes the number of elements that planish_cuda_rnn_forward saves for planish_cuda_rnn_backward
+/// to `*size`, which cuda_rnn.h lists by cell.
+PLANISH_C_API planish_status planish_cuda_rnn_saved_size(planish_cell cell, planish_type type,
+                                                         const planish_rnn_shape* shape,
+                                                         int64_t* size);
+/// Writes 1 to `*fits` if a persistent kernel can compute the forward pass of the layer on the
+/// current device, else 0.
+PLANISH_C_API planish_status planish_cuda_rnn_fits_persistent(planish_cell cell, planish_type type,
+                                                              const planish_rnn_shape* shape,
+                                                              int32_t* fits);
+/// Writes the workspace of planish_cuda_rnn_forward to `*bytes`, with `saved` and persistent or
+/// without.
+PLANISH_C_API planish_status planish_cuda_rnn_forward_workspace(planish_cell cell,
+                                                                planish_type type,
+                                                                const planish_rnn_shape* shape,
+                                                                int32_t saved, int32_t persistent,
+                                                                int64_t* bytes);
+/// Writes the workspace of planish_cuda_rnn_backward, with `lengths` and persistent or without.
+PLANISH_C_API planish_status planish_cuda_rnn_backward_workspace(
+    planish_cell cell, planish_type type, const planish_rnn_shape* shape, int32_t lengths,
+    int32_t persistent, int64_t* bytes);
+/// Writes the workspace of planish_cuda_rnn_step.
+PLANISH_C_API planish_status planish_cuda_rnn_step_workspace(planish_cell cell, planish_type type,
+                                                             int64_t batch, int64_t inputs,
+                                                             int64_t hidden, int64_t* bytes);
+
+/// Computes planish_rnn_forward on the GPU. `saved` is aligned to 16 bytes; its contents differ
+/// from the CPU's. Lengths are in device memory and not checked: above T means T, below 1 no step.
+PLANISH_C_API planish_status planish_cuda_rnn_forward(planish_cell cell,
+                                                      const planish_rnn_forward_args* args,
+                                                      const planish_cuda_rnn_options* options);
+/// Computes planish_rnn_backward on the GPU.
+PLANISH_C_API planish_status planish_cuda_rnn_backward(planish_cell cell,
+                                                       const planish_rnn_backward_args* args,
+                                                       const planish_cuda_rnn_options* options);
+/// Computes planish_rnn_step on the GPU.
+PLANISH_C_API planish_status planish_cuda_rnn_step(planish_cell cell,
+                                                   const planish_rnn_step_args* args,
+                                                   const planish_cuda_rnn_options* options);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif
+
+#endif  // PLANISH_PLANISH_CUDA_H_

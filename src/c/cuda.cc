@@ -1,0 +1,272 @@
+#include "planish/cuda.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "planish/cuda_rnn.h"
+#include "src/c/call.h"
+
+// Norms and recurrent layers of the C interface on a GPU.
+namespace c = planish::internal::c;
+namespace cuda = planish::cuda;
+
+namespace {
+
+/// Writes f.operator()<T>(), a size for elements of a type, to `*size`.
+template <class F>
+planish_status WriteNormSize(const char* function, planish_type type, int64_t* size,
+                             const F& f) noexcept {
+  return c::Guarded(function, [&] {
+    c::CheckGiven(function, "bytes", "number", size);
+    c::WithElementType(function, type, [&]<class T> { *size = f.template operator()<T>(); });
+  });
+}
+
+/// Writes f.operator()<T>(cell, shape) of a recurrent layer to `*result`.
+template <class Result, class F>
+planish_status WriteRnnSize(const char* function, const char* name, planish_cell cell,
+                            planish_type type, const planish_rnn_shape* shape, Result* result,
+                            const F& f) noexcept {
+  return c::Guarded(function, [&] {
+    c::CheckGiven(function, "shape", "planish_rnn_shape", shape);
+    c::CheckGiven(function, name, "number", result);
+    c::WithRnnType(function, type, [&]<class T> {
+      *result = f.template operator()<T>(c::CellOf(function, cell),
+                                         c::Converter(function).To<planish::RnnShape>(*shape));
+    });
+  });
+}
+
+/// Returns a state in device memory, which the C++ functions read and write in place.
+planish::OnlineState* StateOf(planish_online_state* state) {
+  using Cpp = planish::OnlineState;
+  static_assert(std::is_standard_layout_v<Cpp> && sizeof(Cpp) == sizeof *state &&
+                offsetof(Cpp, mean) == offsetof(planish_online_state, mean) &&
+                offsetof(Cpp, deviation) == offsetof(planish_online_state, deviation));
+  return reinterpret_cast<Cpp*>(state);
+}
+
+}  // namespace
+
+int32_t planish_cuda_devices(void) {
+  int32_t devices = 0;
+  c::Guarded(__func__, [&] { devices = cuda::Devices(); });
+  return devices;
+}
+
+PLANISH_C_INIT(planish_cuda_norm_options)
+PLANISH_C_INIT(planish_cuda_batch_norm_options)
+PLANISH_C_INIT(planish_cuda_weight_norm_options)
+PLANISH_C_INIT(planish_cuda_online_norm_options)
+PLANISH_C_INIT(planish_cuda_rnn_options)
+
+planish_status planish_cuda_norm_forward_workspace(planish_type type, int64_t rows, int64_t cols,
+                                                   int64_t* bytes) {
+  return WriteNormSize(__func__, type, bytes,
+                       [&]<class T> { return cuda::NormForwardWorkspaceBytes<T>(rows, cols); });
+}
+planish_status planish_cuda_norm_backward_workspace(planish_type type, int64_t rows, int64_t cols,
+                                                    int32_t gradients, int64_t* bytes) {
+  return WriteNormSize(__func__, type, bytes, [&]<class T> {
+    return cuda::NormBackwardWorkspaceBytes<T>(rows, cols, gradients != 0);
+  });
+}
+planish_status planish_cuda_channel_norm_workspace(planish_type type, int64_t batch,
+                                                   int64_t channels, int64_t spatial,
+                                                   int64_t* bytes) {
+  return WriteNormSize(__func__, type, bytes, [&]<class T> {
+    return cuda::ChannelNormWorkspaceBytes<T>(batch, channels, spatial);
+  });
+}
+planish_status planish_cuda_batch_norm_workspace(planish_type type, int64_t batch, int64_t channels,
+                                                 int64_t spatial, int64_t* bytes) {
+  return WriteNormSize(__func__, type, bytes, [&]<class T> {
+    return cuda::BatchNormWorkspaceBytes<T>(batch, channels, spatial);
+  });
+}
+planish_status planish_cuda_weight_norm_workspace(planish_type type, int64_t rows, int64_t cols,
+                                                  int64_t* bytes) {
+  return WriteNormSize(__func__, type, bytes,
+                       [&]<class T> { return cuda::WeightNormWorkspaceBytes<T>(rows, cols); });
+}
+planish_status planish_cuda_online_norm_workspace(planish_type type, int64_t rows, int64_t cols,
+                                                  int64_t* bytes) {
+  return WriteNormSize(__func__, type, bytes,
+                       [&]<class T> { return cuda::OnlineNormWorkspaceBytes<T>(rows, cols); });
+}
+
+planish_status planish_cuda_norm_forward(planish_norm norm, const planish_norm_forward_args* args,
+                                         const planish_cuda_norm_options* options) {
+  return c::CallNorm<planish::NormForwardArgs, cuda::NormOptions>(
+      __func__, args, options, [&](const auto& to_args, const auto& to_options) {
+        cuda::NormForward(c::NormOf("planish_cuda_norm_forward", norm), to_args, to_options);
+      });
+}
+
+planish_status planish_cuda_norm_backward(planish_norm norm, const planish_norm_backward_args* args,
+                                          const planish_cuda_norm_options* options) {
+  return c::CallNorm<planish::NormBackwardArgs, cuda::NormOptions>(
+      __func__, args, options, [&](const auto& to_args, const auto& to_options) {
+        cuda::NormBackward(c::NormOf("planish_cuda_norm_backward", norm), to_args, to_options);
+      });
+}
+
+planish_status planish_cuda_channel_norm_forward(planish_norm norm,
+                                                 const planish_channel_norm_forward_args* args,
+                                                 const planish_cuda_norm_options* options) {
+  return c::CallNorm<planish::ChannelNormForwardArgs, cuda::NormOptions>(
+      __func__, args, options, [&](const auto& to_args, const auto& to_options) {
+        cuda::ChannelNormForward(c::NormOf("planish_cuda_channel_norm_forward", norm), to_args,
+                                 to_options);
+      });
+}
+
+planish_status planish_cuda_channel_norm_backward(planish_norm norm,
+                                                  const planish_channel_norm_backward_args* args,
+                                                  const planish_cuda_norm_options* options) {
+  return c::CallNorm<planish::ChannelNormBackwardArgs, cuda::NormOptions>(
+      __func__, args, options, [&](const auto& to_args, const auto& to_options) {
+        cuda::ChannelNormBackward(c::NormOf("planish_cuda_channel_norm_backward", norm), to_args,
+                                  to_options);
+      });
+}
+
+planish_status planish_cuda_batch_norm_forward(const planish_batch_norm_forward_args* args,
+                                               const planish_cuda_batch_norm_options* options) {
+  return c::CallNorm<planish::BatchNormForwardArgs, cuda::BatchNormOptions>(
+      __func__, args, options, [](const auto& to_args, const auto& to_options) {
+        cuda::BatchNormForward(to_args, to_options);
+      });
+}
+
+planish_status planish_cuda_batch_norm_backward(const planish_batch_norm_backward_args* args,
+                                                const planish_cuda_batch_norm_options* options) {
+  return c::CallNorm<planish::BatchNormBackwardArgs, cuda::BatchNormOptions>(
+      __func__, args, options, [](const auto& to_args, const auto& to_options) {
+        cuda::BatchNormBackward(to_args, to_options);
+      });
+}
+
+planish_status planish_cuda_batch_norm_evaluate(const planish_batch_norm_evaluate_args* args,
+                                                const planish_cuda_batch_norm_options* options) {
+  return c::CallNorm<planish::BatchNormEvaluateArgs, cuda::BatchNormOptions>(
+      __func__, args, options, [](const auto& to_args, const auto& to_options) {
+        cuda::BatchNormEvaluate(to_args, to_options);
+      });
+}
+
+planish_status planish_cuda_batch_norm_evaluate_backward(
+    const planish_batch_norm_evaluate_backward_args* args,
+    const planish_cuda_batch_norm_options* options) {
+  return c::CallNorm<planish::BatchNormEvaluateBackwardArgs, cuda::BatchNormOptions>(
+      __func__, args, options, [](const auto& to_args, const auto& to_options) {
+        cuda::BatchNormEvaluateBackward(to_args, to_options);
+      });
+}
+
+planish_status planish_cuda_weight_norm_forward(const planish_weight_norm_forward_args* args,
+                                                const planish_cuda_weight_norm_options* options) {
+  return c::CallNorm<planish::WeightNormForwardArgs, cuda::WeightNormOptions>(
+      __func__, args, options, [](const auto& to_args, const auto& to_options) {
+        cuda::WeightNormForward(to_args, to_options);
+      });
+}
+
+planish_status planish_cuda_weight_norm_backward(const planish_weight_norm_backward_args* args,
+                                                 const planish_cuda_weight_norm_options* options) {
+  return c::CallNorm<planish::WeightNormBackwardArgs, cuda::WeightNormOptions>(
+      __func__, args, options, [](const auto& to_args, const auto& to_options) {
+        cuda::WeightNormBackward(to_args, to_options);
+      });
+}
+
+planish_status planish_cuda_online_norm_forward(const planish_online_norm_forward_args* args,
+                                                planish_online_state* state,
+                                                const planish_cuda_online_norm_options* options) {
+  return c::CallNorm<planish::OnlineNormForwardArgs, cuda::OnlineNormOptions>(
+      __func__, args, options, [&](const auto& to_args, const auto& to_options) {
+        cuda::OnlineNormForward(to_args, StateOf(state), to_options);
+      });
+}
+
+planish_status planish_cuda_online_norm_backward(const planish_online_norm_backward_args* args,
+                                                 const planish_cuda_online_norm_options* options) {
+  return c::CallNorm<planish::OnlineNormBackwardArgs, cuda::OnlineNormOptions>(
+      __func__, args, options, [](const auto& to_args, const auto& to_options) {
+        cuda::OnlineNormBackward(to_args, to_options);
+      });
+}
+
+planish_status planish_cuda_rnn_saved_size(planish_cell cell, planish_type type,
+                                           const planish_rnn_shape* shape, int64_t* size) {
+  return WriteRnnSize(__func__, "size", cell, type, shape, size,
+                      []<class T>(planish::Cell to_cell, const planish::RnnShape& to_shape) {
+                        return cuda::RnnSavedSize<T>(to_cell, to_shape);
+                      });
+}
+
+planish_status planish_cuda_rnn_fits_persistent(planish_cell cell, planish_type type,
+                                                const planish_rnn_shape* shape, int32_t* fits) {
+  return WriteRnnSize(__func__, "fits", cell, type, shape, fits,
+                      []<class T>(planish::Cell to_cell, const planish::RnnShape& to_shape) {
+                        return cuda::RnnFitsPersistent<T>(to_cell, to_shape) ? 1 : 0;
+                      });
+}
+
+planish_status planish_cuda_rnn_forward_workspace(planish_cell cell, planish_type type,
+                                                  const planish_rnn_shape* shape, int32_t saved,
+                                                  int32_t persistent, int64_t* bytes) {
+  return WriteRnnSize(__func__, "bytes", cell, type, shape, bytes,
+                      [&]<class T>(planish::Cell to_cell, const planish::RnnShape& to_shape) {
+                        return cuda::RnnForwardWorkspaceBytes<T>(to_cell, to_shape, saved != 0,
+                                                                 persistent != 0);
+                      });
+}
+
+planish_status planish_cuda_rnn_backward_workspace(planish_cell cell, planish_type type,
+                                                   const planish_rnn_shape* shape, int32_t lengths,
+                                                   int32_t persistent, int64_t* bytes) {
+  return WriteRnnSize(__func__, "bytes", cell, type, shape, bytes,
+                      [&]<class T>(planish::Cell to_cell, const planish::RnnShape& to_shape) {
+                        return cuda::RnnBackwardWorkspaceBytes<T>(to_cell, to_shape, lengths != 0,
+                                                                  persistent != 0);
+                      });
+}
+
+planish_status planish_cuda_rnn_step_workspace(planish_cell cell, planish_type type, int64_t batch,
+                                               int64_t inputs, int64_t hidden, int64_t* bytes) {
+  const planish_rnn_shape shape = {1, batch, inputs, hidden};
+  return WriteRnnSize(__func__, "bytes", cell, type, &shape, bytes,
+                      []<class T>(planish::Cell to_cell, const planish::RnnShape& to_shape) {
+                        return cuda::RnnStepWorkspaceBytes<T>(to_cell, to_shape.batch,
+                                                              to_shape.inputs, to_shape.hidden);
+                      });
+}
+
+planish_status planish_cuda_rnn_forward(planish_cell cell, const planish_rnn_forward_args* args,
+                                        const planish_cuda_rnn_options* options) {
+  return c::CallRnn<planish::RnnForwardArgs, cuda::RnnOptions>(
+      __func__, cell, args, options,
+      [](planish::Cell to_cell, const auto& to_args, const auto& to_options) {
+        cuda::RnnForward(to_cell, to_args, to_options);
+      });
+}
+
+planish_status planish_cuda_rnn_backward(planish_cell cell, const planish_rnn_backward_args* args,
+                                         const planish_cuda_rnn_options* options) {
+  return c::CallRnn<planish::RnnBackwardArgs, cuda::RnnOptions>(
+      __func__, cell, args, options,
+      [](planish::Cell to_cell, const auto& to_args, const auto& to_options) {
+        cuda::RnnBackward(to_cell, to_args, to_options);
+      });
+}
+
+planish_status planish_cuda_rnn_step(planish_cell cell, const planish_rnn_step_args* args,
+                                     const planish_cuda_rnn_options* options) {
+  return c::CallRnn<planish::RnnStepArgs, cuda::RnnOptions>(
+      __func__, cell, args, options,
+      [](planish::Cell to_cell, const auto& to_args, const auto& to_options) {
+        cuda::RnnStep(to_cell, to_args, to_options);
+      });
+}

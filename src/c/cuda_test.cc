@@ -1,0 +1,355 @@
+// GPU calls of the C interface have the bits of the C++ interface, on the emulation of a GPU, whose
+// device memory is memory of the host.
+#include "planish/cuda.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planish/cuda_rnn.h"
+#include "src/c/testing.h"
+#include "src/norm/arguments.h"
+#include "src/norm/recipe.h"
+#include "src/rnn/testing.h"
+
+namespace planish {
+namespace {
+
+using tests::CStructs;
+using tests::ExpectSameCall;
+
+/// Device memory for one call.
+class Workspace {
+ public:
+  explicit Workspace(int64_t bytes) : memory_(static_cast<size_t>(bytes / 8 + 1)), bytes_(bytes) {}
+
+  template <class Options>
+  Options In(Options options) {
+    options.workspace = memory_.data();
+    options.workspace_bytes = bytes_;
+    return options;
+  }
+
+ private:
+  std::vector<double> memory_;  // aligned to 16 bytes
+  int64_t bytes_;
+};
+
+/// Returns the size that a C function writes.
+template <class F>
+int64_t Written(const F& f) {
+  int64_t size = -1;
+  EXPECT_EQ(f(&size), PLANISH_OK) << planish_error_message();
+  return size;
+}
+
+/// Compares a call whose C options are an S.
+template <class S, class CArgs, class Args, class Options, class Cpp, class C, class... Facts>
+void ExpectSame(const std::string& function, const Args& sizes, const Options& options,
+                int64_t bytes, int64_t c_bytes, const Cpp& cpp, const C& c, const Facts&... facts) {
+  EXPECT_EQ(c_bytes, bytes) << function;
+  ExpectSameCall(
+      function, sizes,
+      [&](const auto& args) {
+        Workspace workspace(bytes);
+        cpp(args, workspace.In(options));
+      },
+      [&](CStructs& structs, const auto& args) {
+        Workspace workspace(c_bytes);
+        const CArgs to = structs.Make<CArgs, float>(args);
+        const S to_options = structs.Make<S, float>(workspace.In(options));
+        return c(&to, &to_options);
+      },
+      facts...);
+}
+
+TEST(CCudaTest, EmulationHasADevice) { EXPECT_GE(planish_cuda_devices(), 1); }
+
+TEST(CCudaTest, RowsAndChannelsHaveTheBitsOfCpp) {
+  const cuda::NormOptions options{.eps = 1e-3, .scale = 1.5, .slope = 0.2};
+  using O = planish_cuda_norm_options;
+  for (const auto& [norm, name] : internal::kNormNames) {
+    SCOPED_TRACE(name);
+    const auto number = static_cast<planish_norm>(norm);
+    const internal::Recipe recipe = internal::RecipeOf(norm);
+    ExpectSame<O, planish_norm_forward_args>(
+        "planish_cuda_norm_forward", NormForwardArgs<float>{.rows = 3, .cols = 37}, options,
+        cuda::NormForwardWorkspaceBytes<float>(3, 37), Written([](int64_t* bytes) {
+          return planish_cuda_norm_forward_workspace(PLANISH_FLOAT, 3, 37, bytes);
+        }),
+        [&](const auto& args, const auto& o) { cuda::NormForward<float>(norm, args, o); },
+        [&](const auto* args, const auto* o) { return planish_cuda_norm_forward(number, args, o); },
+        recipe);
+    ExpectSame<O, planish_norm_backward_args>(
+        "planish_cuda_norm_backward", NormBackwardArgs<float>{.rows = 3, .cols = 37}, options,
+        cuda::NormBackwardWorkspaceBytes<float>(3, 37, true), Written([](int64_t* bytes) {
+          return planish_cuda_norm_backward_workspace(PLANISH_FLOAT, 3, 37, 1, bytes);
+        }),
+        [&](const auto& args, const auto& o) { cuda::NormBackward<float>(norm, args, o); },
+        [&](const auto* args, const auto* o) {
+          return planish_cuda_norm_backward(number, args, o);
+        },
+        recipe);
+    const int64_t bytes = cuda::ChannelNormWorkspaceBytes<float>(2, 5, 7);
+    const int64_t c_bytes = Written([](int64_t* to) {
+      return planish_cuda_channel_norm_workspace(PLANISH_FLOAT, 2, 5, 7, to);
+    });
+    ExpectSame<O, planish_channel_norm_forward_args>(
+        "planish_cuda_channel_norm_forward",
+        ChannelNormForwardArgs<float>{.batch = 2, .channels = 5, .spatial = 7}, options, bytes,
+        c_bytes,
+        [&](const auto& args, const auto& o) { cuda::ChannelNormForward<float>(norm, args, o); },
+        [&](const auto* args, const auto* o) {
+          return planish_cuda_channel_norm_forward(number, args, o);
+        },
+        recipe);
+    ExpectSame<O, planish_channel_norm_backward_args>(
+        "planish_cuda_channel_norm_backward",
+        ChannelNormBackwardArgs<float>{.batch = 2, .channels = 5, .spatial = 7}, options, bytes,
+        c_bytes,
+        [&](const auto& args, const auto& o) { cuda::ChannelNormBackward<float>(norm, args, o); },
+        [&](const auto* args, const auto* o) {
+          return planish_cuda_channel_norm_backward(number, args, o);
+        },
+        recipe);
+  }
+}
+
+TEST(CCudaTest, BatchNormHasTheBitsOfCpp) {
+  const cuda::BatchNormOptions options{.eps = 1e-3, .unbiased = true, .momentum = 0.3};
+  using O = planish_cuda_batch_norm_options;
+  const int64_t bytes = cuda::BatchNormWorkspaceBytes<float>(4, 3, 5);
+  const int64_t c_bytes = Written(
+      [](int64_t* to) { return planish_cuda_batch_norm_workspace(PLANISH_FLOAT, 4, 3, 5, to); });
+  ExpectSame<O, planish_batch_norm_forward_args>(
+      "planish_cuda_batch_norm_forward",
+      BatchNormForwardArgs<float>{.batch = 4, .channels = 3, .spatial = 5}, options, bytes, c_bytes,
+      cuda::BatchNormForward<float, float>, planish_cuda_batch_norm_forward);
+  ExpectSame<O, planish_batch_norm_backward_args>(
+      "planish_cuda_batch_norm_backward",
+      BatchNormBackwardArgs<float>{.batch = 4, .channels = 3, .spatial = 5}, options, bytes,
+      c_bytes, cuda::BatchNormBackward<float, float>, planish_cuda_batch_norm_backward);
+  ExpectSame<O, planish_batch_norm_evaluate_args>(
+      "planish_cuda_batch_norm_evaluate",
+      BatchNormEvaluateArgs<float>{.batch = 4, .channels = 3, .spatial = 5}, options, bytes,
+      c_bytes, cuda::BatchNormEvaluate<float, float>, planish_cuda_batch_norm_evaluate);
+  ExpectSame<O, planish_batch_norm_evaluate_backward_args>(
+      "planish_cuda_batch_norm_evaluate_backward",
+      BatchNormEvaluateBackwardArgs<float>{.batch = 4, .channels = 3, .spatial = 5}, options, bytes,
+      c_bytes, cuda::BatchNormEvaluateBackward<float, float>,
+      planish_cuda_batch_norm_evaluate_backward);
+}
+
+TEST(CCudaTest, WeightNormHasTheBitsOfCpp) {
+  using O = planish_cuda_weight_norm_options;
+  const int64_t bytes = cuda::WeightNormWorkspaceBytes<float>(3, 37);
+  const int64_t c_bytes = Written(
+      [](int64_t* to) { return planish_cuda_weight_norm_workspace(PLANISH_FLOAT, 3, 37, to); });
+  ExpectSame<O, planish_weight_norm_forward_args>(
+      "planish_cuda_weight_norm_forward", WeightNormForwardArgs<float>{.rows = 3, .cols = 37},
+      cuda::WeightNormOptions{}, bytes, c_bytes, cuda::WeightNormForward<float, float>,
+      planish_cuda_weight_norm_forward);
+  ExpectSame<O, planish_weight_norm_backward_args>(
+      "planish_cuda_weight_norm_backward", WeightNormBackwardArgs<float>{.rows = 3, .cols = 37},
+      cuda::WeightNormOptions{}, bytes, c_bytes, cuda::WeightNormBackward<float, float>,
+      planish_cuda_weight_norm_backward);
+}
+
+TEST(CCudaTest, OnlineNormHasTheBitsOfCpp) {
+  using O = planish_cuda_online_norm_options;
+  const cuda::OnlineNormOptions options{.alpha = 0.25};
+  const int64_t bytes = cuda::OnlineNormWorkspaceBytes<float>(3, 37);
+  const int64_t c_bytes = Written(
+      [](int64_t* to) { return planish_cuda_online_norm_workspace(PLANISH_FLOAT, 3, 37, to); });
+  OnlineState expected{0.5, 2};
+  planish_online_state first{};  // after the first call; later ones have other arrays
+  bool called = false;
+  ExpectSame<O, planish_online_norm_forward_args>(
+      "planish_cuda_online_norm_forward", OnlineNormForwardArgs<float>{.rows = 3, .cols = 37},
+      options, bytes, c_bytes,
+      [&](const auto& args, const auto& o) { cuda::OnlineNormForward<float>(args, &expected, o); },
+      [&](const auto* args, const auto* o) {
+        planish_online_state state = {0.5, 2};
+        const planish_status status = planish_cuda_online_norm_forward(args, &state, o);
+        if (!called) first = state;
+        called = true;
+        return status;
+      });
+  EXPECT_EQ(first.mean, expected.mean);
+  EXPECT_EQ(first.deviation, expected.deviation);
+  EXPECT_NE(first.deviation, 2);
+  ExpectSame<O, planish_online_norm_backward_args>(
+      "planish_cuda_online_norm_backward", OnlineNormBackwardArgs<float>{.rows = 3, .cols = 37},
+      options, bytes, c_bytes, cuda::OnlineNormBackward<float, float>,
+      planish_cuda_online_norm_backward);
+}
+
+/// Computes a matrix product, of either interface's arguments.
+template <class Args>
+void Multiply(const Args& args) {
+  const auto* const a = static_cast<const float*>(args.a);
+  const auto* const b = static_cast<const float*>(args.b);
+  auto* const c = static_cast<float*>(args.c);
+  for (int64_t i = 0; i < args.rows; ++i) {
+    for (int64_t j = 0; j < args.cols; ++j) {
+      float sum = args.accumulate ? c[i * args.cols + j] : 0;
+      for (int64_t k = 0; k < args.inner; ++k) {
+        sum += (args.a_transposed ? a[k * args.rows + i] : a[i * args.inner + k]) *
+               (args.b_transposed ? b[j * args.inner + k] : b[k * args.cols + j]);
+      }
+      c[i * args.cols + j] = sum;
+    }
+  }
+}
+
+/// Matrix products of a test: counts calls, and fails from one on.
+struct Products {
+  int calls = 0;
+  int fails_at = -1;
+};
+int32_t MultiplyInC(void* context, const planish_cuda_matmul_args* args) {
+  auto& products = *static_cast<Products*>(context);
+  EXPECT_EQ(args->struct_size, sizeof *args);
+  EXPECT_EQ(args->type, PLANISH_FLOAT);
+  EXPECT_EQ(args->reserved, 0);
+  if (products.calls++ == products.fails_at) return 5;
+  Multiply(*args);
+  return 0;
+}
+
+constexpr RnnShape kShape = {4, 3, 4, 6};
+constexpr planish_rnn_shape kCShape = {4, 3, 4, 6};
+
+TEST(CCudaTest, LayersHaveTheBitsOfCpp) {
+  for (const Cell cell : internal::kCells) {
+    if (internal::RecipeOf(cell).over == internal::Over::kBatch) continue;
+    SCOPED_TRACE(tests::NameOf(cell));
+    const auto number = static_cast<planish_cell>(cell);
+    const tests::RnnProblem<float> p(cell, kShape, {.resets = true});
+    const int64_t saved = Written([&](int64_t* size) {
+      return planish_cuda_rnn_saved_size(number, PLANISH_FLOAT, &kCShape, size);
+    });
+    EXPECT_EQ(saved, cuda::RnnSavedSize<float>(cell, kShape));
+    const int64_t forward_bytes = Written([&](int64_t* bytes) {
+      return planish_cuda_rnn_forward_workspace(number, PLANISH_FLOAT, &kCShape, 1, 0, bytes);
+    });
+    EXPECT_EQ(forward_bytes, cuda::RnnForwardWorkspaceBytes<float>(cell, kShape, true));
+    const int64_t backward_bytes = Written([&](int64_t* bytes) {
+      return planish_cuda_rnn_backward_workspace(number, PLANISH_FLOAT, &kCShape, 0, 0, bytes);
+    });
+    EXPECT_EQ(backward_bytes, cuda::RnnBackwardWorkspaceBytes<float>(cell, kShape, false));
+
+    tests::RnnResult<float> expected = tests::Unwritten(p);
+    expected.saved.assign(static_cast<size_t>(saved), 0);
+    tests::RnnResult<float> out = expected;
+    {
+      cuda::RnnOptions<float> options{.eps = 1e-3};
+      options.matmul = Multiply<cuda::MatmulArgs<float>>;
+      Workspace forward(forward_bytes), backward(backward_bytes);
+      cuda::RnnForward<float>(cell, tests::ForwardArgs(p, expected), forward.In(options));
+      cuda::RnnBackward<float>(cell, tests::BackwardArgs(p, expected), backward.In(options));
+    }
+    Products products;
+    planish_cuda_rnn_options options;
+    ASSERT_EQ(planish_cuda_rnn_options_init(&options, sizeof options), PLANISH_OK);
+    options.eps = 1e-3;
+    options.matmul = {MultiplyInC, &products};
+    CStructs structs;
+    const auto forward_args = tests::ForwardArgs(p, out);
+    const auto backward_args = tests::BackwardArgs(p, out);
+    const auto forward = structs.Make<planish_rnn_forward_args, float>(forward_args);
+    const auto backward = structs.Make<planish_rnn_backward_args, float>(backward_args);
+    Workspace forward_workspace(forward_bytes), backward_workspace(backward_bytes);
+    options = forward_workspace.In(options);
+    ASSERT_EQ(planish_cuda_rnn_forward(number, &forward, &options), PLANISH_OK)
+        << planish_error_message();
+    options = backward_workspace.In(options);
+    ASSERT_EQ(planish_cuda_rnn_backward(number, &backward, &options), PLANISH_OK)
+        << planish_error_message();
+    EXPECT_EQ(out.DiffersIn(expected), "");
+    EXPECT_TRUE(tests::SameBits(out.saved, expected.saved));
+    EXPECT_GT(products.calls, 0);
+
+    products = {.fails_at = 1};
+    EXPECT_EQ(planish_cuda_rnn_backward(number, &backward, &options), PLANISH_CALLBACK_FAILED);
+    EXPECT_STREQ(planish_error_message(),
+                 "[planish_cuda_rnn_backward] matmul must return 0, got 5");
+  }
+}
+
+TEST(CCudaTest, StepsHaveTheBitsOfCpp) {
+  const Cell cell = Cell::kLnLstm;
+  const tests::RnnProblem<float> p(cell, {1, 3, 4, 6});
+  const auto inputs = p.Inputs();
+  const int64_t bytes = Written([](int64_t* to) {
+    return planish_cuda_rnn_step_workspace(PLANISH_CELL_LN_LSTM, PLANISH_FLOAT, 3, 4, 6, to);
+  });
+  EXPECT_EQ(bytes, cuda::RnnStepWorkspaceBytes<float>(cell, 3, 4, 6));
+  std::vector<float> h(18), c(18), h_c(18), c_c(18);
+  RnnStepArgs<float> args{.batch = 3, .inputs = 4, .hidden = 6, .x = inputs.x};
+  args.params = inputs.params;
+  args.h = inputs.h0;
+  args.c = inputs.c0;
+  args.h_next = h.data();
+  args.c_next = c.data();
+  Workspace workspace(bytes);
+  cuda::RnnStep<float>(cell, args, workspace.In(cuda::RnnOptions<float>{}));
+  args.h_next = h_c.data();
+  args.c_next = c_c.data();
+  CStructs structs;
+  const auto to = structs.Make<planish_rnn_step_args, float>(args);
+  planish_cuda_rnn_options options;
+  ASSERT_EQ(planish_cuda_rnn_options_init(&options, sizeof options), PLANISH_OK);
+  options = workspace.In(options);
+  ASSERT_EQ(planish_cuda_rnn_step(PLANISH_CELL_LN_LSTM, &to, &options), PLANISH_OK)
+      << planish_error_message();
+  EXPECT_EQ(h, h_c);
+  EXPECT_EQ(c, c_c);
+  EXPECT_NE(h, std::vector<float>(18));
+}
+
+TEST(CCudaTest, FitsPersistentIsThatOfCpp) {
+  int32_t fits = -1;
+  ASSERT_EQ(planish_cuda_rnn_fits_persistent(PLANISH_CELL_LSTM, PLANISH_FLOAT, &kCShape, &fits),
+            PLANISH_OK);
+  EXPECT_EQ(fits, cuda::RnnFitsPersistent<float>(Cell::kLstm, kShape) ? 1 : 0);
+}
+
+std::string Error(planish_status status) {
+  EXPECT_EQ(status, PLANISH_INVALID_ARGUMENT);
+  return planish_error_message();
+}
+
+TEST(CCudaErrorsTest, SizesAndOptions) {
+  int64_t bytes = 7;
+  EXPECT_EQ(Error(planish_cuda_norm_forward_workspace(PLANISH_FLOAT, -1, 1, &bytes)),
+            "[planish_cuda_norm_forward_workspace] rows must be at least 0, got -1");
+  EXPECT_EQ(Error(planish_cuda_norm_forward_workspace(PLANISH_FLOAT, 1, 1, nullptr)),
+            "[planish_cuda_norm_forward_workspace] bytes must point to a number, got null");
+  EXPECT_EQ(Error(planish_cuda_weight_norm_workspace(0, 1, 1, &bytes)),
+            "[planish_cuda_weight_norm_workspace] type must be PLANISH_FLOAT (1), PLANISH_DOUBLE "
+            "(2), PLANISH_BFLOAT16 (3) or PLANISH_FLOAT16 (4), got 0");
+  EXPECT_EQ(
+      Error(planish_cuda_rnn_saved_size(PLANISH_CELL_LSTM, PLANISH_FLOAT16, &kCShape, &bytes)),
+      "[planish_cuda_rnn_saved_size] type must be PLANISH_FLOAT (1) or PLANISH_DOUBLE (2), "
+      "got 4");
+  EXPECT_EQ(Error(planish_cuda_rnn_saved_size(99, PLANISH_FLOAT, &kCShape, &bytes)),
+            "[planish_cuda_rnn_saved_size] cell must be a constant of planish_cell, got 99");
+  EXPECT_EQ(bytes, 7);
+
+  std::vector<float> x(64 * 64);
+  planish_norm_backward_args args;
+  ASSERT_EQ(planish_norm_backward_args_init(&args, sizeof args), PLANISH_OK);
+  args.type = PLANISH_FLOAT;
+  args.rows = args.cols = 64;
+  args.dy = args.x = args.mean = args.mean_lo = args.rstd = x.data();
+  std::vector<float> dgain(64);
+  args.dgain = dgain.data();
+  EXPECT_EQ(Error(planish_cuda_norm_backward(PLANISH_NORM_LAYER, &args, nullptr)).substr(0, 47),
+            "[planish_cuda_norm_backward] workspace must poi");
+}
+
+}  // namespace
+}  // namespace planish
