@@ -12,7 +12,7 @@ export CMAKE_PREFIX_PATH PIP_ARGS
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup setup-core setup-arm64 test-arm build demo test python wheel dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
+.PHONY: help setup setup-core setup-arm64 test-arm build demo test python wheel wheel-all deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
@@ -21,6 +21,8 @@ help:
 	@echo 'make install           install the command, the libraries and headers (PREFIX=$(PREFIX))'
 	@echo 'make uninstall         remove them again'
 	@echo 'make wheel             build the Python package into dist/'
+	@echo 'make wheel-all         one wheel for PyTorch 2.11 to 2.15, which it downloads (gigabytes)'
+	@echo 'make deb               a Debian package of the core, libplanish-dev, in dist/'
 	@echo 'make python            the same for PYTHONPATH=$(BUILD)/python, from the build that is there'
 	@echo 'make core              build and test the core alone, without PyTorch'
 	@echo 'make test-arm          build the core for ARM64 and run its tests in QEMU, which takes long'
@@ -76,15 +78,26 @@ test: build python
 
 # Modules that are gone from the sources go.
 python: build/release/build.ninja
-	cmake --build --preset release --target planish_torch
+	cmake --build --preset release --target planish_python
 	rm -rf $(BUILD)/python
 	cmake --install $(BUILD) --component python --prefix $(BUILD)/python >/dev/null
+
+# For all versions of PyTorch, which are downloaded into build/libtorch: gigabytes, unless PIP_ARGS names an index
+# of CPU-only wheels.
+wheel-all: setup
+	@scripts/wheel_all.sh
 
 wheel: setup
 	.venv/bin/python -m pip wheel --no-build-isolation --no-deps --wheel-dir dist .
 
 dev: build/dev/build.ninja
 	cmake --build --preset dev
+
+# Its static library is that of this system's compiler.
+deb: build/core/build.ninja
+	cmake --build --preset core --target planish_core
+	cpack --config build/core/CPackConfig.cmake -B build/core/deb >/dev/null
+	mkdir -p dist && cp build/core/deb/*.deb dist/
 
 asan: build/asan/build.ninja
 	cmake --build --preset asan
@@ -115,7 +128,7 @@ install: build/release/build.ninja
 # Needs no build. lib* is lib, or lib64 where the system has that.
 uninstall:
 	rm -rf $(PREFIX)/bin/planish $(PREFIX)/include/planish $(PREFIX)/lib*/planish $(PREFIX)/lib*/cmake/planish
-	rm -f $(PREFIX)/lib*/libplanish.a $(PREFIX)/lib*/libplanish_torch.so $(PREFIX)/lib*/pkgconfig/planish.pc
+	rm -f $(PREFIX)/lib*/libplanish.a $(PREFIX)/lib*/libplanish_torch-*.so $(PREFIX)/lib*/pkgconfig/planish.pc
 
 accuracy: build
 	.venv/bin/python tests/accuracy/accuracy.py --build $(BUILD) --document docs/accuracy.md

@@ -89,7 +89,9 @@ function(planish_precompiled target)
   set(headers <ATen/Functions.h> <ATen/TensorOperators.h> <torch/csrc/autograd/autograd.h> <torch/nn/module.h>
     <torch/nn/modules/embedding.h> <torch/nn/modules/linear.h>)
   set(reader planish_torch)
-  if(target MATCHES "_test$")
+  if(target MATCHES "^planish_torch-")  # reads another libtorch's
+    set(reader ${target})
+  elseif(target MATCHES "_test$")
     list(APPEND headers <gmock/gmock.h> <gtest/gtest.h>)
     set(reader torch_norm_test)
   endif()

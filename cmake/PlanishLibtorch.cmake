@@ -35,20 +35,31 @@ function(planish_libtorch_version folder result)
   set(${result} "${version}" PARENT_SCOPE)
 endfunction()
 
-# planish_import_libtorch(folder): defines planish::libtorch, the headers and the CPU part of the
-# libtorch in FOLDER, and planish::libtorch_devices, which also loads its CUDA part if it has one.
+# planish_minor_version(version result): sets RESULT to 2.13 for 2.13.0.
+function(planish_minor_version version result)
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" minor "${version}")
+  set(${result} "${minor}" PARENT_SCOPE)
+endfunction()
+
+# planish_add_libtorch(target folder): defines TARGET, the headers and the CPU part of the libtorch in FOLDER.
+function(planish_add_libtorch target folder)
+  add_library(${target} INTERFACE IMPORTED GLOBAL)
+  set(suffix ${CMAKE_SHARED_LIBRARY_SUFFIX})
+  # The definitions are libtorch's own: members of its classes depend on them (jit::Pickler).
+  set_target_properties(${target} PROPERTIES
+    INTERFACE_COMPILE_DEFINITIONS "USE_C10D_GLOO;USE_DISTRIBUTED;USE_RPC;USE_TENSORPIPE"
+    INTERFACE_INCLUDE_DIRECTORIES "${folder}/include;${folder}/include/torch/csrc/api/include"
+    INTERFACE_LINK_LIBRARIES "${folder}/lib/libtorch_cpu${suffix};${folder}/lib/libc10${suffix}")
+endfunction()
+
+# planish_import_libtorch(folder): defines planish::libtorch by planish_add_libtorch, and
+# planish::libtorch_devices, which also loads its CUDA part if it has one.
 function(planish_import_libtorch folder)
   cmake_path(NORMAL_PATH folder)
   if(TARGET planish::libtorch)
     return()
   endif()
-  add_library(planish::libtorch INTERFACE IMPORTED GLOBAL)
-  set(suffix ${CMAKE_SHARED_LIBRARY_SUFFIX})
-  # The definitions are libtorch's own: members of its classes depend on them (jit::Pickler).
-  set_target_properties(planish::libtorch PROPERTIES
-    INTERFACE_COMPILE_DEFINITIONS "USE_C10D_GLOO;USE_DISTRIBUTED;USE_RPC;USE_TENSORPIPE"
-    INTERFACE_INCLUDE_DIRECTORIES "${folder}/include;${folder}/include/torch/csrc/api/include"
-    INTERFACE_LINK_LIBRARIES "${folder}/lib/libtorch_cpu${suffix};${folder}/lib/libc10${suffix}")
+  planish_add_libtorch(planish::libtorch "${folder}")
   add_library(planish::libtorch_devices INTERFACE IMPORTED GLOBAL)
   target_link_libraries(planish::libtorch_devices INTERFACE planish::libtorch)
   # libtorch.so is empty: it needs the libraries of all devices.

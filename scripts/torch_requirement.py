@@ -1,35 +1,57 @@
 """Tells scikit-build-core what the Python package requires (pyproject.toml, tool.dynamic-metadata).
 
-A wheel works with the minor version of PyTorch that it was built with, so its metadata requires that one.
+A wheel works with the minor versions of PyTorch that it was built with, so its metadata requires them: that of the
+installed PyTorch, and those of the libtorchs that the environment variable PLANISH_LIBTORCHS names.
 """
 
 import importlib.util
+import os
 import pathlib
 import re
 
-SUPPORTED = "torch>=2.11,<2.16"
+MIN_MINOR, MAX_MINOR = 11, 15  # of PyTorch 2, as in cmake/PlanishTorch.cmake
+SUPPORTED = f"torch>=2.{MIN_MINOR},<2.{MAX_MINOR + 1}"
 
 
-def installed_version() -> str:
-    """Returns the version of the PyTorch that CMake will find. Does not import it, which takes seconds."""
+def installed_libtorch() -> pathlib.Path:
+    """Returns the folder of the PyTorch that CMake will find. Does not import it, which takes seconds."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         raise RuntimeError(
             "Planish is built with PyTorch, which is not installed here: install torch first, or "
             "leave out --no-build-isolation"
         )
-    text = pathlib.Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
-    match = re.search(r"^__version__ = '(\d+\.\d+)\.", text, re.MULTILINE)
-    if match is None:
-        raise RuntimeError(f"torch/version.py must state a version, got: {text}")
-    return match[1]
+    return pathlib.Path(spec.origin).parent
+
+
+def minor_of(libtorch: pathlib.Path) -> int:
+    """Returns the minor version that a libtorch's headers state."""
+    for header in ("torch/headeronly/version.h", "torch/csrc/api/include/torch/version.h"):
+        path = libtorch / "include" / header
+        match = path.is_file() and re.search(r"define TORCH_VERSION_MINOR (\d+)", path.read_text(encoding="utf-8"))
+        if match:
+            return int(match[1])
+    raise RuntimeError(f"{libtorch} must be a libtorch, but its headers state no version")
+
+
+def requirement(minors: list[int]) -> str:
+    """Returns the requirement of exactly these minor versions of PyTorch 2."""
+    minors = sorted(set(minors))
+    if len(minors) == 1:
+        return f"torch==2.{minors[0]}.*"
+    missing = [minor for minor in range(minors[0], minors[-1]) if minor not in minors]
+    return f"torch>=2.{minors[0]},<2.{minors[-1] + 1}" + "".join(f",!=2.{minor}.*" for minor in missing)
 
 
 class Provider:
     """A provider of dynamic metadata: the settings' dependencies, and PyTorch."""
 
     def build_state(self, build_state):
-        self._torch = SUPPORTED if build_state == "sdist" else f"torch=={installed_version()}.*"
+        if build_state == "sdist":
+            self._torch = SUPPORTED
+            return
+        named = [folder for folder in os.environ.get("PLANISH_LIBTORCHS", "").split(";") if folder]
+        self._torch = requirement([minor_of(pathlib.Path(folder)) for folder in [installed_libtorch(), *named]])
 
     def dynamic_wheel(self, settings):
         return {"dependencies": True}

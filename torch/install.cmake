@@ -23,13 +23,10 @@ if(PLANISH_INSTALL_LIBTORCH)
   install(FILES ${_planish_licences} DESTINATION ${PLANISH_LIBTORCH_DESTINATION} COMPONENT torch)
 endif()
 
-# cmake --install build --component python --prefix site-packages: the Python package with the library,
-# and a file with the versions it was built with. In a wheel, pyproject.toml lists the modules.
-file(CONFIGURE OUTPUT libplanish_torch.json @ONLY NEWLINE_STYLE UNIX
-  CONTENT "{\"planish\": \"@PROJECT_VERSION@\", \"torch\": \"@PLANISH_LIBTORCH_VERSION@\"}\n")
-install(TARGETS planish_torch LIBRARY DESTINATION planish/lib COMPONENT python EXCLUDE_FROM_ALL)
-install(FILES "${CMAKE_CURRENT_BINARY_DIR}/libplanish_torch.json" DESTINATION planish/lib
-  COMPONENT python EXCLUDE_FROM_ALL)
+# cmake --install build --component python --prefix site-packages: the Python package with its libraries. In a
+# wheel, pyproject.toml lists the modules.
+install(TARGETS ${PLANISH_PYTHON_LIBRARIES}
+  LIBRARY DESTINATION planish/lib COMPONENT python EXCLUDE_FROM_ALL NAMELINK_SKIP)
 # A wheel contains Highway's library, because the user's machine may not have it.
 get_target_property(_planish_hwy_type hwy::hwy TYPE)
 if(SKBUILD AND _planish_hwy_type STREQUAL SHARED_LIBRARY)

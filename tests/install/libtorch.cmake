@@ -73,6 +73,18 @@ if(nvcc)
   expect("NOT FAILED AND KERNELS")
 endif()
 
+# A Python package for several versions: one libtorch of each.
+make_libtorch(12)
+file(COPY "${libtorch}/" DESTINATION "${WORK_DIR}/libtorch-2.12")
+make_libtorch(14)
+configure(-DPLANISH_TESTS=OFF -DPLANISH_LAB=OFF "-DPLANISH_LIBTORCHS=${WORK_DIR}/libtorch-2.12")
+expect("NOT FAILED")
+file(READ "${WORK_DIR}/build/build.ninja" rules)
+expect([[rules MATCHES "torch/libplanish_torch-2.12.so" AND rules MATCHES "torch/shared/libplanish_torch-2.14.so"]])
+configure(-DPLANISH_TESTS=OFF -DPLANISH_LAB=OFF "-DPLANISH_LIBTORCHS=${libtorch}")
+expect("FAILED")
+expect([[OUTPUT MATCHES "PLANISH_LIBTORCHS must name one libtorch of each minor version .*, got 2.14 twice"]])
+
 make_libtorch(10)
 configure(-DPLANISH_TESTS=OFF)
 expect("FAILED")

@@ -16,10 +16,22 @@ function(install_planish)
   endforeach()
 endfunction()
 
+# Configures and builds the project in CONSUMER_DIR with what is installed in PREFIX_PATH, and runs its program.
+function(run_consumer prefix_path)
+  run(${CMAKE_COMMAND} -S "${CONSUMER_DIR}" -B "${WORK_DIR}/build" -G "${GENERATOR}"
+    "-DCMAKE_PREFIX_PATH=${prefix_path}" "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}" "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}"
+    "-DCMAKE_CXX_FLAGS=${CXX_FLAGS}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${CXX_COMPILER_LAUNCHER}"
+    "-DPLANISH_SOURCE_DIR=${PLANISH_SOURCE_DIR}" "-DLIBTORCH=${LIBTORCH}")
+  run(${CMAKE_COMMAND} --build "${WORK_DIR}/build" --config "${BUILD_TYPE}")
+  find_program(consumer consumer PATHS "${WORK_DIR}/build" "${WORK_DIR}/build/${BUILD_TYPE}"
+    NO_DEFAULT_PATH REQUIRED)
+  run("${consumer}")
+endfunction()
+
 # Fails if anything that is installed needs LIBTORCH, which is in the clone, and not its installed copy.
 function(check_independence)
   file(GLOB command "${PREFIX}/bin/planish")
-  file(GLOB_RECURSE library "${PREFIX}/libplanish_torch.so")
+  file(GLOB_RECURSE library "${PREFIX}/libplanish_torch-*.so")
   file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${command} LIBRARIES ${library}
     RESOLVED_DEPENDENCIES_VAR needed UNRESOLVED_DEPENDENCIES_VAR missing)
   list(FILTER needed INCLUDE REGEX "/lib(torch_cpu|c10)\\.so$")

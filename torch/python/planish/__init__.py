@@ -6,8 +6,9 @@
 >>> y.shape, h_n.shape
 (torch.Size([5, 3, 16]), torch.Size([2, 3, 16]))
 
-Importing the package loads the operators, ``torch.ops.planish``. To load them from another
-``libplanish_torch.so`` than the package's, set ``PLANISH_LIBRARY`` to its path.
+Importing the package loads the operators, ``torch.ops.planish``, from the library for the PyTorch in
+use, such as ``libplanish_torch-2.13.so``. To load them from another library than the package's, set
+``PLANISH_LIBRARY`` to its path.
 """
 
 from planish import _library, _subclasses
@@ -19,12 +20,14 @@ _subclasses.register()
 from planish import converters, functional, nn  # noqa: E402
 from planish._convert import Change, Conversion, Left, convert  # noqa: E402
 from planish._memory import keep_freed_memory  # noqa: E402
+from planish._version import VersionInfo, version_info  # noqa: E402
 from planish.analysis import gradient_statistics, invariances  # noqa: E402
 
 __all__ = [
     "Change",
     "Conversion",
     "Left",
+    "VersionInfo",
     "__version__",
     "convert",
     "converters",
@@ -33,4 +36,5 @@ __all__ = [
     "invariances",
     "keep_freed_memory",
     "nn",
+    "version_info",
 ]
