@@ -6,14 +6,7 @@ install_planish()
 if(LIBTORCH_IS_COPIED AND COMPONENTS MATCHES torch)
   check_independence()
 endif()
-run(${CMAKE_COMMAND} -S "${CONSUMER_DIR}" -B "${WORK_DIR}/build" -G "${GENERATOR}"
-  "-DCMAKE_PREFIX_PATH=${PREFIX}" "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}" "-DCMAKE_C_COMPILER=${C_COMPILER}" "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}"
-  "-DCMAKE_CXX_FLAGS=${CXX_FLAGS}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${CXX_COMPILER_LAUNCHER}"
-  "-DPLANISH_SOURCE_DIR=${PLANISH_SOURCE_DIR}" "-DLIBTORCH=${LIBTORCH}")
-run(${CMAKE_COMMAND} --build "${WORK_DIR}/build" --config "${BUILD_TYPE}")
-find_program(consumer consumer PATHS "${WORK_DIR}/build" "${WORK_DIR}/build/${BUILD_TYPE}"
-  NO_DEFAULT_PATH REQUIRED)
-run("${consumer}")
+run_consumer("${CONSUMER_DIR}" "${WORK_DIR}/build" "${PREFIX}")
 
 # A consumer that includes the sources installs only what it asks for.
 if(NOT COMPONENTS)

@@ -17,11 +17,7 @@ endif()
 
 foreach(project "${CONSUMER_DIR}" "${CMAKE_CURRENT_LIST_DIR}/c_consumer")
   cmake_path(GET project FILENAME name)
-  set(build "${WORK_DIR}/build_${name}")
-  run(${CMAKE_COMMAND} -S "${project}" -B "${build}" ${options} "-DCMAKE_PREFIX_PATH=${PREFIX}")
-  run(${CMAKE_COMMAND} --build "${build}" --config "${BUILD_TYPE}")
-  find_program(${name} consumer PATHS "${build}" "${build}/${BUILD_TYPE}" NO_DEFAULT_PATH REQUIRED)
-  run("${${name}}")
+  run_consumer("${project}" "${WORK_DIR}/build_${name}" "${PREFIX}")
 endforeach()
 
 if(PKG_CONFIG)

@@ -16,15 +16,14 @@ function(install_planish)
   endforeach()
 endfunction()
 
-# Configures and builds the project in CONSUMER_DIR with what is installed in PREFIX_PATH, and runs its program.
-function(run_consumer prefix_path)
-  run(${CMAKE_COMMAND} -S "${CONSUMER_DIR}" -B "${WORK_DIR}/build" -G "${GENERATOR}"
-    "-DCMAKE_PREFIX_PATH=${prefix_path}" "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}" "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}"
+# Configures and builds PROJECT in the folder BUILD with what is installed in PREFIX_PATH, and runs its program.
+function(run_consumer project build prefix_path)
+  run(${CMAKE_COMMAND} -S "${project}" -B "${build}" -G "${GENERATOR}" "-DCMAKE_PREFIX_PATH=${prefix_path}"
+    "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}" "-DCMAKE_C_COMPILER=${C_COMPILER}" "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}"
     "-DCMAKE_CXX_FLAGS=${CXX_FLAGS}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${CXX_COMPILER_LAUNCHER}"
     "-DPLANISH_SOURCE_DIR=${PLANISH_SOURCE_DIR}" "-DLIBTORCH=${LIBTORCH}")
-  run(${CMAKE_COMMAND} --build "${WORK_DIR}/build" --config "${BUILD_TYPE}")
-  find_program(consumer consumer PATHS "${WORK_DIR}/build" "${WORK_DIR}/build/${BUILD_TYPE}"
-    NO_DEFAULT_PATH REQUIRED)
+  run(${CMAKE_COMMAND} --build "${build}" --config "${BUILD_TYPE}")
+  find_program(consumer consumer PATHS "${build}" "${build}/${BUILD_TYPE}" NO_DEFAULT_PATH NO_CACHE REQUIRED)
   run("${consumer}")
 endfunction()
 

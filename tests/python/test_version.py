@@ -1,6 +1,5 @@
 """One version: CMake's project, the built libraries, the command and the documents."""
 
-import json
 import os
 import pathlib
 import re
@@ -30,13 +29,13 @@ def test_header_has_the_version():
     assert first(r"define PLANISH_API \\\n +(\w+)", header) == f"v{MAJOR}_{MINOR}"
 
 
-def test_library_of_the_python_package_has_the_version():
-    built = json.loads((BUILD / "torch/libplanish_torch.json").read_text())
-    assert built["planish"] == VERSION
-
-
 def test_command_has_the_version(shared):
     assert f"planish {VERSION}" in shared.ok("--version").stdout
+
+
+def test_packages_have_the_version():
+    assert first(r"(?m)^  version: (\S+)", ROOT / "packaging/conda/recipe.yaml") == VERSION
+    assert first(r'"version": "(.*)"', ROOT / "packaging/vcpkg/vcpkg.json") == VERSION
 
 
 def test_changelog_begins_with_the_version():
