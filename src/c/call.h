@@ -155,8 +155,9 @@ class Converter {
   template <class Cpp, class S>
   Cpp To(const S& from) const {
     Cpp to;
-    VisitMembers(from, to,
-                 [this](const char* name, const auto& c, auto& cpp) { Convert(name, c, cpp); });
+    VisitMembers(from, to, [this](const char* name, const auto& c, auto& cpp) {
+      this->Convert(name, c, cpp);
+    });
     return to;
   }
 
