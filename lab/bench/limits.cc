@@ -8,6 +8,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lab/bench/limits.cc"
+#include "src/base/simd/compiled_targets.h"
+// Must follow the line above.
 #include <hwy/foreach_target.h>  // compiles the rest of this file once for each SIMD target
 // Must follow the line above.
 #include <hwy/cache_control.h>
