@@ -1,22 +1,22 @@
 # make demo    install what is missing, build, train on drawn digits, write a report
-# make test    install what is missing, build, run every test
+# make test    install what is missing, build, run the tests
 # make help    the rest
 SHELL := /bin/bash
 PREFIX ?= /usr/local
 DEMO ?= runs/demo
 BUILD := build/release
-PLANISH := $(BUILD)/planish
 CONFIGURE := $(if $(CMAKE_PREFIX_PATH),-DCMAKE_PREFIX_PATH=$(CMAKE_PREFIX_PATH))
 PYTHON := $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
 export CMAKE_PREFIX_PATH PIP_ARGS
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup setup-core setup-arm64 test-arm build demo test python wheel wheel-all deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
+.PHONY: help setup setup-core setup-build setup-arm64 test-arm build demo test test-all python wheel wheel-all deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
-	@echo 'make test              install what is missing, build, run every test'
+	@echo 'make test              install what is missing, build, run the tests, with kernels for this processor'
+	@echo 'make test-all          also what takes long: kernels of every SIMD target, emulated GPU, installations, bits'
 	@echo 'make build             build everything into $(BUILD)'
 	@echo 'make install           install the command, the libraries and headers (PREFIX=$(PREFIX))'
 	@echo 'make uninstall         remove them again'
@@ -46,15 +46,15 @@ help:
 setup:
 	@scripts/setup.sh
 
-setup-core:
-	@scripts/setup.sh core
+setup-core setup-build: setup-%:
+	@scripts/setup.sh $*
 
 setup-arm64:
 	@scripts/setup.sh arm64
 	@scripts/arm64_root.sh
 
 # Configures a preset once; ninja re-runs CMake itself where a list changes.
-build/%/build.ninja: | setup
+build/%/build.ninja: | setup-build
 	cmake --preset $* $(CONFIGURE) >/dev/null
 
 build: build/release/build.ninja
@@ -62,19 +62,24 @@ build: build/release/build.ninja
 
 # Where OpenMP's threads wait they spin, for milliseconds where another program has a core. (ctest runs
 # as many tests at a time as there are cores, each on one thread but for those that are about threads.)
-demo test: export GOMP_SPINCOUNT := 10000
+demo test test-all: export GOMP_SPINCOUNT := 10000
 
 demo: build/release/build.ninja
-	cmake --build --preset release --target planish
-	$(PLANISH) train pi-mnist --preset small --norm none,batch,layer --batch-size 128,4 --seeds 3 --out $(DEMO) >/dev/null
-	@$(PLANISH) report $(DEMO) -o $(DEMO)/report.html
+	cmake --build --preset release --target planish_demo
+	$(BUILD)/planish-demo train pi-mnist --preset small --norm none,batch,layer --batch-size 128,4 --seeds 3 --out $(DEMO) >/dev/null
+	@$(BUILD)/planish-demo report $(DEMO) -o $(DEMO)/report.html
 
-test: build python
+# Of pytest: as many processes as cores, one thread each.
+test: setup build python
 	ctest --preset release
-	PLANISH_BUILD=$(BUILD) .venv/bin/python -m pytest tests/python
+	OMP_NUM_THREADS=1 PLANISH_BUILD=$(BUILD) .venv/bin/python -m pytest -n auto tests/python
 	@if .venv/bin/python -c 'import torch.nn' 2>/dev/null; then set -x; \
-	  PYTHONPATH=$(CURDIR)/$(BUILD)/python .venv/bin/python -m pytest torch/python/tests; \
+	  OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR)/$(BUILD)/python .venv/bin/python -m pytest -n auto torch/python/tests; \
 	else echo 'left out: torch/python/tests, since .venv has no PyTorch (CMAKE_PREFIX_PATH names a libtorch)'; fi
+
+test-all: test build/full/build.ninja
+	cmake --build --preset full
+	ctest --preset full
 
 # Modules that are gone from the sources go.
 python: build/release/build.ninja
@@ -121,17 +126,18 @@ core: build/core/build.ninja
 	cmake --build --preset core
 	ctest --preset core
 
-install: build/release/build.ninja
-	cmake --build --preset release --target planish planish_torch
-	cmake --install $(BUILD) --prefix $(PREFIX) >/dev/null
+install: build/full/build.ninja
+	cmake --build --preset full --target planish planish_torch
+	cmake --install build/full --prefix $(PREFIX) >/dev/null
 
 # Needs no build. lib* is lib, or lib64 where the system has that.
 uninstall:
 	rm -rf $(PREFIX)/bin/planish $(PREFIX)/include/planish $(PREFIX)/lib*/planish $(PREFIX)/lib*/cmake/planish
 	rm -f $(PREFIX)/lib*/libplanish.a $(PREFIX)/lib*/libplanish_torch-*.so $(PREFIX)/lib*/pkgconfig/planish.pc
 
-accuracy: build
-	.venv/bin/python tests/accuracy/accuracy.py --build $(BUILD) --document docs/accuracy.md
+accuracy: build/full/build.ninja
+	cmake --build --preset full --target planish_accuracy planish_torch
+	.venv/bin/python tests/accuracy/accuracy.py --build build/full --document docs/accuracy.md
 
 # CMake runs again to find what setup.sh has installed.
 bench-norm: build/release/build.ninja

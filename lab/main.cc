@@ -21,7 +21,8 @@
 #include "planish/target.h"
 #include "src/base/tuning.h"
 
-// The planish command. Its subcommands are in lab/commands.
+// The planish command. Its subcommands are in lab/commands. It is also the main function of planish-demo, which has
+// some of them.
 namespace planish::lab {
 namespace {
 
@@ -128,19 +129,7 @@ int RunCommandLine(int argc, char** argv) {
                        "Print version, compiler, SIMD targets, CUDA, tuning, libtorch, CPU and "
                        "threads, and exit");
   Action action;
-  AddTrain(app, action);
-  AddReproduce(app, action);
-  AddReport(app, action);
-  AddThin(app, action);
-  AddShow(app, action);
-  AddList(app, action);
-  AddSample(app, action);
-  AddTranslate(app, action);
-  AddSearch(app, action);
-  AddWrite(app, action);
-  AddMake(app, action);
-  AddDownstream(app, action);
-  AddBench(app, action);
+  AddCommands(app, action);
   try {
     app.parse(ArgumentsOf(argc, argv));
   } catch (const CLI::ParseError& e) {

@@ -7,19 +7,7 @@ cd "$(dirname "$0")/.."
 
 fail() { printf 'docs: %s\n' "$*" >&2; exit 1; }
 
-command -v doxygen >/dev/null || fail "doxygen is missing (Debian, Ubuntu: apt-get install doxygen)"
-requirements=scripts/requirements-docs.txt
-stamp=.venv-docs/installed-$(sha256sum <"$requirements" | cut -c1-16)
-if [[ ! -e $stamp ]]; then
-  [[ -x .venv-docs/bin/python ]] || python3 -m venv .venv-docs ||
-    fail "python3 cannot make a virtual environment (Debian: python3-venv)"
-  printf 'docs: installing Python packages into .venv-docs\n'
-  # shellcheck disable=SC2086  # PIP_ARGS is a list of arguments
-  .venv-docs/bin/python -m pip install --quiet --disable-pip-version-check ${PIP_ARGS:-} --requirement="$requirements" ||
-    fail "pip failed; PIP_ARGS can name another index or a mirror"
-  rm -f .venv-docs/installed-*
-  touch "$stamp"
-fi
+scripts/setup.sh docs
 
 # The pages keep their places, so that links between them hold in the repository and on the site.
 source=build-docs/source

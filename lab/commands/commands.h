@@ -26,6 +26,10 @@ inline constexpr char kExitStatuses[] =
 
 using Action = std::function<int()>;
 
+/// Declares all subcommands of the program: those below, in the order of `planish --help`.
+/// (planish-demo has a list of its own, lab/demo.cc.)
+void AddCommands(CLI::App& app, Action& action);
+
 void AddTrain(CLI::App& app, Action& action);
 void AddReproduce(CLI::App& app, Action& action);
 void AddReport(CLI::App& app, Action& action);

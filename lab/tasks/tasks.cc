@@ -1,9 +1,5 @@
 #include "lab/tasks/tasks.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include "lab/error.h"
 #include "lab/tasks/attentive-reader/attentive_reader.h"
 #include "lab/tasks/char-lm/char_lm.h"
 #include "lab/tasks/convnet/convnet.h"
@@ -43,16 +39,6 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     return all;
   }();
   return tasks;
-}
-
-const Task& FindTask(std::string_view name) {
-  std::vector<std::string_view> names;
-  for (const auto& task : Tasks()) {
-    if (task->name == name) return *task;
-    names.push_back(task->name);
-  }
-  throw UsageError(
-      fmt::format("[planish] task must be one of {}, got \"{}\"", fmt::join(names, ", "), name));
 }
 
 }  // namespace planish::lab

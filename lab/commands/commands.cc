@@ -1,0 +1,21 @@
+#include "lab/commands/commands.h"
+
+namespace planish::lab {
+
+void AddCommands(CLI::App& app, Action& action) {
+  AddTrain(app, action);
+  AddReproduce(app, action);
+  AddReport(app, action);
+  AddThin(app, action);
+  AddShow(app, action);
+  AddList(app, action);
+  AddSample(app, action);
+  AddTranslate(app, action);
+  AddSearch(app, action);
+  AddWrite(app, action);
+  AddMake(app, action);
+  AddDownstream(app, action);
+  AddBench(app, action);
+}
+
+}  // namespace planish::lab
