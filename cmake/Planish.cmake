@@ -137,6 +137,8 @@ function(planish_unity target)
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${name}_${part}")
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  # GCC takes sources that are included for headers.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()
 
 # planish_find_fmt(): fmt::fmt, for this folder and those below. PyTorch's wheel brings the headers of an
