@@ -70,8 +70,8 @@ TEST(CCudaTest, EmulationHasADevice) { EXPECT_GE(planish_cuda_devices(), 1); }
 TEST(CCudaTest, RowsAndChannelsHaveTheBitsOfCpp) {
   const cuda::NormOptions options{.eps = 1e-3, .scale = 1.5, .slope = 0.2};
   using O = planish_cuda_norm_options;
-  for (const auto& [norm, name] : internal::kNormNames) {
-    SCOPED_TRACE(name);
+  for (const Norm norm : tests::kNorms) {
+    SCOPED_TRACE(tests::NameOf(norm));
     const auto number = static_cast<planish_norm>(norm);
     const internal::Recipe recipe = internal::RecipeOf(norm);
     ExpectSame<O, planish_norm_forward_args>(

@@ -45,8 +45,8 @@ TYPED_TEST(CNormTest, RowsAndChannelsHaveTheBitsOfCpp) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Param;
   const NormOptions options{.eps = 1e-3, .scale = 1.5, .slope = 0.2};
-  for (const auto& [norm, name] : internal::kNormNames) {
-    SCOPED_TRACE(name);
+  for (const Norm norm : tests::kNorms) {
+    SCOPED_TRACE(tests::NameOf(norm));
     const auto number = static_cast<planish_norm>(norm);
     const internal::Recipe recipe = RecipeOf(norm);
     const auto c_options = [&](CStructs& s) {

@@ -49,7 +49,7 @@ class CStructs {
   template <class Cpp, class S>
   void Copy(const Cpp& from, S& to) {
     internal::c::VisitMembers(to, from,
-                              [this](const char*, auto& c, const auto& cpp) { Set(cpp, c); });
+                              [this](const char*, auto& c, const auto& cpp) { this->Set(cpp, c); });
   }
   template <class From, class To>
   void Set(const From& from, To& to) {
