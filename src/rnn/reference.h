@@ -256,10 +256,10 @@ ReferenceRnnOutputs<Scalar> ReferenceRnnForward(const ReferenceRnn<Scalar>& call
 
 /// Returns the derivative of the loss with the weights `loss` (empty arrays are zeros) along
 /// `direction` of the array kReferenceArrays[array].
-inline double ReferenceDerivative(const ReferenceRnn<double>& call,
-                                  const ReferenceRnnOutputs<double>& loss, size_t array,
-                                  const std::vector<double>& direction) {
-  using Complex = std::complex<double>;
+template <class Real>
+Real ReferenceDerivative(const ReferenceRnn<Real>& call, const ReferenceRnnOutputs<Real>& loss,
+                         size_t array, const std::vector<Real>& direction) {
+  using Complex = std::complex<Real>;
   ReferenceRnn<Complex> moved;
   moved.cell = call.cell;
   moved.shape = call.shape;
@@ -267,23 +267,23 @@ inline double ReferenceDerivative(const ReferenceRnn<double>& call,
   moved.reverse = call.reverse;
   moved.lengths = call.lengths;
   moved.resets = call.resets;
-  for (size_t a = 0; a < kReferenceArrays<double>.size(); ++a) {
-    const std::vector<double>& from = call.*kReferenceArrays<double>[a].member;
+  for (size_t a = 0; a < kReferenceArrays<Real>.size(); ++a) {
+    const std::vector<Real>& from = call.*kReferenceArrays<Real>[a].member;
     std::vector<Complex>& to = moved.*kReferenceArrays<Complex>[a].member;
     to.assign(from.begin(), from.end());
     if (a != array) continue;
     to.resize(direction.size());  // zeros if the array is empty
-    for (size_t i = 0; i < to.size(); ++i) to[i] += Complex(0, direction[i] * 0x1p-500);
+    for (size_t i = 0; i < to.size(); ++i) to[i] += Complex(0, direction[i] * Real(0x1p-500));
   }
   const ReferenceRnnOutputs<Complex> out = ReferenceRnnForward(moved);
-  ExactSum<double> derivative;
-  const auto add = [&](const std::vector<double>& weights, const std::vector<Complex>& values) {
+  ExactSum<Real> derivative;
+  const auto add = [&](const std::vector<Real>& weights, const std::vector<Complex>& values) {
     for (size_t i = 0; i < weights.size(); ++i) derivative += weights[i] * values[i].imag();
   };
   add(loss.y, out.y);
   add(loss.h, out.h);
   add(loss.c, out.c);
-  return derivative.value() * 0x1p500;
+  return derivative.value() * Real(0x1p500);
 }
 
 }  // namespace planish::internal

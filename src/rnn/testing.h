@@ -105,9 +105,10 @@ struct RnnProblem {
     return options;
   }
 
-  /// Returns the layer in double, for the reference.
-  internal::ReferenceRnn<double> Reference() const {
-    internal::ReferenceRnn<double> to;
+  /// Return the layer and its loss in the type of the reference.
+  template <class Real = double>
+  internal::ReferenceRnn<Real> Reference() const {
+    internal::ReferenceRnn<Real> to;
     to.cell = layer.cell;
     to.shape = layer.shape;
     to.eps = layer.eps;
@@ -116,11 +117,12 @@ struct RnnProblem {
     to.resets = layer.resets;
     for (size_t a = 0; a < kArrays; ++a) {
       const std::vector<T>& from = layer.*internal::kReferenceArrays<T>[a].member;
-      (to.*internal::kReferenceArrays<double>[a].member).assign(from.begin(), from.end());
+      (to.*internal::kReferenceArrays<Real>[a].member).assign(from.begin(), from.end());
     }
     return to;
   }
-  internal::ReferenceRnnOutputs<double> Loss() const {
+  template <class Real = double>
+  internal::ReferenceRnnOutputs<Real> Loss() const {
     return {{loss.y.begin(), loss.y.end()},
             {loss.h.begin(), loss.h.end()},
             {loss.c.begin(), loss.c.end()}};
@@ -229,17 +231,17 @@ RnnResult<T> Apply(const RnnProblem<T>& p, const RnnOptions<T>& options) {
 
 /// Returns the largest difference, relative to the largest element, or to `least` if that is
 /// larger.
-template <class T>
-double Difference(const std::vector<T>& values, const std::vector<double>& exact,
+template <class T, class Real = double>
+double Difference(const std::vector<T>& values, const std::vector<Real>& exact,
                   double least = 0.1) {
   if (values.size() != exact.size()) return std::numeric_limits<double>::infinity();
-  double difference = 0, largest = least;
+  Real difference = 0, largest = static_cast<Real>(least);
   for (size_t i = 0; i < values.size(); ++i) {
-    const double d = std::abs(static_cast<double>(values[i]) - exact[i]);
+    const Real d = std::abs(static_cast<Real>(values[i]) - exact[i]);
     if (!(d <= difference)) difference = d;  // NaN stays
     largest = std::max(largest, std::abs(exact[i]));
   }
-  return difference / largest;
+  return static_cast<double>(difference / largest);
 }
 
 }  // namespace planish::tests
