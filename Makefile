@@ -64,9 +64,12 @@ build: build/release/build.ninja
 # as many tests at a time as there are cores, each on one thread but for those that are about threads.)
 demo test test-all: export GOMP_SPINCOUNT := 10000
 
+# As many trainings at a time as cores, the long ones first: such small matrices gain nothing from a second thread.
 demo: build/release/build.ninja
 	cmake --build --preset release --target planish_demo
-	$(BUILD)/planish-demo train pi-mnist --preset small --norm none,batch,layer --batch-size 128,4 --seeds 3 --out $(DEMO) >/dev/null
+	@for batch in 4 128; do for norm in layer batch none; do echo "$$norm $$batch"; done; done | \
+	  xargs -P "$$(nproc)" -L 1 sh -c 'exec $(BUILD)/planish-demo train pi-mnist --preset small --norm "$$0" \
+	    --batch-size "$$1" --seeds 3 --threads 1 --out $(DEMO) >/dev/null'
 	@$(BUILD)/planish-demo report $(DEMO) -o $(DEMO)/report.html
 
 # Of pytest: as many processes as cores, one thread each.
