@@ -17,7 +17,7 @@ rm -rf "$built"
 .venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir "$built" . ||
   fail "the build failed: see above"
 # PyTorch's libraries are loaded before Planish's, and are not copied into the wheel.
-PATH=$PWD/.venv/bin:$PATH .venv/bin/python -m auditwheel repair --plat "manylinux_2_28_$(uname -m)" \
+PATH=$PWD/.venv/bin:$PATH .venv/bin/python -m auditwheel repair --only-plat --plat "manylinux_2_28_$(uname -m)" \
   --exclude libtorch_cpu.so --exclude libc10.so --exclude libgomp.so.1 --wheel-dir dist "$built"/*.whl >"$built/log" 2>&1 ||
   fail "auditwheel refused the wheel: $(tail -n 1 "$built/log")"
 ls dist/planish-*manylinux*.whl

@@ -2,6 +2,8 @@
 // a wheel define them, hidden, and so run wherever PyTorch's wheels (manylinux_2_28) do.
 
 #include <exception>
+#include <sstream>
+#include <string>
 #include <utility>
 
 #ifdef __GLIBCXX__
@@ -20,5 +22,13 @@ void planish_release(void** exception_ptr) {
   static_assert(sizeof nested == sizeof(std::nested_exception));
   reinterpret_cast<std::nested_exception*>(nested)->std::nested_exception::~nested_exception();
 }
+
+// std::stringbuf::str() const &, in C++20 since libstdc++ 11. Before it was str() const, which all
+// versions export.
+std::string planish_old_str(const std::stringbuf* buffer) __asm__(
+    "_ZNKSt7__cxx1115basic_stringbufIcSt11char_traitsIcESaIcEE3strEv");
+[[gnu::visibility("hidden")]] std::string planish_str(const std::stringbuf* buffer) __asm__(
+    "_ZNKRSt7__cxx1115basic_stringbufIcSt11char_traitsIcESaIcEE3strEv");
+std::string planish_str(const std::stringbuf* buffer) { return planish_old_str(buffer); }
 
 #endif
