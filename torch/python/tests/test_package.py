@@ -262,7 +262,7 @@ def test_a_wheel_has_the_package_and_its_library(root, tmp_path):
     version = version_of_the_project(root)
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.name.startswith(f"planish-{version}-py3-none-linux_")
-    check_wheel(root, wheel, [MINOR], f"torch=={MINOR}.*")
+    check_wheel(root, wheel, [MINOR], [f"=={MINOR}.*"])
 
 
 @pytest.mark.wheel
@@ -271,7 +271,7 @@ def test_the_wheel_for_all_versions_serves_them(root, tmp_path):
     if not wheels:
         pytest.skip("make wheel-all has built no wheel")
     check_wheel(
-        root, wheels[-1], ["2.11", "2.12", "2.13", "2.14", "2.15"], "torch>=2.11,<2.16",
+        root, wheels[-1], ["2.11", "2.12", "2.13", "2.14", "2.15"], [">=2.11", "<2.16"],
         {f"planish/lib/libplanish.so.{version_of_the_project(root).rpartition('.')[0]}"},
     )  # fmt: skip
 
@@ -279,7 +279,7 @@ def test_the_wheel_for_all_versions_serves_them(root, tmp_path):
 def check_wheel(root, wheel, minors, requirement, others=frozenset()):
     """Checks the files and the requirements of a wheel, and what its libraries need of the system."""
     with zipfile.ZipFile(wheel) as archive:
-        files = set(archive.namelist())
+        files = {file for file in archive.namelist() if not file.endswith("/")}
         (metadata,) = [archive.read(file).decode() for file in files if file.endswith("/METADATA")]
         libraries = {file: archive.read(file) for file in files if ".so" in file}
     sources = root / "torch" / "python"
@@ -293,8 +293,8 @@ def check_wheel(root, wheel, minors, requirement, others=frozenset()):
     assert {file for file in files if ".dist-info/" not in file} in (expected, expected | highway)
     lines = metadata.splitlines()
     assert f"Version: {version_of_the_project(root)}" in lines
-    required = [line for line in lines if line.startswith("Requires-Dist: torch")]
-    assert [line.removeprefix("Requires-Dist: ") for line in required] == [requirement]
+    (required,) = [line for line in lines if line.startswith("Requires-Dist: torch")]
+    assert set(required.removeprefix("Requires-Dist: torch").split(",")) == set(requirement)
     # manylinux_2_28, as PyTorch's own wheels.
     newest = {"GLIBC": (2, 28), "GLIBCXX": (3, 4, 24), "CXXABI": (1, 3, 11)}
     for file, library in libraries.items():
