@@ -53,7 +53,9 @@ const char* planish_targets(void) {
 
 const char* planish_target(void) {
   const char* name = nullptr;
-  Guarded(__func__, [&] { name = std::ranges::find(Targets(), planish::Target())->c_str(); });
+  Guarded(__func__, [&] {
+    name = std::find(Targets().begin(), Targets().end(), planish::Target())->c_str();
+  });
   return name;
 }
 

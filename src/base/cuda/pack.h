@@ -39,8 +39,9 @@ class Place {
 template <class T>
 int PackOf(int64_t run, std::initializer_list<Place> places) {
   constexpr int kPack = kFullPack<T>;
-  const bool packed = run % kPack == 0 &&
-                      std::ranges::all_of(places, [](const Place& p) { return p.Allows(kPack); });
+  const bool packed =
+      run % kPack == 0 &&
+      std::all_of(places.begin(), places.end(), [](const Place& p) { return p.Allows(kPack); });
   return packed ? kPack : 1;
 }
 
