@@ -6,6 +6,11 @@ cd "$(dirname "$0")/.."
 
 fail() { printf 'arm64_root: %s\n' "$*" >&2; exit 1; }
 
+# On Debian and Ubuntu setup.sh has installed both.
+command -v aarch64-linux-gnu-g++ >/dev/null || fail "aarch64-linux-gnu-g++ is missing: install GCC for ARM64"
+command -v qemu-aarch64 >/dev/null || command -v qemu-aarch64-static >/dev/null ||
+  fail "qemu-aarch64 is missing: install QEMU's user mode, which runs the tests"
+
 root=build/arm64-root
 [[ ! -e $root/complete ]] || exit 0
 for tool in apt-get apt-cache dpkg-deb; do
