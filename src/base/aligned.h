@@ -31,6 +31,13 @@ AlignedArray<T> MakeAligned(int64_t n) {
   return AlignedArray<T>(static_cast<T*>(p));
 }
 
+/// Returns an uninitialized array, like std::make_unique_for_overwrite, which libc++ lacks
+/// before 16. Throws std::bad_alloc.
+template <class T>
+std::unique_ptr<T[]> MakeUninitialized(int64_t n) {
+  return std::unique_ptr<T[]>(new T[static_cast<size_t>(n)]);
+}
+
 /// Growing array that keeps its memory from call to call, in huge pages if it is large.
 template <class T>
 class Buffer {

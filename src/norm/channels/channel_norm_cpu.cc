@@ -6,6 +6,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "src/base/aligned.h"
 #include "src/base/loop.h"
 #include "src/norm/channels/channel_norm_kernels.h"
 #include "src/norm/channels/columns_cpu.h"
@@ -98,16 +99,11 @@ struct Tiling {
   bool each() const { return stride == cols && group > 1; }
 };
 
-template <class C>
-std::unique_ptr<C[]> Array(int64_t n) {
-  return std::make_unique_for_overwrite<C[]>(n);
-}
-
 /// Repeats the value of each channel for every element of a sample; null stays null.
 template <class C>
 std::unique_ptr<C[]> Expanded(const C* values, int64_t channels, int64_t spatial) {
   if (values == nullptr) return nullptr;
-  auto expanded = Array<C>(channels * spatial);
+  auto expanded = MakeUninitialized<C>(channels * spatial);
   for (int64_t c = 0; c < channels; ++c) {
     std::fill_n(&expanded[c * spatial], spatial, values[c]);
   }
@@ -169,9 +165,9 @@ template <class T>
 struct ForwardScratch {
   using C = Compute<T>;
   explicit ForwardScratch(const Tiling& t)
-      : parameters(Array<C>(5 * t.cols)),
-        sums(Array<double>(t.blocks * 2 * t.cols)),
-        careful(Array<bool>(t.cols)),
+      : parameters(MakeUninitialized<C>(5 * t.cols)),
+        sums(MakeUninitialized<double>(t.blocks * 2 * t.cols)),
+        careful(MakeUninitialized<bool>(t.cols)),
         shift(parameters.get()),
         moments{shift + t.cols, shift + 2 * t.cols, shift + 3 * t.cols, shift + 4 * t.cols} {}
   std::unique_ptr<C[]> parameters;
@@ -185,15 +181,15 @@ template <class T>
 struct BackwardScratch {
   using C = Compute<T>;
   BackwardScratch(const Tiling& t, int64_t own_terms)
-      : parameters(Array<C>(5 * t.cols)),
-        sums(Array<double>(t.blocks * 2 * t.cols)),
+      : parameters(MakeUninitialized<C>(5 * t.cols)),
+        sums(MakeUninitialized<double>(t.blocks * 2 * t.cols)),
         mean(parameters.get()),
         rstd(mean + t.cols),
         offset(mean + 2 * t.cols),
         mean_g(mean + 3 * t.cols),
         mean_g_xhat(mean + 4 * t.cols),
         moments{mean, nullptr, rstd, offset},
-        terms(own_terms > 0 ? Array<double>(own_terms) : nullptr) {}
+        terms(own_terms > 0 ? MakeUninitialized<double>(own_terms) : nullptr) {}
   std::unique_ptr<C[]> parameters;
   std::unique_ptr<double[]> sums;
   C* mean;
@@ -320,7 +316,7 @@ void BackwardChannels(const ChannelsBackward<T>& args, const ParallelFor& parall
   const int64_t bytes = 3 * args.batch * sample * static_cast<int64_t>(sizeof(T));
   // Partial sums of dgain and dbias for each chunk. The shape determines the order of additions.
   const int64_t count = dgain ? tiling.chunks : 0;
-  const auto partial = Array<double>(count * 2 * channels);
+  const auto partial = MakeUninitialized<double>(count * 2 * channels);
   const int64_t terms = each ? sample : channels;  // of dgain, and of dbias
 
   const auto run_tile = [&](int64_t i, double* dgains, BackwardScratch<T>& s, const Share& own) {

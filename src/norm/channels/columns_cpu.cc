@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 
+#include "src/base/aligned.h"
 #include "src/base/loop.h"
 #include "src/norm/element_types.h"
 
@@ -53,8 +54,8 @@ class ParameterArrays {
         channels_(channels),
         columns_(columns),
         size_(std::max(size, channels * columns)),
-        data_(std::make_unique_for_overwrite<C[]>(count * size_)) {
-    if (columns > 1) each_ = std::make_unique_for_overwrite<C[]>(count * channels);
+        data_(MakeUninitialized<C>(count * size_)) {
+    if (columns > 1) each_ = MakeUninitialized<C>(count * channels);
   }
 
   // Sets arrays[k] to the location of parameter k of channels i, i + 1, ...
@@ -217,8 +218,8 @@ struct TileScratch {
   TileScratch(ChannelSums sums, ChannelMap map, int64_t tile, int64_t columns, bool in_blocks)
       : before(ParameterCount(sums), tile, columns),
         after(ParameterCount(map), tile, columns),
-        totals(std::make_unique_for_overwrite<double[]>(2 * tile * columns)),
-        block(std::make_unique_for_overwrite<double[]>(in_blocks ? 2 * kSumTile : 0)) {}
+        totals(MakeUninitialized<double>(2 * tile * columns)),
+        block(MakeUninitialized<double>(in_blocks ? 2 * kSumTile : 0)) {}
   SumArrays<C> before;
   MapArraysOf<C> after;
   std::unique_ptr<double[]> totals;
@@ -278,7 +279,7 @@ void Runs(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   const bool has_sums = pass.sums != ChannelSums::kNone;
   MapArraysOf<C> after(ParameterCount(pass.map), channels);
   SumArrays<C> before(ParameterCount(pass.sums), channels);
-  const auto partial = std::make_unique_for_overwrite<double[]>(has_sums ? 2 * all_parts : 0);
+  const auto partial = MakeUninitialized<double>(has_sums ? 2 * all_parts : 0);
   double* first = partial.get();
   double* second = first + (has_sums ? all_parts : 0);
   if (has_sums) {
@@ -422,7 +423,7 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   const int64_t tiles = (width + kSumTile - 1) / kSumTile;
   SumArrays<C> before(ParameterCount(pass.sums), channels, spatial, width);
   MapArraysOf<C> after(ParameterCount(pass.map), channels, spatial, width + kPeriodPad);
-  const auto partial = std::make_unique_for_overwrite<double[]>(has_sums ? blocks * 2 * width : 0);
+  const auto partial = MakeUninitialized<double>(has_sums ? blocks * 2 * width : 0);
   if (has_sums) {
     RunParallel(parallel_for, channels, kBeforeGrain, [&](int64_t begin, int64_t end) {
       Before<T>(pass, begin, begin, end - begin, before);

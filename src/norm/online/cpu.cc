@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "planish/online_norm.h"
+#include "src/base/aligned.h"
 #include "src/base/loop.h"
 #include "src/norm/online/turns.h"
 #include "src/norm/params.h"
@@ -55,7 +56,7 @@ class OnlineForward {
   /// Computes all outputs. Returns the state after the last row.
   OnlineState Run() {
     const auto make_moments = [&] {
-      return std::make_unique_for_overwrite<C[]>(std::max(3 * kept_, 9 * turn_rows_));
+      return MakeUninitialized<C>(std::max(3 * kept_, 9 * turn_rows_));
     };
     RunWithScratch(options_.parallel_for, turns_.count(), GrainFor(turn_rows_ * cols_),
                    make_moments, [&](int64_t begin, int64_t end, const Moments& moments) {
@@ -193,7 +194,7 @@ void ForwardOnline(const OnlineNormForwardArgs<T, P>& args, OnlineState& state,
 template <class T, class P>
 void BackwardOnline(const OnlineNormBackwardArgs<T, P>& args, const OnlineNormOptions& options) {
   const int64_t rows = args.rows, cols = args.cols;
-  const auto factors = std::make_unique_for_overwrite<GradientFactors[]>(rows);
+  const auto factors = MakeUninitialized<GradientFactors>(rows);
   const auto n = static_cast<double>(cols);
   for (int64_t r = 0; r < rows; ++r) {
     const double alpha = AlphaOf(options, r), s = static_cast<double>(args.deviation[r]);
