@@ -126,8 +126,7 @@ int RunCommandLine(int argc, char** argv) {
     return VersionText();
   };
   app.set_version_flag("--version", version,
-                       "Print version, compiler, SIMD targets, CUDA, tuning, libtorch, CPU and "
-                       "threads, and exit");
+                       "Print version, compiler, libtorch, CPU and what serves it, and exit");
   Action action;
   AddCommands(app, action);
   try {
