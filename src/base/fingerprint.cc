@@ -56,8 +56,14 @@ void AddProducts(const uint8_t* data, size_t bytes, const uint8_t* key, uint64_t
     first = hn::Add(first, product(words, key + i));
     second = hn::Add(second, product(words, key + i + 64));
   }
-  sums[0] += hn::GetLane(hn::SumOfLanes(d64, first));
-  sums[1] += hn::GetLane(hn::SumOfLanes(d64, second));
+  // SumOfLanes adds signed numbers in gcc's header for AVX-512, and sums wrap.
+  uint64_t lanes[2][hn::MaxLanes(d64)];
+  hn::StoreU(first, d64, lanes[0]);
+  hn::StoreU(second, d64, lanes[1]);
+  for (size_t i = 0; i < hn::Lanes(d64); ++i) {
+    sums[0] += lanes[0][i];
+    sums[1] += lanes[1][i];
+  }
 #endif
 }
 
