@@ -312,7 +312,7 @@ class Fuzz {
     SetArguments(args);
     const int64_t x_stride = args.x_stride == 0 ? cols_ : args.x_stride;
     std::vector<T> x;  // outputs can replace it
-    if (valid_shape_ && args.x != nullptr && rows_ > 0 && x_stride >= cols_) {
+    if (valid_shape_ && args.x != nullptr && rows_ > 0 && cols_ > 0 && x_stride >= cols_) {
       x.assign(args.x, args.x + (rows_ - 1) * x_stride + cols_);
     }
     const bool done = Call("NormForward", [&] { NormForward<T, P>(norm_, args, options_); });
