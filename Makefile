@@ -11,7 +11,7 @@ export CMAKE_PREFIX_PATH PIP_ARGS
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup setup-core setup-build setup-arm64 test-arm build demo test test-all python wheel wheel-all deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
+.PHONY: help setup setup-core setup-build setup-arm64 test-arm build demo test test-all test-long python wheel wheel-all deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
@@ -62,7 +62,7 @@ build: build/release/build.ninja
 
 # Where OpenMP's threads wait they spin, for milliseconds where another program has a core. (ctest runs
 # as many tests at a time as there are cores, each on one thread but for those that are about threads.)
-demo test test-all: export GOMP_SPINCOUNT := 10000
+demo test test-long: export GOMP_SPINCOUNT := 10000
 
 # As many trainings at a time as cores, the long ones first: such small matrices gain nothing from a second thread.
 demo: build/release/build.ninja
@@ -80,7 +80,9 @@ test: setup build python
 	  OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR)/$(BUILD)/python .venv/bin/python -m pytest -n auto torch/python/tests; \
 	else echo 'left out: torch/python/tests, since .venv has no PyTorch (CMAKE_PREFIX_PATH names a libtorch)'; fi
 
-test-all: test build/full/build.ninja
+test-all: test test-long
+
+test-long: build/full/build.ninja
 	cmake --build --preset full
 	ctest --preset full
 
