@@ -64,7 +64,7 @@ build: build/release/build.ninja
 # as many tests at a time as there are cores, each on one thread but for those that are about threads.)
 demo test test-long: export GOMP_SPINCOUNT := 10000
 
-# As many trainings at a time as cores, the long ones first: such small matrices gain nothing from a second thread.
+# Trains one run per core at a time, long runs first. A second thread would not speed up matrices of this size.
 demo: build/release/build.ninja
 	cmake --build --preset release --target planish_demo
 	@for batch in 4 128; do for norm in layer batch none; do echo "$$norm $$batch"; done; done | \
@@ -72,7 +72,7 @@ demo: build/release/build.ninja
 	    --batch-size "$$1" --seeds 3 --threads 1 --out $(DEMO) >/dev/null'
 	@$(BUILD)/planish-demo report $(DEMO) -o $(DEMO)/report.html
 
-# Of pytest: as many processes as cores, one thread each.
+# pytest runs one process per core, each with one thread.
 test: setup build python
 	ctest --preset release
 	OMP_NUM_THREADS=1 PLANISH_BUILD=$(BUILD) .venv/bin/python -m pytest -n auto tests/python

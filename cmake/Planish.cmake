@@ -33,7 +33,7 @@ endif()
 # that sources are named by their path: #include "src/norm/recipe.h").
 function(planish_options target)
   if(PROJECT_IS_TOP_LEVEL)
-    # GCC's collector reads through all of a precompiled header each time it runs: a tenth of the time.
+    # Each run of GCC's garbage collector walks the whole precompiled header: a tenth of the compile time.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=1500000>)
     target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
       -Wno-sign-conversion -Wno-missing-field-initializers
@@ -52,8 +52,8 @@ function(planish_hidden target)
     CUDA_VISIBILITY_PRESET hidden)
 endfunction()
 
-# planish_lab_options(target): of the lab's code and of code that only tests. A release compiles it in half
-# the time when it is optimised less, and it runs as fast: what it waits for is in the core and in libtorch.
+# planish_lab_options(target): options for the lab and for tests. Releases compile them with -O1, which halves the
+# compile time and does not slow them: they spend their time in the core and in libtorch.
 function(planish_lab_options target)
   planish_options(${target})
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -67,7 +67,7 @@ function(planish_library name)
   target_link_libraries(${name} PUBLIC ${arg_LINK})
 endfunction()
 
-# planish_read_headers(name libraries headers...): a target whose precompiled HEADERS others take.
+# planish_read_headers(name libraries headers...): defines a target that precompiles HEADERS for others.
 function(planish_read_headers name libraries)
   file(CONFIGURE OUTPUT ${name}.cc CONTENT "// Only its precompiled headers are used.\n")
   add_library(${name} OBJECT EXCLUDE_FROM_ALL "${CMAKE_CURRENT_BINARY_DIR}/${name}.cc")
@@ -76,8 +76,8 @@ function(planish_read_headers name libraries)
   target_precompile_headers(${name} PRIVATE ${ARGN})
 endfunction()
 
-# planish_precompiled_gtest(target): takes GoogleTest's headers as they were read, unless planish_precompiled has
-# given the target more.
+# planish_precompiled_gtest(target): uses the precompiled headers of GoogleTest, unless planish_precompiled has
+# given the target another precompiled header.
 function(planish_precompiled_gtest target)
   get_target_property(reader ${target} PRECOMPILE_HEADERS_REUSE_FROM)
   if(NOT reader)
@@ -86,9 +86,9 @@ function(planish_precompiled_gtest target)
   endif()
 endfunction()
 
-# planish_test(name SOURCES... LINK libs... [PARTS n]): a GoogleTest program, which is one test of ctest, or n
-# that run at the same time. (A process for each of its tests would take longer to start than to run.) The
-# program's name is the folder's: lab_run_test is of lab/run.
+# planish_test(name SOURCES... LINK libs... [PARTS n]): a GoogleTest program. For ctest it is one test, or n tests
+# that run at the same time, because most of its tests take less time than starting a process. Programs are named
+# after their folder: lab_run_test belongs to lab/run.
 function(planish_test name)
   if(NOT PLANISH_TESTS OR (NOT PLANISH_LAB_TESTS AND CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/lab/"))
     return()
@@ -137,7 +137,7 @@ function(planish_unity target)
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${name}_${part}")
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-  # GCC takes sources that are included for headers.
+  # GCC would warn of unnamed namespaces, because a unity file includes the sources like headers.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()
 

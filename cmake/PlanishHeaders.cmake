@@ -1,7 +1,6 @@
-# Headers of libtorch and of the lab's libraries that the compiler reads once, which takes 20 seconds, for many
-# sources. Code that was read
-# with other optimisations keeps them, and flags that the compiler compares must be the same: planish_torch, the
-# lab and the tests have one file each.
+# Precompiled headers of libtorch and of the lab's libraries. There are three, each compiled in 20 seconds: for
+# planish_torch, for the lab and for tests. Functions in a precompiled header keep the optimization level it was
+# compiled with, and all targets that use one need the same preprocessor and code generation flags.
 set(_planish_torch_headers <ATen/Functions.h> <ATen/TensorOperators.h> <torch/csrc/autograd/autograd.h>
   <torch/nn/module.h> <torch/nn/modules/embedding.h> <torch/nn/modules/linear.h>)
 set(_planish_lab_headers ${_planish_torch_headers})
@@ -9,7 +8,8 @@ if(PLANISH_LAB)
   list(APPEND _planish_lab_headers <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
 endif()
 
-# planish_header_flags(target): what all targets with the same file must have, also those that do not link fmt.
+# planish_header_flags(target): the flags that targets with the same precompiled header need. FMT_SHARED is needed
+# also by targets that do not link fmt.
 function(planish_header_flags target)
   target_compile_options(${target} PRIVATE -fPIC ${OpenMP_CXX_FLAGS})
   if(PLANISH_LAB)
@@ -25,14 +25,14 @@ if(PLANISH_TESTS)
   planish_header_flags(planish_test_headers)
 endif()
 
-# planish_precompiled(target): takes these headers as they were read, in a target whose files include libtorch's.
-# Each file that does compiles the templates that inline functions of the headers use: 2 seconds.
+# planish_precompiled(target): uses a precompiled header in a target whose files include libtorch's headers. Each
+# file then compiles the templates that inline functions in these headers use, which takes 2 seconds.
 function(planish_precompiled target)
   if(NOT TARGET ${target})
     return()
   endif()
   planish_header_flags(${target})
-  if(target MATCHES "^planish_torch(-|$)")  # each reads its own libtorch's
+  if(target MATCHES "^planish_torch(-|$)")  # one for each libtorch
     target_precompile_headers(${target} PRIVATE ${_planish_torch_headers})
   elseif(target MATCHES "_test$")
     target_precompile_headers(${target} REUSE_FROM planish_test_headers)

@@ -60,7 +60,7 @@ list(APPEND _planish_targets SCALAR)
 list(JOIN _planish_targets ", " _planish_names)
 message(STATUS "SIMD targets: ${_planish_names}")
 
-# planish_simd(target): TARGET has sources that include src/base/simd/compiled_targets.h.
+# planish_simd(target): defines PLANISH_TARGETS for sources that include src/base/simd/compiled_targets.h.
 list(TRANSFORM _planish_targets PREPEND PLANISH_TARGET_)
 list(JOIN _planish_targets "|" PLANISH_TARGETS_DEFINITION)
 function(planish_simd target)

@@ -59,7 +59,7 @@ void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, size_t) noexcept { std::free(p); }
 void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
 void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
-// Those of the address sanitizer do not call the ones above.
+// The default array operators call the functions above, those of the address sanitizer do not.
 void* operator new[](size_t size) { return operator new(size); }
 void* operator new[](size_t size, std::align_val_t alignment) {
   return operator new(size, alignment);

@@ -56,7 +56,7 @@ void AddProducts(const uint8_t* data, size_t bytes, const uint8_t* key, uint64_t
     first = hn::Add(first, product(words, key + i));
     second = hn::Add(second, product(words, key + i + 64));
   }
-  // SumOfLanes adds signed numbers in gcc's header for AVX-512, and sums wrap.
+  // Not SumOfLanes: gcc implements it for AVX-512 with signed additions, and these sums overflow.
   uint64_t lanes[2][hn::MaxLanes(d64)];
   hn::StoreU(first, d64, lanes[0]);
   hn::StoreU(second, d64, lanes[1]);
