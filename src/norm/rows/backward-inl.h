@@ -280,22 +280,6 @@ HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t
   return AddLanes(d, hn::Add(g0, g1), hn::Add(gx0, gx1));
 }
 
-/// Calls BackwardChunkLanes often enough to keep each lane's sums short.
-template <Output kOutput, bool kReadX, bool kColumns, bool kNtStores, bool kSplitSums, bool kSplit,
-          class D, class T>
-HWY_INLINE RowSums BackwardChunk(BackwardWork<T>& work, int64_t vectors, int64_t more,
-                                 int64_t rest) {
-  RowSums sums;
-  for (; vectors > kTurnVectors<D>; vectors -= kTurnVectors<D>) {
-    sums.Add(BackwardChunkLanes<kOutput, kReadX, kColumns, kNtStores, kSplitSums, kSplit, D>(
-        work, kTurnVectors<D>, 0, 0));
-    work.Advance(kTurnVectors<D> * static_cast<int64_t>(hn::Lanes(D())));
-  }
-  sums.Add(BackwardChunkLanes<kOutput, kReadX, kColumns, kNtStores, kSplitSums, kSplit, D>(
-      work, vectors, more, rest));
-  return sums;
-}
-
 /// Returns the sums of `cols` columns in the order of BackwardChunkLanes, without writing results.
 template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
 HWY_NOINLINE LaneSums<C> SumGradientChunkLanes(const GradientRow<T> next, int64_t cols,
@@ -322,14 +306,22 @@ HWY_NOINLINE LaneSums<C> SumGradientChunkLanes(const GradientRow<T> next, int64_
   return AddLanes(d, hn::Add(g0, g1), hn::Add(gx0, gx1));
 }
 
-template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
-HWY_INLINE RowSums SumGradientChunk(const GradientRow<T> row, int64_t cols,
-                                    const RowCoefficients<C>& map, const GradientArgs<C>& args,
-                                    C* dgain, C* dbias) {
+/// A SumGradientChunkLanes.
+template <class T>
+using SumGradientLanes = LaneSums<Compute<T>> (*)(GradientRow<T>, int64_t,
+                                                  const RowCoefficients<Compute<T>>&,
+                                                  GradientArgs<Compute<T>>, Compute<T>* dgain,
+                                                  Compute<T>* dbias);
+
+/// Calls `sum_lanes` often enough to keep each lane's sums short. dgain and dbias can be null.
+template <class D, class T, class C = Compute<T>>
+HWY_INLINE RowSums SumGradientChunk(SumGradientLanes<T> sum_lanes, const GradientRow<T> row,
+                                    int64_t cols, const RowCoefficients<C>& map,
+                                    const GradientArgs<C>& args, C* dgain, C* dbias) {
   constexpr int64_t kTurn = kTurnVectors<D> * hn::MaxLanes(D());
   const auto run = [&](int64_t c, int64_t n) HWY_ATTR {
-    return SumGradientChunkLanes<kOutput, kReadX, kColumns, D>(row.At(c), n, map, args.At(c),
-                                                               dgain + c, dbias + c);
+    const int64_t columns = dgain ? c : 0;
+    return sum_lanes(row.At(c), n, map, args.At(c), dgain + columns, dbias + columns);
   };
   RowSums sums;
   int64_t c = 0;
@@ -340,14 +332,15 @@ HWY_INLINE RowSums SumGradientChunk(const GradientRow<T> row, int64_t cols,
   return sums;
 }
 
-template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
-HWY_INLINE RowSums SumGradientRow(const GradientRow<T> row, int64_t cols,
-                                  const RowCoefficients<C>& map, const GradientArgs<C>& args,
-                                  C* dgain, C* dbias) {
+template <class D, class T, class C = Compute<T>>
+HWY_INLINE RowSums SumGradientRow(SumGradientLanes<T> sum_lanes, const GradientRow<T> row,
+                                  int64_t cols, const RowCoefficients<C>& map,
+                                  const GradientArgs<C>& args, C* dgain, C* dbias) {
   RowSums sums;
   for (int64_t c = 0; c < cols; c += kChunk) {
-    sums.Add(SumGradientChunk<kOutput, kReadX, kColumns, D>(row.At(c), std::min(kChunk, cols - c),
-                                                            map, args.At(c), dgain + c, dbias + c));
+    const int64_t columns = dgain ? c : 0;
+    sums.Add(SumGradientChunk<D>(sum_lanes, row.At(c), std::min(kChunk, cols - c), map, args.At(c),
+                                 dgain + columns, dbias + columns));
   }
   return sums;
 }
@@ -381,22 +374,81 @@ HWY_NOINLINE void InputGradientRow(D d, const GradientRow<T> row, int64_t cols,
   ends.StoreTail(d, dx, cols, carry, follows);
 }
 
+/// Writes one vector of dx.
+template <Output kOutput, bool kReadX, class D, class T, class C = Compute<T>>
+HWY_NOINLINE void InputGradientVector(const GradientRow<T> row, const GradientMap<C>& map,
+                                      const GradientArgs<C>& args, T* dx) {
+  const D d;
+  const MapVectors<D> m(d, map.map);
+  Write(d,
+        InputGradient<kOutput, kReadX>(d, row.dy, row.x, args, m.mean, m.rstd, m.offset,
+                                       hn::Set(d, map.mean_g), hn::Set(d, map.mean_g_xhat)),
+        dx);
+}
+
+/// The loops of one kind of gradient. What calls them is compiled once for all kinds.
+template <bool kNtStores, class D, class T>
+struct BackwardLoops {
+  using C = Compute<T>;
+  using ChunkLanes = LaneSums<C> (*)(const BackwardWork<T>&, int64_t vectors, int64_t more,
+                                     int64_t rest);
+
+  bool columns;  // adds to dgain and dbias
+  ChunkLanes chunk_lanes;
+  // For a gain in the order of pairs, null without: of the rows that are summed, and also of those
+  // whose results are written.
+  ChunkLanes split_sums_lanes, split_lanes;
+  SumGradientLanes<T> sum_lanes;
+  decltype(&InputGradientRow<Output::kIdentity, true, kNtStores, D, T>) map_row;
+  decltype(&InputGradientVector<Output::kIdentity, true, D, T>) map_vector;
+
+  template <Output kOutput, bool kReadX, bool kColumns>
+  static constexpr BackwardLoops Of() {
+    BackwardLoops loops{
+        kColumns,
+        &BackwardChunkLanes<kOutput, kReadX, kColumns, kNtStores, false, false, D, T>,
+        nullptr,
+        nullptr,
+        &SumGradientChunkLanes<kOutput, kReadX, kColumns, D, T>,
+        &InputGradientRow<kOutput, kReadX, kNtStores, D, T>,
+        &InputGradientVector<kOutput, kReadX, D, T>};
+    if constexpr (kOutput == Output::kAffine && kSplitsPairs<D, T>) {
+      loops.split_sums_lanes =
+          &BackwardChunkLanes<kOutput, kReadX, kColumns, kNtStores, true, false, D, T>;
+      loops.split_lanes =
+          &BackwardChunkLanes<kOutput, kReadX, kColumns, kNtStores, true, true, D, T>;
+    }
+    return loops;
+  }
+
+  /// Calls `lanes` often enough to keep each lane's sums short.
+  static HWY_INLINE RowSums Chunk(ChunkLanes lanes, BackwardWork<T>& work, int64_t vectors,
+                                  int64_t more, int64_t rest) {
+    RowSums sums;
+    for (; vectors > kTurnVectors<D>; vectors -= kTurnVectors<D>) {
+      sums.Add(lanes(work, kTurnVectors<D>, 0, 0));
+      work.Advance(kTurnVectors<D> * static_cast<int64_t>(hn::Lanes(D())));
+    }
+    sums.Add(lanes(work, vectors, more, rest));
+    return sums;
+  }
+};
+
 /// Keeps dgain and dbias in the order of SplitPairs during its lifetime, if AddGradientPair
-/// requires that.
-template <bool kColumns, class D, class T>
+/// requires that. They can be null.
+template <class D, class T>
 class SplitColumns {
   using C = Compute<T>;
-  static constexpr bool kSplit = kColumns && kSplitsPairs<D, T>;
 
  public:
   HWY_INLINE SplitColumns(D d, int64_t cols, C* dgain, C* dbias)
       : cols_(cols), dgain_(dgain), dbias_(dbias) {
-    if constexpr (!kSplit) return;
+    if (!kSplitsPairs<D, T> || dgain == nullptr) return;
     SplitPairs(d, dgain, cols, dgain);
     SplitPairs(d, dbias, cols, dbias);
   }
   HWY_INLINE ~SplitColumns() {
-    if constexpr (!kSplit) return;
+    if (!kSplitsPairs<D, T> || dgain_ == nullptr) return;
     JoinPairs(D(), cols_, dgain_);
     JoinPairs(D(), cols_, dbias_);
   }
@@ -410,14 +462,16 @@ class SplitColumns {
 };
 
 /// BackwardRows of rows [begin, end) with dx, for cols >= lanes.
-template <Output kOutput, bool kReadX, bool kColumns, bool kNtStores, class D, class T>
+template <bool kNtStores, class D, class T>
 class WideBackward {
   using C = Compute<T>;
+  using Loops = BackwardLoops<kNtStores, D, T>;
 
  public:
-  HWY_INLINE WideBackward(const RowsBackward<T>& args, int64_t begin, int64_t end, C* dgain,
-                          C* dbias)
-      : args_(args),
+  HWY_INLINE WideBackward(const Loops& loops, const RowsBackward<T>& args, int64_t begin,
+                          int64_t end, C* dgain, C* dbias)
+      : loops_(loops),
+        args_(args),
         begin_(begin),
         end_(end),
         cols_(args.cols),
@@ -429,8 +483,8 @@ class WideBackward {
         packed_(args.dx_stride == cols_),
         even_(cols_ % Lanes() == 0 &&
               (!kNtStores || (args.dx_stride % Lanes() == 0 && LayoutOf(args.dx).lead == 0))),
-        summing_(kColumns || args.recipe.via_mean || args.recipe.via_scale),
-        split_(kSplit && cols_ <= kMaxSplitColumns && end - begin >= kMinSplitRows) {
+        summing_(loops.columns || args.recipe.via_mean || args.recipe.via_scale),
+        split_(loops.split_lanes && cols_ <= kMaxSplitColumns && end - begin >= kMinSplitRows) {
     for (int64_t i = 0; i < block_; ++i) ends_[i].layout.vectors = cols_ / Lanes();
     if (split_) SplitPairs(D(), out_.gain, cols_, split_gain_.values);
     work_.scale = out_.scale;
@@ -453,16 +507,13 @@ class WideBackward {
     }
     for (int64_t i = 0; r < end_; ++i, ++r) {
       if (i >= summed) maps_[0] = SumOf(r);
-      InputGradientRow<kOutput, kReadX, kNtStores>(D(), RowAt(r), cols_, maps_[i < summed ? i : 0],
-                                                   out_, DxAt(r), carry_, packed_ && r > begin_,
-                                                   packed_ && r + 1 < end_);
+      loops_.map_row(D(), RowAt(r), cols_, maps_[i < summed ? i : 0], out_, DxAt(r), carry_,
+                     packed_ && r > begin_, packed_ && r + 1 < end_);
     }
     FinishStores<kNtStores>();
   }
 
  private:
-  static constexpr bool kSplit = kSplitsPairs<D, T> && kOutput == Output::kAffine;
-
   static HWY_INLINE int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(D())); }
   HWY_INLINE RowLayout<kNtStores, D, T> LayoutOf(const T* dx) const {
     return RowLayout<kNtStores, D, T>(D(), dx, cols_);
@@ -477,32 +528,19 @@ class WideBackward {
     const RowCoefficients<C> map = SavedMoments(args_, r);
     RowSums row_sums;
     if (summing_) {
-      row_sums =
-          SumGradientRow<kOutput, kReadX, kColumns, D>(RowAt(r), cols_, map, out_, dgain_, dbias_);
+      row_sums = SumGradientRow<D>(loops_.sum_lanes, RowAt(r), cols_, map, out_, dgain_, dbias_);
     }
     return FinishGradient(args_, r, map, row_sums, reciprocal_);
   }
 
   /// Computes the partial vectors at the ends of the block's rows.
   HWY_INLINE void ComputeEnds(int64_t r) {
-    const D d;
     for (int64_t i = 0; i < block_; ++i) {
       const GradientRow<T> row = RowAt(r + i);
       const int64_t last = cols_ - Lanes();
-      const MapVectors<D> m(d, maps_[i].map);
-      const Vec<D> mean_g = hn::Set(d, maps_[i].mean_g);
-      const Vec<D> mean_gx = hn::Set(d, maps_[i].mean_g_xhat);
       ends_[i].layout = LayoutOf(DxAt(r + i));
-      if (kNtStores) {
-        Write(d,
-              InputGradient<kOutput, kReadX>(d, row.dy, row.x, out_, m.mean, m.rstd, m.offset,
-                                             mean_g, mean_gx),
-              ends_[i].head);
-      }
-      Write(d,
-            InputGradient<kOutput, kReadX>(d, row.dy + last, row.x + last, out_.At(last), m.mean,
-                                           m.rstd, m.offset, mean_g, mean_gx),
-            ends_[i].tail);
+      if (kNtStores) loops_.map_vector(row, maps_[i], out_, ends_[i].head);
+      loops_.map_vector(row.At(last), maps_[i], out_.At(last), ends_[i].tail);
     }
   }
 
@@ -523,24 +561,17 @@ class WideBackward {
         work_.row = RowAt(r + i).At(from);
         work_.next_map = &next_maps_[i];
         work_.map = &maps_[i];
-        work_.dgain = dgain_ + c;
-        work_.dbias = dbias_ + c;
+        const int64_t columns = loops_.columns ? c : 0;  // null arrays are not offset
+        work_.dgain = dgain_ + columns;
+        work_.dbias = dbias_ + columns;
         work_.dx = DxAt(r + i) + from;
-        const auto run = [&](auto split_sums, auto split_row) HWY_ATTR {
-          work_.next_gain = (split_sums() ? split_gain_.values : out_.gain) + c;
-          work_.gain = (split_row() ? split_gain_.values : out_.gain) + from;
-          sums_[i].Add(
-              BackwardChunk<kOutput, kReadX, kColumns, kNtStores, split_sums(), split_row(), D>(
-                  work_, vectors, whole - vectors, width % Lanes()));
-        };
-        constexpr std::bool_constant<kSplit> kIsSplit;
-        if (!split_) {
-          run(std::false_type(), std::false_type());
-        } else if (ends_[i].layout.lead == 0) {
-          run(kIsSplit, kIsSplit);
-        } else {
-          run(kIsSplit, std::false_type());
-        }
+        const bool split_row = split_ && ends_[i].layout.lead == 0;
+        work_.next_gain = (split_ ? split_gain_.values : out_.gain) + c;
+        work_.gain = (split_row ? split_gain_.values : out_.gain) + from;
+        const auto lanes = split_row ? loops_.split_lanes
+                           : split_  ? loops_.split_sums_lanes
+                                     : loops_.chunk_lanes;
+        sums_[i].Add(Loops::Chunk(lanes, work_, vectors, whole - vectors, width % Lanes()));
       }
     }
   }
@@ -554,6 +585,7 @@ class WideBackward {
     }
   }
 
+  const Loops& loops_;
   const RowsBackward<T>& args_;
   const int64_t begin_, end_, cols_, block_;
   const double reciprocal_;
@@ -574,23 +606,24 @@ class WideBackward {
 };
 
 /// Computes BackwardRows for cols >= lanes, with dx.
-template <Output kOutput, bool kReadX, bool kColumns, bool kNtStores, class D, class T>
-HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
+template <bool kNtStores, class D, class T>
+HWY_NOINLINE void BackwardRowsWide(const BackwardLoops<kNtStores, D, T>& loops,
+                                   const RowsBackward<T>& args, int64_t begin, int64_t end,
                                    Compute<T>* dgain, Compute<T>* dbias) {
-  const SplitColumns<kColumns, D, T> split_columns(d, args.cols, dgain, dbias);
-  WideBackward<kOutput, kReadX, kColumns, kNtStores, D, T>(args, begin, end, dgain, dbias).Run();
+  const SplitColumns<D, T> split_columns(D(), args.cols, dgain, dbias);
+  WideBackward<kNtStores, D, T>(loops, args, begin, end, dgain, dbias).Run();
 }
 
 /// Computes BackwardRows for cols >= lanes, without dx.
 template <Output kOutput, class D, class T>
 void GradientColumnsWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
                          Compute<T>* dgain, Compute<T>* dbias) {
-  const SplitColumns<true, D, T> split_columns(d, args.cols, dgain, dbias);
+  const SplitColumns<D, T> split_columns(d, args.cols, dgain, dbias);
   const GradientArgs<Compute<T>> out{args.gain, args.scale, -args.scale * args.slope};
   for (int64_t r = begin; r < end; ++r) {
-    SumGradientRow<kOutput, true, true, D>(
-        GradientRow<T>{args.dy + r * args.dy_stride, args.x + r * args.x_stride}, args.cols,
-        SavedMoments(args, r), out, dgain, dbias);
+    SumGradientRow<D>(&SumGradientChunkLanes<kOutput, true, true, D, T>,
+                      GradientRow<T>{args.dy + r * args.dy_stride, args.x + r * args.x_stride},
+                      args.cols, SavedMoments(args, r), out, dgain, dbias);
   }
 }
 
@@ -605,8 +638,9 @@ void SumRowGradientChunks(D, const RowsBackward<T>& args, int64_t row, int64_t b
   for (int64_t chunk = begin; chunk < end; ++chunk) {
     const int64_t c = chunk * kChunk, width = std::min(kChunk, args.cols - c);
     RowSums part;
-    part.Add(SumGradientChunk<kOutput, kReadX, false, D>(
-        next.At(c), width, map, out.At(c), static_cast<C*>(nullptr), static_cast<C*>(nullptr)));
+    part.Add(SumGradientChunk<D>(&SumGradientChunkLanes<kOutput, kReadX, false, D, T>, next.At(c),
+                                 width, map, out.At(c), static_cast<C*>(nullptr),
+                                 static_cast<C*>(nullptr)));
     sums[2 * chunk] = part.first;
     sums[2 * chunk + 1] = part.second;
   }

@@ -204,27 +204,6 @@ HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, cons
   return sums.Total(d);
 }
 
-/// Calls ForwardChunkLanes often enough to keep each lane's sums short.
-template <Output kOutput, bool kCentre, bool kNtStores, bool kSplit, class D, class T,
-          class C = Compute<T>>
-HWY_INLINE RowSums ForwardChunk(const T* next, const T* x, T* y, const OutputArgs<C> out,
-                                int64_t vectors, C shift, const RowCoefficients<C>& map,
-                                int64_t more, int64_t rest) {
-  const auto run = [&](int64_t c, int64_t v, int64_t m, int64_t columns) HWY_ATTR {
-    return ForwardChunkLanes<kOutput, kCentre, kNtStores, kSplit, D>(
-        next + c, x + c, y + c, out.gain + c, out.bias + c, v, shift, map.mean, map.rstd,
-        map.offset, out.scale, out.neg_slope, m, columns);
-  };
-  RowSums sums;
-  int64_t c = 0;
-  for (; vectors > kTurnVectors<D>; vectors -= kTurnVectors<D>) {
-    sums.Add(run(c, kTurnVectors<D>, 0, 0));
-    c += kTurnVectors<D> * static_cast<int64_t>(hn::Lanes(D()));
-  }
-  sums.Add(run(c, vectors, more, rest));
-  return sums;
-}
-
 /// Returns the sums of `cols` columns in the order of ForwardChunkLanes, without writing results.
 template <bool kCentre, class D, class T, class C = Compute<T>>
 HWY_NOINLINE LaneSums<C> SumChunkLanes(const T* next, int64_t cols, C shift_) {
@@ -246,24 +225,17 @@ HWY_NOINLINE LaneSums<C> SumChunkLanes(const T* next, int64_t cols, C shift_) {
   return sums.Total(d);
 }
 
-template <bool kCentre, class D, class T>
-HWY_INLINE RowSums SumChunk(const T* next, int64_t cols, Compute<T> shift) {
+/// Calls `sum_lanes`, a SumChunkLanes, often enough to keep each lane's sums short.
+template <class D, class T, class C = Compute<T>>
+HWY_INLINE RowSums SumChunk(LaneSums<C> (*sum_lanes)(const T*, int64_t, C), const T* next,
+                            int64_t cols, C shift) {
   constexpr int64_t kTurn = kTurnVectors<D> * hn::MaxLanes(D());
   RowSums sums;
   int64_t c = 0;
   for (; cols - c >= kTurn + static_cast<int64_t>(hn::Lanes(D())); c += kTurn) {
-    sums.Add(SumChunkLanes<kCentre, D>(next + c, kTurn, shift));
+    sums.Add(sum_lanes(next + c, kTurn, shift));
   }
-  sums.Add(SumChunkLanes<kCentre, D>(next + c, cols - c, shift));
-  return sums;
-}
-
-template <bool kCentre, class D, class T>
-HWY_INLINE RowSums SumRow(const T* x, int64_t cols, Compute<T> shift) {
-  RowSums sums;
-  for (int64_t c = 0; c < cols; c += kChunk) {
-    sums.Add(SumChunk<kCentre, D>(x + c, std::min(kChunk, cols - c), shift));
-  }
+  sums.Add(sum_lanes(next + c, cols - c, shift));
   return sums;
 }
 
@@ -312,6 +284,89 @@ HWY_INLINE Vec<D> NormalizeAcross(D d, const T* next, const RowCoefficients<C>& 
       of_both(map.rstd, next_map.rstd), of_both(map.offset, next_map.offset));
 }
 
+/// Writes one vector of results.
+template <Output kOutput, bool kCentre, class D, class T, class C = Compute<T>>
+HWY_NOINLINE void MapVector(const T* x, const OutputArgs<C>& out, const RowCoefficients<C>& map,
+                            T* y) {
+  const D d;
+  Write(d,
+        Normalize<kOutput, kCentre>(d, x, out, hn::Set(d, map.mean), hn::Set(d, map.rstd),
+                                    hn::Set(d, map.offset)),
+        y);
+}
+
+/// Stores the vector of NormalizeAcross, which contains the `lead` elements before `y`.
+template <Output kOutput, bool kCentre, bool kNtStores, class D, class T, class C = Compute<T>>
+HWY_NOINLINE void MapAcross(const T* next, const RowCoefficients<C>& map,
+                            const RowCoefficients<C>& next_map, const OutputArgs<C>& ends,
+                            int64_t lead, T* y) {
+  const D d;
+  Put<kNtStores>(d, NormalizeAcross<kOutput, kCentre>(d, next, map, next_map, ends, lead), y);
+}
+
+/// The loops of one kind of output. What calls them is compiled once for all kinds.
+template <bool kNtStores, class D, class T>
+struct ForwardLoops {
+  using C = Compute<T>;
+  using ChunkLanes = decltype(&ForwardChunkLanes<Output::kIdentity, true, kNtStores, false, D, T>);
+
+  bool centre;
+  bool affine;
+  ChunkLanes chunk_lanes;
+  ChunkLanes split_chunk_lanes;  // for parameters in the order of pairs; null without
+  decltype(&SumChunkLanes<true, D, T>) sum_lanes;
+  decltype(&MapRow<Output::kIdentity, true, kNtStores, D, T>) map_row;
+  decltype(&MapVector<Output::kIdentity, true, D, T>) map_vector;
+  decltype(&MapAcross<Output::kIdentity, true, kNtStores, D, T>) map_across;
+
+  template <Output kOutput, bool kCentre>
+  static constexpr ForwardLoops Of() {
+    constexpr bool kAffine = kOutput == Output::kAffine;
+    ForwardLoops loops{kCentre,
+                       kAffine,
+                       &ForwardChunkLanes<kOutput, kCentre, kNtStores, false, D, T>,
+                       nullptr,
+                       &SumChunkLanes<kCentre, D, T>,
+                       &MapRow<kOutput, kCentre, kNtStores, D, T>,
+                       &MapVector<kOutput, kCentre, D, T>,
+                       &MapAcross<kOutput, kCentre, kNtStores, D, T>};
+    if constexpr (kAffine && kSplitsPairs<D, T>) {
+      loops.split_chunk_lanes = &ForwardChunkLanes<kOutput, kCentre, kNtStores, true, D, T>;
+    }
+    return loops;
+  }
+
+  HWY_INLINE C ShiftOf(const T* x, int64_t cols) const {
+    return centre ? HWY_NAMESPACE::ShiftOf<true>(D(), x, cols) : C{0};
+  }
+
+  HWY_INLINE RowSums SumRow(const T* x, int64_t cols, C shift) const {
+    RowSums sums;
+    for (int64_t c = 0; c < cols; c += kChunk) {
+      sums.Add(SumChunk<D>(sum_lanes, x + c, std::min(kChunk, cols - c), shift));
+    }
+    return sums;
+  }
+
+  /// Calls `lanes`, a ForwardChunkLanes, often enough to keep each lane's sums short.
+  static HWY_INLINE RowSums Chunk(ChunkLanes lanes, const T* next, const T* x, T* y,
+                                  const OutputArgs<C> out, int64_t vectors, C shift,
+                                  const RowCoefficients<C>& map, int64_t more, int64_t rest) {
+    const auto run = [&](int64_t c, int64_t v, int64_t m, int64_t columns) HWY_ATTR {
+      return lanes(next + c, x + c, y + c, out.gain + c, out.bias + c, v, shift, map.mean, map.rstd,
+                   map.offset, out.scale, out.neg_slope, m, columns);
+    };
+    RowSums sums;
+    int64_t c = 0;
+    for (; vectors > kTurnVectors<D>; vectors -= kTurnVectors<D>) {
+      sums.Add(run(c, kTurnVectors<D>, 0, 0));
+      c += kTurnVectors<D> * static_cast<int64_t>(hn::Lanes(D()));
+    }
+    sums.Add(run(c, vectors, more, rest));
+    return sums;
+  }
+};
+
 /// Calls args.revise, if set, for rows [r, r + n) and reloads their coefficients.
 template <class T>
 HWY_INLINE void Revise(const RowsForward<T>& args, int64_t r, int64_t n,
@@ -323,13 +378,15 @@ HWY_INLINE void Revise(const RowsForward<T>& args, int64_t r, int64_t n,
 }
 
 /// ForwardRows of rows [begin, end), for cols >= lanes.
-template <Output kOutput, bool kCentre, bool kNtStores, class D, class T>
+template <bool kNtStores, class D, class T>
 class WideForward {
   using C = Compute<T>;
+  using Loops = ForwardLoops<kNtStores, D, T>;
 
  public:
-  HWY_INLINE WideForward(const RowsForward<T>& args, int64_t begin, int64_t end)
-      : args_(args),
+  HWY_INLINE WideForward(const Loops& loops, const RowsForward<T>& args, int64_t begin, int64_t end)
+      : loops_(loops),
+        args_(args),
         begin_(begin),
         end_(end),
         cols_(args.cols),
@@ -342,10 +399,11 @@ class WideForward {
         joined_(kNtStores && packed_ && x_stride_ == cols_),
         even_(cols_ % Lanes() == 0 &&
               (!kNtStores || (y_stride_ % Lanes() == 0 && LayoutOf(args.y).lead == 0))),
-        split_(kSplit && cols_ <= kMaxSplitColumns && end - begin >= kMinSplitRows) {
+        split_(loops.split_chunk_lanes && cols_ <= kMaxSplitColumns &&
+               end - begin >= kMinSplitRows) {
     const D d;
     for (int64_t i = 0; i < block_; ++i) ends_[i].layout.vectors = cols_ / Lanes();
-    if (joined_ && kOutput == Output::kAffine) {
+    if (joined_ && loops.affine) {
       std::copy_n(out_.gain + cols_ - Lanes(), Lanes(), end_gain_);
       std::copy_n(out_.gain, Lanes(), end_gain_ + Lanes());
       std::copy_n(out_.bias + cols_ - Lanes(), Lanes(), end_bias_);
@@ -381,8 +439,6 @@ class WideForward {
   }
 
  private:
-  static constexpr bool kSplit = kSplitsPairs<D, T> && kOutput == Output::kAffine;
-
   static HWY_INLINE int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(D())); }
   HWY_INLINE RowLayout<kNtStores, D, T> LayoutOf(const T* y) const {
     return RowLayout<kNtStores, D, T>(D(), y, cols_);
@@ -391,15 +447,14 @@ class WideForward {
   /// Returns the coefficients of a row, from its sums.
   HWY_INLINE RowCoefficients<C> SumOf(int64_t r) const {
     const T* x = args_.x + r * x_stride_;
-    const C shift = ShiftOf<kCentre>(D(), x, cols_);
-    return FinishMoments(args_, r, static_cast<double>(shift), SumRow<kCentre, D>(x, cols_, shift),
+    const C shift = loops_.ShiftOf(x, cols_);
+    return FinishMoments(args_, r, static_cast<double>(shift), loops_.SumRow(x, cols_, shift),
                          reciprocal_);
   }
 
   /// Computes the partial vectors at the ends of the block's rows. If rows are contiguous, stores
   /// the vector with the end of one row and the start of the next.
   HWY_INLINE void ComputeEnds(int64_t r) {
-    const D d;
     const OutputArgs<C> row_ends_args{end_gain_, end_bias_, out_.scale, out_.neg_slope};
     for (int64_t i = 0; i < block_; ++i) {
       const RowCoefficients<C>& map = maps_[i];
@@ -409,31 +464,23 @@ class WideForward {
       if (joined_ && r + i > begin_) {
         const int64_t lead = ends_[i].layout.lead;
         if (lead == 0) continue;
-        Put<kNtStores>(d,
-                       NormalizeAcross<kOutput, kCentre>(d, row, i > 0 ? maps_[i - 1] : last_map_,
-                                                         map, row_ends_args, lead),
-                       to + lead - Lanes());
+        loops_.map_across(row, i > 0 ? maps_[i - 1] : last_map_, map, row_ends_args, lead,
+                          to + lead - Lanes());
         continue;
       }
-      const Vec<D> mean = hn::Set(d, map.mean), rstd = hn::Set(d, map.rstd);
-      const Vec<D> offset = hn::Set(d, map.offset);
       const int64_t last = cols_ - Lanes();
-      if (kNtStores) {
-        Write(d, Normalize<kOutput, kCentre>(d, row, out_, mean, rstd, offset), ends_[i].head);
-      }
-      Write(d, Normalize<kOutput, kCentre>(d, row + last, out_.At(last), mean, rstd, offset),
-            ends_[i].tail);
+      if (kNtStores) loops_.map_vector(row, out_, map, ends_[i].head);
+      loops_.map_vector(row + last, out_.At(last), map, ends_[i].tail);
     }
   }
 
   /// Computes the results of the block's whole vectors, and the sums of the next block.
   HWY_INLINE void MapAndSum(int64_t r) {
-    const D d;
     const T* x = args_.x + r * x_stride_;
     const T* next = x + block_ * x_stride_;
     T* y = args_.y + r * y_stride_;
     for (int64_t i = 0; i < block_; ++i) {
-      shifts_[i] = ShiftOf<kCentre>(d, next + i * x_stride_, cols_);
+      shifts_[i] = loops_.ShiftOf(next + i * x_stride_, cols_);
       sums_[i] = RowSums();
     }
     const OutputArgs<C> split_out{split_gain_.values, split_bias_.values, C{0}, C{0}};
@@ -444,17 +491,11 @@ class WideForward {
         const int64_t from = ends_[i].layout.lead + c;
         const int64_t vectors =
             std::clamp<int64_t>(ends_[i].layout.vectors - c / Lanes(), 0, whole);
-        const auto run = [&](auto is_split, const OutputArgs<C>& parameters) HWY_ATTR {
-          sums_[i].Add(ForwardChunk<kOutput, kCentre, kNtStores, is_split(), D>(
-              next + i * x_stride_ + c, x + i * x_stride_ + from, y + i * y_stride_ + from,
-              parameters.At(from), vectors, shifts_[i], maps_[i], whole - vectors,
-              width % Lanes()));
-        };
-        if (split_ && ends_[i].layout.lead == 0) {
-          run(std::bool_constant<kSplit>(), split_out);
-        } else {
-          run(std::false_type(), out_);
-        }
+        const bool split = split_ && ends_[i].layout.lead == 0;
+        sums_[i].Add(Loops::Chunk(split ? loops_.split_chunk_lanes : loops_.chunk_lanes,
+                                  next + i * x_stride_ + c, x + i * x_stride_ + from,
+                                  y + i * y_stride_ + from, (split ? split_out : out_).At(from),
+                                  vectors, shifts_[i], maps_[i], whole - vectors, width % Lanes()));
       }
     }
   }
@@ -478,11 +519,7 @@ class WideForward {
     const D d;
     ends_[0].layout = LayoutOf(args_.y + (r - 1) * y_stride_);
     const int64_t last = r * cols_ - Lanes();
-    Write(d,
-          Normalize<kOutput, kCentre>(d, args_.x + last, out_.At(cols_ - Lanes()),
-                                      hn::Set(d, last_map_.mean), hn::Set(d, last_map_.rstd),
-                                      hn::Set(d, last_map_.offset)),
-          ends_[0].tail);
+    loops_.map_vector(args_.x + last, out_.At(cols_ - Lanes()), last_map_, ends_[0].tail);
     ends_[0].StoreTail(d, args_.y + (r - 1) * y_stride_, cols_, carry_, true);
   }
 
@@ -493,12 +530,13 @@ class WideForward {
         maps_[0] = SumOf(r);
         Revise(args_, r, 1, maps_);
       }
-      MapRow<kOutput, kCentre, kNtStores>(D(), args_.x + r * x_stride_, cols_,
-                                          maps_[i < summed ? i : 0], out_, args_.y + r * y_stride_,
-                                          carry_, packed_ && r > begin_, packed_ && r + 1 < end_);
+      loops_.map_row(D(), args_.x + r * x_stride_, cols_, maps_[i < summed ? i : 0], out_,
+                     args_.y + r * y_stride_, carry_, packed_ && r > begin_,
+                     packed_ && r + 1 < end_);
     }
   }
 
+  const Loops& loops_;
   const RowsForward<T>& args_;
   const int64_t begin_, end_, cols_, x_stride_, y_stride_, block_;
   const double reciprocal_;
@@ -520,15 +558,18 @@ class WideForward {
 };
 
 /// Computes ForwardRows for cols >= lanes.
-template <Output kOutput, bool kCentre, bool kNtStores, class D, class T>
-HWY_NOINLINE void ForwardRowsWide(D, const RowsForward<T>& args, int64_t begin, int64_t end) {
-  WideForward<kOutput, kCentre, kNtStores, D, T>(args, begin, end).Run();
+template <bool kNtStores, class D, class T>
+HWY_NOINLINE void ForwardRowsWide(const ForwardLoops<kNtStores, D, T>& loops,
+                                  const RowsForward<T>& args, int64_t begin, int64_t end) {
+  WideForward<kNtStores, D, T>(loops, args, begin, end).Run();
 }
 
 /// Computes MapAndSumRows for cols >= lanes.
-template <Output kOutput, bool kCentre, bool kNtStores, class D, class T>
-void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& next) {
+template <bool kNtStores, class D, class T>
+HWY_NOINLINE void MapAndSumRowsWide(const ForwardLoops<kNtStores, D, T>& loops,
+                                    const RowsForward<T>& map, const RowsForward<T>& next) {
   using C = Compute<T>;
+  const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t cols = map.cols;
   const double reciprocal = 1 / static_cast<double>(cols);
@@ -550,14 +591,14 @@ void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& nex
     C shifts[kMaxRows] = {};
     for (int64_t i = 0; i < block; ++i) {
       row_maps[i] = SavedMoments(map, r + i);
-      shifts[i] = ShiftOf<kCentre>(d, summed + i * next.x_stride, cols);
+      shifts[i] = loops.ShiftOf(summed + i * next.x_stride, cols);
     }
     for (int64_t c = 0; c < cols; c += kChunk) {
       const int64_t vectors = std::min(kChunk, cols - c) / lanes;
       for (int64_t i = 0; i < block; ++i) {
-        row_sums[i].Add(ForwardChunk<kOutput, kCentre, kNtStores, false, D>(
-            summed + i * next.x_stride + c, x + i * map.x_stride + c, y + i * map.y_stride + c,
-            out.At(c), vectors, shifts[i], row_maps[i], 0, 0));
+        row_sums[i].Add(loops.Chunk(loops.chunk_lanes, summed + i * next.x_stride + c,
+                                    x + i * map.x_stride + c, y + i * map.y_stride + c, out.At(c),
+                                    vectors, shifts[i], row_maps[i], 0, 0));
       }
     }
     for (int64_t i = 0; i < block; ++i) {
@@ -569,13 +610,12 @@ void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& nex
     const T* x = map.x + r * map.x_stride;
     const T* summed = next.x + r * next.x_stride;
     if (r < map.rows) {
-      MapRow<kOutput, kCentre, kNtStores>(d, x, cols, SavedMoments(map, r), out,
-                                          map.y + r * map.y_stride, carry, packed && r > mapped,
-                                          packed && r + 1 < map.rows);
+      loops.map_row(d, x, cols, SavedMoments(map, r), out, map.y + r * map.y_stride, carry,
+                    packed && r > mapped, packed && r + 1 < map.rows);
     }
     if (r < next.rows) {
-      const C shift = ShiftOf<kCentre>(d, summed, cols);
-      FinishMoments(next, r, static_cast<double>(shift), SumRow<kCentre, D>(summed, cols, shift),
+      const C shift = loops.ShiftOf(summed, cols);
+      FinishMoments(next, r, static_cast<double>(shift), loops.SumRow(summed, cols, shift),
                     reciprocal);
     }
   }
@@ -591,9 +631,10 @@ void SumRowChunks(D d, const RowsForward<T>& args, int64_t row, int64_t begin, i
     const int64_t c = chunk * kChunk, width = std::min(kChunk, args.cols - c);
     RowSums part;
     if (args.recipe.centre) {
-      part.Add(SumChunk<true, D>(x + c, width, ShiftOf<true>(d, x, args.cols)));
+      part.Add(
+          SumChunk<D>(&SumChunkLanes<true, D, T>, x + c, width, ShiftOf<true>(d, x, args.cols)));
     } else {
-      part.Add(SumChunk<false, D>(x + c, width, Compute<T>{0}));
+      part.Add(SumChunk<D>(&SumChunkLanes<false, D, T>, x + c, width, Compute<T>{0}));
     }
     sums[2 * chunk] = part.first;
     sums[2 * chunk + 1] = part.second;

@@ -523,7 +523,8 @@ HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t b
       kNtStores || SideBySide(d, args.dx, args.dx_stride, args.prefetch_output);
   EightMaps maps;
   EightGradients gradients;
-  const SplitColumns<kColumns, D, T> split_columns(d, cols, dgain, dbias);
+  const SplitColumns<D, T> split_columns(d, cols, kColumns ? dgain : nullptr,
+                                         kColumns ? dbias : nullptr);
   Staged<T> staged(args.dx + begin * args.dx_stride);  // used only with kNtStores
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);

@@ -90,7 +90,9 @@ void ForwardRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
       return;
     }
     VisitWidth(args.cols, args.use_nt_stores, [&](auto d, auto nt_stores) HWY_ATTR {
-      ForwardRowsWide<output(), centre(), nt_stores()>(d, args, begin, end);
+      static constexpr auto kLoops =
+          ForwardLoops<nt_stores(), decltype(d), T>::template Of<output(), centre()>();
+      ForwardRowsWide(kLoops, args, begin, end);
     });
   });
 }
@@ -115,7 +117,9 @@ void MapAndSumRowsOf(const RowsForward<T>& map, const RowsForward<T>& next) {
       return;
     }
     VisitWidth(map.cols, map.use_nt_stores, [&](auto d, auto nt_stores) HWY_ATTR {
-      MapAndSumRowsWide<output(), centre(), nt_stores()>(d, map, next);
+      static constexpr auto kLoops =
+          ForwardLoops<nt_stores(), decltype(d), T>::template Of<output(), centre()>();
+      MapAndSumRowsWide(kLoops, map, next);
     });
   });
 }
@@ -131,35 +135,44 @@ void MapColumnsOf(const RowsForward<T>& args, int64_t row, int64_t begin, int64_
 void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* dgain, C* dbias) {
   VisitGradient(args.recipe, [&](auto output, auto read_x) HWY_ATTR {
     constexpr bool kAffine = output() == Output::kAffine;
+    const bool columns = kAffine && dgain;
+    const int64_t cols = args.cols;  // a local variable: below, compilers know that it is not small
+    if (args.dx == nullptr) {
+      if (!columns) return;
+      VisitWidth(cols, false, [&](auto d, auto) HWY_ATTR {
+        GradientColumnsWide<output()>(d, args, begin, end, dgain, dbias);
+      });
+      return;
+    }
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
     if constexpr (kHasNarrow) {
-      if (args.cols <= kTransposedGradientColumns && args.dx) {
-        const auto run = [&](auto columns) HWY_ATTR {
-          if (args.use_nt_stores && args.dx_stride == args.cols) {
-            BackwardRowsTransposed<output(), read_x(), columns(), true>(args, begin, end, dgain,
-                                                                        dbias);
+      if (cols <= kTransposedGradientColumns) {
+        const auto run = [&](auto has_columns) HWY_ATTR {
+          if (args.use_nt_stores && args.dx_stride == cols) {
+            BackwardRowsTransposed<output(), read_x(), has_columns(), true>(args, begin, end, dgain,
+                                                                            dbias);
           } else {
-            BackwardRowsTransposed<output(), read_x(), columns(), false>(args, begin, end, dgain,
-                                                                         dbias);
+            BackwardRowsTransposed<output(), read_x(), has_columns(), false>(args, begin, end,
+                                                                             dgain, dbias);
           }
         };
-        if (kAffine && dgain) {
+        if (columns) {
           run(std::bool_constant<kAffine>());
         } else {
           run(std::false_type());
         }
         return;
       }
-      const bool use_nt_stores = args.use_nt_stores && args.dx_stride == args.cols;
-      if (args.dx && args.cols < NarrowGradientColumns(use_nt_stores || args.prefetch_output)) {
-        const auto run = [&](auto columns, auto nt_stores) HWY_ATTR {
-          BackwardRowsNarrow<output(), read_x(), columns(), nt_stores()>(Full(), args, begin, end,
-                                                                         dgain, dbias);
+      const bool use_nt_stores = args.use_nt_stores && args.dx_stride == cols;
+      if (cols < NarrowGradientColumns(use_nt_stores || args.prefetch_output)) {
+        const auto run = [&](auto has_columns, auto nt_stores) HWY_ATTR {
+          BackwardRowsNarrow<output(), read_x(), has_columns(), nt_stores()>(Full(), args, begin,
+                                                                             end, dgain, dbias);
         };
-        const auto visit = [&](auto columns) HWY_ATTR {
-          use_nt_stores ? run(columns, std::true_type()) : run(columns, std::false_type());
+        const auto visit = [&](auto has_columns) HWY_ATTR {
+          use_nt_stores ? run(has_columns, std::true_type()) : run(has_columns, std::false_type());
         };
-        if (kAffine && dgain) {
+        if (columns) {
           visit(std::bool_constant<kAffine>());
         } else {
           visit(std::false_type());
@@ -168,17 +181,12 @@ void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* 
       }
     }
 #endif
-    VisitWidth(args.cols, args.use_nt_stores && args.dx, [&](auto d, auto nt_stores) HWY_ATTR {
-      if (!kAffine || dgain == nullptr) {
-        if (args.dx == nullptr) return;
-        BackwardRowsWide<output(), read_x(), false, nt_stores()>(d, args, begin, end, nullptr,
-                                                                 nullptr);
-      } else if (args.dx) {
-        BackwardRowsWide<output(), read_x(), kAffine, nt_stores()>(d, args, begin, end, dgain,
-                                                                   dbias);
-      } else {
-        GradientColumnsWide<output()>(d, args, begin, end, dgain, dbias);
-      }
+    VisitWidth(cols, args.use_nt_stores, [&](auto d, auto nt_stores) HWY_ATTR {
+      using Loops = BackwardLoops<nt_stores(), decltype(d), T>;
+      static constexpr Loops kLoops = Loops::template Of<output(), read_x(), false>();
+      static constexpr Loops kColumnLoops = Loops::template Of<output(), read_x(), kAffine>();
+      BackwardRowsWide(columns ? kColumnLoops : kLoops, args, begin, end, columns ? dgain : nullptr,
+                       columns ? dbias : nullptr);
     });
   });
 }
