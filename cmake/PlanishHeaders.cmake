@@ -1,26 +1,27 @@
-# Precompiled headers of libtorch and of the lab's libraries. There are three, each compiled in 20 seconds: for
-# planish_torch, for the lab and for tests. Functions in a precompiled header keep the optimization level it was
-# compiled with, and all targets that use one need the same preprocessor and code generation flags.
-set(_planish_torch_headers <ATen/Functions.h> <ATen/TensorOperators.h> <torch/csrc/autograd/autograd.h>
+# Precompiled headers of libtorch and of the lab's libraries. There are two, each compiled in 20 seconds: one also has
+# GoogleTest, for tests. Functions in a precompiled header keep the optimization level it was compiled with, and all
+# targets that use one need the same preprocessor and code generation flags.
+set(_planish_libtorch_headers <ATen/Functions.h> <ATen/TensorOperators.h> <torch/csrc/autograd/autograd.h>
   <torch/nn/module.h> <torch/nn/modules/embedding.h> <torch/nn/modules/linear.h>)
-set(_planish_lab_headers ${_planish_torch_headers})
+set(_planish_headers ${_planish_libtorch_headers})
 if(PLANISH_LAB)
-  list(APPEND _planish_lab_headers <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
+  list(APPEND _planish_headers <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
 endif()
 
 # planish_header_flags(target): the flags that targets with the same precompiled header need. FMT_SHARED is needed
 # also by targets that do not link fmt.
 function(planish_header_flags target)
+  planish_hidden(${target})
   target_compile_options(${target} PRIVATE -fPIC ${OpenMP_CXX_FLAGS})
   if(PLANISH_LAB)
     target_compile_definitions(${target} PRIVATE $<TARGET_PROPERTY:fmt::fmt,INTERFACE_COMPILE_DEFINITIONS>)
   endif()
 endfunction()
 
-planish_read_headers(planish_lab_headers planish::libtorch ${_planish_lab_headers})
-planish_header_flags(planish_lab_headers)
+planish_read_headers(planish_headers planish::libtorch ${_planish_headers})
+planish_header_flags(planish_headers)
 if(PLANISH_TESTS)
-  planish_read_headers(planish_test_headers "planish::libtorch;GTest::gmock" ${_planish_lab_headers} <gmock/gmock.h>
+  planish_read_headers(planish_test_headers "planish::libtorch;GTest::gmock" ${_planish_headers} <gmock/gmock.h>
     <gtest/gtest.h>)
   planish_header_flags(planish_test_headers)
 endif()
@@ -32,11 +33,11 @@ function(planish_precompiled target)
     return()
   endif()
   planish_header_flags(${target})
-  if(target MATCHES "^planish_torch(-|$)")  # one for each libtorch
-    target_precompile_headers(${target} PRIVATE ${_planish_torch_headers})
+  if(target MATCHES "^planish_torch-")  # another libtorch
+    target_precompile_headers(${target} PRIVATE ${_planish_libtorch_headers})
   elseif(target MATCHES "_test$")
     target_precompile_headers(${target} REUSE_FROM planish_test_headers)
   else()
-    target_precompile_headers(${target} REUSE_FROM planish_lab_headers)
+    target_precompile_headers(${target} REUSE_FROM planish_headers)
   endif()
 endfunction()
