@@ -10,6 +10,8 @@ PYTHON := $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
 export CMAKE_PREFIX_PATH PIP_ARGS
 
 MAKEFLAGS += --no-print-directory
+.NOTPARALLEL:  # what it calls uses all cores
+.DELETE_ON_ERROR:
 
 .PHONY: help setup setup-core setup-build setup-arm64 test-arm build demo test test-all test-long python wheel wheel-all deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
 
@@ -57,7 +59,16 @@ setup-arm64:
 build/%/build.ninja: | setup-build
 	cmake --preset $* $(CONFIGURE) >/dev/null
 
-build: build/release/build.ninja
+# The core is compiled while PyTorch, which it does not need, is installed.
+SETUP := build
+test: SETUP := all
+build/release/build.ninja: | setup-core
+	@scripts/setup.sh $(SETUP) & setup=$$!; \
+	cmake --preset release -DPLANISH_TORCH=OFF -DPLANISH_LAB=OFF $(CONFIGURE) >/dev/null && \
+	  cmake --build --preset release --target planish_core; wait $$setup
+	cmake --preset release -DPLANISH_TORCH=ON -DPLANISH_LAB=ON $(CONFIGURE) >/dev/null
+
+build: build/release/build.ninja setup-build
 	cmake --build --preset release
 
 # Where OpenMP's threads wait they spin, for milliseconds where another program has a core. (ctest runs
@@ -65,7 +76,7 @@ build: build/release/build.ninja
 demo test test-long: export GOMP_SPINCOUNT := 10000
 
 # Trains one run per core at a time, long runs first. A second thread would not speed up matrices of this size.
-demo: build/release/build.ninja
+demo: build/release/build.ninja setup-build
 	cmake --build --preset release --target planish_demo
 	@for batch in 4 128; do for norm in layer batch none; do echo "$$norm $$batch"; done; done | \
 	  xargs -P "$$(nproc)" -L 1 sh -c 'exec $(BUILD)/planish-demo train pi-mnist --preset small --norm "$$0" \
@@ -73,7 +84,7 @@ demo: build/release/build.ninja
 	@$(BUILD)/planish-demo report $(DEMO) -o $(DEMO)/report.html
 
 # pytest runs one process per core, each with one thread.
-test: setup build python
+test: build setup python
 	ctest --preset release
 	OMP_NUM_THREADS=1 PLANISH_BUILD=$(BUILD) .venv/bin/python -m pytest -n auto tests/python
 	@if .venv/bin/python -c 'import torch.nn' 2>/dev/null; then set -x; \
@@ -194,15 +205,12 @@ bench-cuda: cuda
 docs:
 	@scripts/docs.sh
 
-# Their output differs between versions: 19 where it is there, else whatever there is.
-llvm = $$(command -v $(1)-19 || echo $(1))
-
+# Its output differs between versions: 19 where it is there, else whatever there is.
 format:
-	git ls-files '*.h' '*.cc' '*.cu' | xargs $(call llvm,clang-format) -i
+	git ls-files '*.h' '*.cc' '*.cu' | xargs $$(command -v clang-format-19 || echo clang-format) -i
 
-# Without the tests: GoogleTest's macros take the analyzer longest.
-tidy: dev
-	git ls-files '*.cc' ':!*_test.cc' ':!tests/install' | xargs -n 1 -P $$(nproc) $(call llvm,clang-tidy) -p build/dev --quiet
+tidy: build
+	scripts/tidy.py $(BUILD)
 
 clean:
 	rm -rf build
