@@ -21,8 +21,8 @@
 #include "planish/target.h"
 #include "src/base/tuning.h"
 
-// The planish command. Its subcommands are in lab/commands. It is also the main function of planish-demo, which has
-// some of them.
+// The planish command. Its subcommands are in lab/commands. It is also the main function of
+// planish-demo, which has some of them.
 namespace planish::lab {
 namespace {
 
@@ -109,7 +109,7 @@ void CheckEnvironment() {
   }
 }
 
-int RunCommandLine(int argc, char** argv) {
+int RunCommand(int argc, char** argv) {
   CLI::App app(
       "Train the experiments of the layer normalization papers with every norm, and report.",
       "planish");
@@ -145,16 +145,13 @@ int RunCommandLine(int argc, char** argv) {
   return status;
 }
 
-}  // namespace
-}  // namespace planish::lab
-
-int main(int argc, char** argv) {
-  using namespace planish::lab;
+// Returns the exit status.
+int RunProgram(int argc, char** argv) {
   HoldStandardStreams();
   KeepFreedMemory();
   LimitMemory();
   try {
-    return RunCommandLine(argc, argv);
+    return RunCommand(argc, argv);
   } catch (const UsageError& e) {
     return Fail(kUsage, e.what());
   } catch (const DataError& e) {
@@ -163,3 +160,8 @@ int main(int argc, char** argv) {
     return Fail(kFailure, IsOutOfMemory(e) ? kOutOfMemory : e.what());
   }
 }
+
+}  // namespace
+}  // namespace planish::lab
+
+int main(int argc, char** argv) { return planish::lab::RunProgram(argc, argv); }

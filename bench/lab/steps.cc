@@ -229,7 +229,7 @@ int Main(int argc, char** argv) {
     std::cout << Json(MachineStamps()).dump() << std::endl;
     return 0;
   }
-  const int threads = argc == 2 ? std::atoi(argv[1]) : 0;
+  const auto threads = static_cast<int>(argc == 2 ? std::strtol(argv[1], nullptr, 10) : 0);
   if (threads < 1) {
     fmt::print(stderr, "usage: lab_steps THREADS | --about\n");
     return 2;

@@ -112,10 +112,10 @@ Contestant MakeCell(Module module, Cell cell, const Case& c, const Arrays& array
 Contestant MakeTorchNn(Cell cell, const Case& c, const Arrays& arrays) {
   namespace nn = torch::nn;
   const RnnShape& s = c.shape;
-  const auto make = [&](auto module) -> Contestant {
+  const auto make = [&]<class Module>(const Module& module) -> Contestant {
     if (c.mode != Mode::kStep) return MakeLayer(module, cell, c, arrays);
     const Tensor h = View(arrays.h, {1, s.batch, s.hidden});
-    if constexpr (std::is_same_v<decltype(module), nn::LSTM>) {
+    if constexpr (std::is_same_v<Module, nn::LSTM>) {
       const Tensor state = View(arrays.c, {1, s.batch, s.hidden});
       return MakeLayer(module, cell, c, arrays, std::make_tuple(h, state));
     } else {

@@ -110,8 +110,8 @@ Contestant MakeOnline(const Case& c, const Arrays& arrays) {
 
 // Makes a contestant of a norm over [samples, channels, spatial] from its two functions.
 template <class T, class ForwardArgs, class BackwardArgs, class Forward, class Backward>
-Contestant MakeOverChannels(const Case& c, const Arrays& arrays, int64_t moments, Forward forward,
-                            Backward backward) {
+Contestant MakeOverChannels(const Case& c, const Arrays& arrays, int64_t moments,
+                            const Forward& forward, const Backward& backward) {
   using P = Compute<T>;
   ForwardArgs args{.batch = c.rows,
                    .channels = c.cols,

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace planish::lab {
 
@@ -28,8 +29,7 @@ void Adam::Step() {
     if (!gradient.defined()) {
       throw std::runtime_error("[Adam] " + name + " has no gradient");
     }
-    gradients.push_back(std::move(gradient));
-    gradient.reset();
+    gradients.push_back(std::exchange(gradient, at::Tensor()));
   }
   if (gradients.empty()) return;
   for (at::Tensor& step : steps_) step.add_(1);

@@ -63,7 +63,7 @@ StoredTensor Store(const std::string& name, const at::Tensor& t) {
 
 // Copies a stored tensor over `target`. Throws RunError if type or shape differ.
 void Load(const fs::path& file, const SafetensorsFile& stored, const std::string& name,
-          at::Tensor target) {
+          const at::Tensor& target) {
   const StoredTensor* from = stored.Find(name);
   if (from == nullptr) {
     throw CannotRead(file, fmt::format("{} is missing: it belongs to another model", name));

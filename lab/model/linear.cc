@@ -48,7 +48,7 @@ struct LinearFunction final : torch::autograd::Function<LinearFunction> {
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &x = saved[0], w = saved[1], g = gradients[0];
+    const at::Tensor &x = saved[0], &w = saved[1], &g = gradients[0];
     variable_list result(3);
     if (context->needs_input_grad(0)) result[0] = Product(g, w.t());
     if (context->needs_input_grad(1)) {

@@ -252,11 +252,9 @@ std::string NumbersText(const PaperClaimResult& result) {
   std::vector<std::string> parts;
   std::string contrast;
   for (const auto& [norm, weight] : result.claim->contrast) {
-    const std::string size = std::abs(weight) == 1 ? "" : fmt::format("{:g} ", std::abs(weight));
-    contrast += (contrast.empty() ? (weight < 0 ? "−" : "")
-                 : weight < 0     ? " − "
-                                  : " + ") +
-                size + norm;
+    contrast += contrast.empty() ? (weight < 0 ? "−" : "") : weight < 0 ? " − " : " + ";
+    if (std::abs(weight) != 1) contrast += fmt::format("{:g} ", std::abs(weight));
+    contrast += norm;
   }
   for (const PaperClaimResult::Column& column : result.columns) {
     if (!column.contrast.measured) continue;

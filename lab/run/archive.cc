@@ -171,7 +171,8 @@ class TarReader {
     std::set<std::string> with_config;
     while (const std::optional<TarHeader> header = NextHeader()) {
       const auto [run, file] = NameOf(*header);
-      if (!names_.insert(run + "/" + file).second) Refuse(run + "/" + file, "is in it twice");
+      const std::string name = fmt::format("{}/{}", run, file);
+      if (!names_.insert(name).second) Refuse(name, "is in it twice");
       std::string content = NextContent(*header);
       RunFiles& files = runs[run];
       if (file == "config.json") {

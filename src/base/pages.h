@@ -32,10 +32,10 @@ inline uintptr_t PageBytes() {
 inline bool IsNewMemory(const void* array, size_t bytes) {
 #ifdef __linux__
   if (!array || bytes < kLargeBytes) return false;
-  const auto middle = reinterpret_cast<uintptr_t>(array) + bytes / 2;
+  const char* page = static_cast<const char*>(array) + bytes / 2;
+  page -= reinterpret_cast<uintptr_t>(page) % PageBytes();
   unsigned char resident = 1;
-  return mincore(reinterpret_cast<void*>(middle / PageBytes() * PageBytes()), 1, &resident) == 0 &&
-         (resident & 1) == 0;
+  return mincore(const_cast<char*>(page), 1, &resident) == 0 && (resident & 1) == 0;
 #else
   return false;
 #endif
@@ -46,11 +46,10 @@ inline bool IsNewMemory(const void* array, size_t bytes) {
 inline void AdviseHugePages(void* array, size_t bytes) {
 #ifdef __linux__
   if (!IsNewMemory(array, bytes)) return;
-  const auto begin = reinterpret_cast<uintptr_t>(array);
-  const uintptr_t first = (begin + PageBytes() - 1) / PageBytes() * PageBytes();
-  const uintptr_t last = (begin + bytes) / PageBytes() * PageBytes();
+  const uintptr_t lead = -reinterpret_cast<uintptr_t>(array) % PageBytes();
+  const uintptr_t pages = (bytes - lead) / PageBytes();
   // On failure pages stay small.
-  (void)madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+  (void)madvise(static_cast<char*>(array) + lead, pages * PageBytes(), MADV_HUGEPAGE);
 #endif
 }
 
