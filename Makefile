@@ -13,12 +13,13 @@ MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:  # what it calls uses all cores
 .DELETE_ON_ERROR:
 
-.PHONY: help setup setup-core setup-build setup-arm64 test-arm build demo test test-all test-long python wheel wheel-all deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
+.PHONY: help setup setup-core setup-build setup-arm64 test-arm build demo test test-all test-long test-versions python wheel wheel-all deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
 	@echo 'make test              install what is missing, build, run the tests, with kernels for this processor'
 	@echo 'make test-all          also what takes long: kernels of every SIMD target, emulated GPU, installations, bits'
+	@echo 'make test-versions     Python tests with the oldest and newest PyTorch (VERSIONS="2.11 2.12": with those)'
 	@echo 'make build             build everything into $(BUILD)'
 	@echo 'make install           install the command, the libraries and headers (PREFIX=$(PREFIX))'
 	@echo 'make uninstall         remove them again'
@@ -96,6 +97,10 @@ test-all: test test-long
 test-long: build/full/build.ninja
 	cmake --build --preset full
 	ctest --preset full
+
+# On one build of the package, with a virtual environment for each version: gigabytes.
+test-versions: setup
+	@scripts/test_versions.sh
 
 # Modules that are gone from the sources go.
 python: build/release/build.ninja

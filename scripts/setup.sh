@@ -2,7 +2,8 @@
 # Installs what building and testing needs and is not there: system packages by name, and Python
 # packages, PyTorch among them, in .venv. Quick when nothing is missing. "setup.sh build" leaves out what only
 # tests need, "setup.sh core" also PyTorch and .venv. "setup.sh docs" installs what the documentation site needs,
-# in .venv-docs, "setup.sh arm64" what compiles and runs the core for ARM64.
+# in .venv-docs, "setup.sh arm64" what compiles and runs the core for ARM64, "setup.sh version 2.11" what tests with
+# that PyTorch, in build/pytorch-2.11.
 #   PIP_ARGS           more arguments for pip: an index of CPU-only wheels, a mirror
 #   CMAKE_PREFIX_PATH  a libtorch of one's own: PyTorch is then not installed
 set -euo pipefail
@@ -34,17 +35,19 @@ install_packages() {
     "${missing[@]}" >/dev/null || fail "these packages could not be installed: ${missing[*]}"
 }
 
-# install_python FOLDER LIST: a virtual environment with the Python packages in the list.
+# install_python FOLDER LIST [COMMAND...]: a virtual environment with the Python packages in the list, and those whose
+# requirements the command prints, run with the environment's Python.
 install_python() {
-  local folder=$1 list=$2 stamp stamps
+  local folder=$1 list=$2 stamp stamps more=()
   stamps=$folder/$(basename "$list" .txt)
   stamp=$stamps-$(sha256sum <"$list" | cut -c1-16)
   [[ ! -e $stamp ]] || return 0
   [[ -x $folder/bin/python ]] || python3 -m venv "$folder" ||
     fail "python3 must be able to make a virtual environment (Debian: python3-venv)"
   say "installing the Python packages of $list into $folder"
+  if (($# > 2)); then mapfile -t more < <("$folder/bin/python" "${@:3}"); fi
   # shellcheck disable=SC2086  # PIP_ARGS is a list of arguments
-  "$folder/bin/python" -m pip install --quiet --disable-pip-version-check ${PIP_ARGS:-} --requirement="$list" ||
+  "$folder/bin/python" -m pip install --quiet --disable-pip-version-check ${PIP_ARGS:-} --requirement="$list" "${more[@]}" ||
     fail "pip failed; PIP_ARGS can name another index or a mirror"
   rm -f "$stamps"-*
   touch "$stamp"
@@ -53,7 +56,7 @@ install_python() {
 install_build() {
   install_packages scripts/packages-core.txt scripts/packages.txt
   if [[ -z ${CMAKE_PREFIX_PATH:-} ]]; then
-    install_python .venv scripts/requirements-build.txt
+    install_python .venv scripts/requirements-build.txt scripts/newest_torch.py
   fi
 }
 
@@ -71,11 +74,15 @@ case ${1:-all} in
     install_build
     install_python .venv scripts/requirements-test.txt
     ;;
+  version)
+    [[ ${2:-} =~ ^2\.[0-9]+$ ]] || fail "a version of PyTorch such as 2.11 must follow, got ${2:-nothing}"
+    install_python "build/pytorch-$2" scripts/requirements-test.txt scripts/newest_torch.py "${2#2.}"
+    ;;
   docs)
     install_packages scripts/packages-docs.txt
     install_python .venv-docs scripts/requirements-docs.txt
     ;;
   *)
-    fail "the argument must be core, arm64, build, docs or all, got $1"
+    fail "the argument must be core, arm64, build, docs, version or all, got $1"
     ;;
 esac

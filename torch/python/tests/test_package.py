@@ -126,6 +126,24 @@ def test_sources_require_the_versions_that_cmake_accepts(requirement, root):
     cmake = (root / "cmake" / "PlanishTorch.cmake").read_text()
     least, above = re.findall(r"\(.*version VERSION_GREATER_EQUAL ([\d.]+)\)", cmake)
     assert required == [f"torch>={least},<{above}"]
+    for name in ("pyproject.toml", "scripts/requirements-build.txt"):
+        assert re.findall(r"torch[=<>][^\"\n]*", (root / name).read_text()) == required
+
+
+@pytest.mark.parametrize(
+    "versions, minor, chosen",
+    [
+        (["2.16.0+cpu", "2.15.0", "2.13.0+cpu", "2.13.1+cpu", "2.11.2+cpu"], None, "==2.13.1+cpu"),
+        (["2.15.0", "2.13.0+cpu", "2.11.2+cpu"], 11, "==2.11.2+cpu"),
+        (["2.15.0", "2.13.0+cpu", "2.11.0"], 11, "==2.11.*"),
+        (["2.15.0+cu132", "2.10.0+cpu", "2.14.0a0+cpu"], None, ">=2.11,<2.16"),
+        ([], None, ">=2.11,<2.16"),
+    ],
+)
+def test_setup_takes_the_newest_build_for_cpus(requirement, versions, minor, chosen):
+    newest = importlib.import_module("newest_torch")
+    wanted = f"torch==2.{minor}.*" if minor else requirement.SUPPORTED
+    assert newest.choose(versions, wanted) == f"torch{chosen}"
 
 
 def test_a_build_without_pytorch_says_so(requirement, monkeypatch):
