@@ -19,9 +19,17 @@ namespace planish {
 
 using at::Tensor;
 
+namespace {
+
+/// Returns whether `t` is a wrapper or has no memory. DispatchKeySet::has_any would fail in builds
+/// with assertions.
+bool IsSubclassLike(const Tensor& t) { return !(t.key_set() & at::kTensorSubclassLike).empty(); }
+
+}  // namespace
+
 bool IsPlain(const Tensor& t) {
   return t.is_cpu() && t.layout() == at::kStrided && !t.is_neg() && !t._is_zerotensor() &&
-         t.has_storage() && !t.key_set().has_any(at::kTensorSubclassLike);
+         t.has_storage() && !IsSubclassLike(t);
 }
 
 bool AreCallsObserved() {
@@ -56,7 +64,7 @@ std::optional<internal::Fingerprint> FingerprintOf(const Tensor& t) {
 }  // namespace
 
 Watched::State::State(const Tensor& t)
-    : visible(t.defined() && t.has_storage() && !t.key_set().has_any(at::kTensorSubclassLike)) {
+    : visible(t.defined() && t.has_storage() && !IsSubclassLike(t)) {
   if (!visible) return;
   negative = t.is_neg();
   type = t.scalar_type();
