@@ -5,6 +5,9 @@
 
 namespace planish::internal::cuda {
 
+/// Returns a / b, rounded up.
+constexpr int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
 inline constexpr int kWarpThreads = 32;
 
 /// Launch configuration. `shared_bytes` is dynamic shared memory. Blocks of a cluster are neighbors

@@ -724,7 +724,7 @@ struct Caller {
     const int64_t count = has_sums ? run.sums.pairs : 0;
     int team = 1;
     while (team < kWarpThreads && team < count) team *= 2;
-    const int64_t teams = kColumnsThreads / team, blocks = (arrays.channels + teams - 1) / teams;
+    const int64_t teams = kColumnsThreads / team, blocks = CeilDiv(arrays.channels, teams);
     const Launch launch = {.blocks = blocks < kMaxBlocks ? blocks : kMaxBlocks,
                            .threads = kColumnsThreads};
     Run(run.function, cuda::Finish<Op>, launch, run.stream, op, arrays.channels, count, team,

@@ -24,8 +24,6 @@ constexpr int64_t kPartAlone = 16384;
 
 constexpr int64_t kMaxPack = 8;
 
-int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
-
 int TeamFor(int64_t items) {
   return static_cast<int>(
       std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(items, kWarpThreads))));

@@ -19,8 +19,6 @@ constexpr int64_t kBlocksToFill = 264;
 
 // --- End of tuning constants ---
 
-int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
-
 }  // namespace
 
 PositionsPlan PlanPositions(const PositionsWork& work) {

@@ -788,7 +788,7 @@ void VisitBackwardHeld(const RowsPlan& plan, F&& f) {
 // Returns a grid over columns, and over `count` rows or groups of rows.
 Launch OverColumns(int64_t cols, int pack, int64_t count) {
   constexpr int64_t kThreads = 256;
-  const int64_t blocks = (cols + kThreads * pack - 1) / (kThreads * pack);
+  const int64_t blocks = CeilDiv(cols, kThreads * pack);
   return {.blocks = blocks < kMaxBlocks ? blocks : kMaxBlocks,
           .blocks_y = count < kMaxBlocksY ? count : kMaxBlocksY,
           .threads = kThreads};
@@ -905,7 +905,7 @@ void RunBackward(const char* function, const Backward<T>& call, const RowsPlan& 
     });
   }
   if (!columns) return;
-  Launch finish = {.blocks = (call.cols + kWarpThreads - 1) / kWarpThreads,
+  Launch finish = {.blocks = CeilDiv(call.cols, kWarpThreads),
                    .blocks_y = 2,
                    .threads = kFinishThreads,
                    .shared_bytes = kFinishThreads * sizeof(double)};

@@ -31,8 +31,6 @@ constexpr int64_t kMinTeam = 8;
 
 // --- End of tuning constants ---
 
-int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
-
 // Returns the threads that hold a row with `held` elements each.
 int64_t ThreadsFor(const RowsWork& work, int held) {
   const int pack = kPackBytes / work.element_bytes;
