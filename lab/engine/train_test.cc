@@ -411,7 +411,7 @@ TEST_F(TrainTest, WritesTheGradientsAroundEachNormDown) {
     EXPECT_LT(g.mean_after, 1e-6 * g.mean_detached + 1e-6);
     EXPECT_LE(g.variance_after, g.variance_detached);
   }
-  const NormGradients& g = ReadRun(plain.folder).evaluations.back().gradients.at(0);
+  const NormGradients g = ReadRun(plain.folder).evaluations.back().gradients.at(0);
   EXPECT_EQ(g.sigma, 1);
   EXPECT_EQ(g.mean_after, g.mean_before);
   EXPECT_EQ(g.variance_after, g.variance_detached);
