@@ -55,9 +55,11 @@ void Arrays::CheckAligned(const List& list) const {
 
 // Throws unless the arrays have the same address, in place, and the same strides.
 void Arrays::CheckOverlap(const Array& output, const Array& other) const {
-  const auto* const address = reinterpret_cast<const void*>(other.begin);
+  const auto is_other = [&](const void* array) {
+    return reinterpret_cast<uintptr_t>(array) == other.begin;
+  };
   if (output.begin == other.begin &&
-      (output.in_place[0] == address || output.in_place[1] == address)) {
+      (is_other(output.in_place[0]) || is_other(output.in_place[1]))) {
     if (output.stride == other.stride) return;
     const std::string name = output.name, input = other.name;
     Fail(function_, name + "_stride",

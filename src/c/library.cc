@@ -32,7 +32,9 @@ const char* planish_version_info(void) {
   const char* lines = nullptr;
   Guarded(__func__, [&] {
     text.clear();
-    for (const auto& [name, value] : planish::VersionInfo()) text += name + ": " + value + "\n";
+    for (const auto& [name, value] : planish::VersionInfo()) {
+      text.append(name).append(": ").append(value).append("\n");
+    }
     lines = text.c_str();
   });
   return lines;

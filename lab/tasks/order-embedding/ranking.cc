@@ -28,11 +28,12 @@ RankSummary Summarize(const at::Tensor& ranks) {
   };
   const at::Tensor sorted = std::get<0>(ranks.sort());
   const int64_t n = sorted.size(0);
-  const int64_t middle = sorted[(n - 1) / 2].item<int64_t>() + sorted[n / 2].item<int64_t>();
+  const int64_t median =
+      (sorted[(n - 1) / 2].item<int64_t>() + sorted[n / 2].item<int64_t>()) / 2;
   return {.r1 = share(1),
           .r5 = share(5),
           .r10 = share(10),
-          .median = static_cast<double>(middle / 2),
+          .median = static_cast<double>(median),
           .mean = ranks.to(at::kDouble).mean().item<double>()};
 }
 

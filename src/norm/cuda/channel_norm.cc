@@ -86,8 +86,9 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
   internal::cuda::DropUnread(recipe, call);
   // Must precede dx, which can be dy.
   if (args.dgain != nullptr || args.dbias != nullptr) {
-    internal::cuda::RunColumnsCall(kFunction, internal::cuda::PositionGradients<T>{call}, kColumns,
-                                   options);
+    const internal::cuda::UntypedParams<ChannelNormBackwardArgs, T>& untyped = call;
+    internal::cuda::RunColumnsCall(kFunction, internal::cuda::PositionGradients<T>{untyped},
+                                   kColumns, options);
   }
   if (args.dx == nullptr) return;
   const PositionsWork work =

@@ -486,7 +486,9 @@ class WideBackward {
         summing_(loops.columns || args.recipe.via_mean || args.recipe.via_scale),
         split_(loops.split_lanes && cols_ <= kMaxSplitColumns && end - begin >= kMinSplitRows) {
     for (int64_t i = 0; i < block_; ++i) ends_[i].layout.vectors = cols_ / Lanes();
-    if (split_) SplitPairs(D(), out_.gain, cols_, split_gain_.values);
+    if constexpr (kSplitsPairs<D, T>) {
+      if (split_) SplitPairs(D(), out_.gain, cols_, split_gain_.values);
+    }
     work_.scale = out_.scale;
     work_.neg_slope = out_.neg_slope;
   }

@@ -401,7 +401,7 @@ class WideForward {
               (!kNtStores || (y_stride_ % Lanes() == 0 && LayoutOf(args.y).lead == 0))),
         split_(loops.split_chunk_lanes && cols_ <= kMaxSplitColumns &&
                end - begin >= kMinSplitRows) {
-    const D d;
+    [[maybe_unused]] const D d;
     for (int64_t i = 0; i < block_; ++i) ends_[i].layout.vectors = cols_ / Lanes();
     if (joined_ && loops.affine) {
       std::copy_n(out_.gain + cols_ - Lanes(), Lanes(), end_gain_);
@@ -409,9 +409,11 @@ class WideForward {
       std::copy_n(out_.bias + cols_ - Lanes(), Lanes(), end_bias_);
       std::copy_n(out_.bias, Lanes(), end_bias_ + Lanes());
     }
-    if (split_) {
-      SplitPairs(d, out_.gain, cols_, split_gain_.values);
-      SplitPairs(d, out_.bias, cols_, split_bias_.values);
+    if constexpr (kSplitsPairs<D, T>) {
+      if (split_) {
+        SplitPairs(d, out_.gain, cols_, split_gain_.values);
+        SplitPairs(d, out_.bias, cols_, split_bias_.values);
+      }
     }
   }
 
