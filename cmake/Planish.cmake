@@ -116,9 +116,9 @@ endfunction()
 
 # planish_unity(target [AT_MOST n] [ALONE file...]): compiles the target's sources of a folder together,
 # n at a time, 12 unless told: headers, and the templates in them that every file instantiates, take
-# most of a file's time. What two files of a folder both name in their unnamed namespaces is then an
-# error, unless one of them is ALONE; that each file includes what it needs is what PLANISH_UNITY=OFF
-# shows, as the preset dev has it.
+# most of a file's time. Folders with one or two of its sources count as one folder. What two files that are compiled
+# together both name in their unnamed namespaces is an error, unless one of them is ALONE; that each file includes what
+# it needs is what PLANISH_UNITY=OFF shows, as the preset dev has it.
 function(planish_unity target)
   if(NOT PLANISH_UNITY OR NOT TARGET ${target})
     return()
@@ -131,6 +131,14 @@ function(planish_unity target)
   list(REMOVE_ITEM sources ${arg_ALONE})
   foreach(source IN LISTS sources)
     cmake_path(GET source PARENT_PATH folder)
+    list(APPEND files_${folder} ${source})
+  endforeach()
+  foreach(source IN LISTS sources)
+    cmake_path(GET source PARENT_PATH folder)
+    list(LENGTH files_${folder} files)
+    if(files LESS 3)
+      set(folder few)
+    endif()
     string(MAKE_C_IDENTIFIER "${target}_${folder}" name)
     math(EXPR part "0${count_${name}} / ${arg_AT_MOST}")
     math(EXPR count_${name} "0${count_${name}} + 1")

@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAreArray;
 
-const std::vector<std::string> kNorms = {"none", "layer", "layer-full"};
+const std::vector<std::string> kDrawNorms = {"none", "layer", "layer-full"};
 
 double Difference(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>();
@@ -305,7 +305,7 @@ class DrawTest : public TaskTest<MakeDraw> {
 TEST_F(DrawTest, StartsEveryNormFromTheSameWeightsAndNoise) {
   const auto data = task->Load(Smoke(), {});
   std::map<std::string, at::Tensor> first;
-  for (const std::string& norm : kNorms) {
+  for (const std::string& norm : kDrawNorms) {
     for (const std::string cell : {"fused", "composed"}) {
       const auto experiment = Make(*data, {{"norm", norm}, {"cell", cell}});
       std::map<std::string, at::Tensor> now = {
@@ -373,7 +373,7 @@ TEST_F(DrawTest, LossIsTheMeanBoundOfTheBatch) {
 
 TEST_F(DrawTest, FusedAndComposedTrainAlike) {
   const auto data = task->Load(Smoke(), {});
-  for (const std::string& norm : kNorms) {
+  for (const std::string& norm : kDrawNorms) {
     const std::vector<double> fused = Losses(*data, 20, {{"norm", norm}});
     const std::vector<double> composed = Losses(*data, 20, {{"norm", norm}, {"cell", "composed"}});
     for (size_t i = 0; i < fused.size(); ++i) {
@@ -387,7 +387,7 @@ TEST_F(DrawTest, FusedAndComposedTrainAlike) {
 
 TEST_F(DrawTest, LearnsWithEveryNorm) {
   const auto data = task->Load(Smoke(), {});
-  for (const std::string& norm : kNorms) {
+  for (const std::string& norm : kDrawNorms) {
     const auto experiment = Make(*data, {{"norm", norm}});
     TrainEpochs(*task, *experiment, Smoke({{"lr", "0.01"}}), 20, ClipTogether(10));
     at::NoGradGuard no_grad;
@@ -408,7 +408,7 @@ TEST_F(DrawTest, SyntheticDigitsHaveAKnownCostWithoutCodes) {
 }
 
 TEST_F(DrawTest, ResumesWithTheSameBits) {
-  for (const std::string& norm : kNorms) {
+  for (const std::string& norm : kDrawNorms) {
     ExpectExactResume(*task, {{"norm", norm}}, {1, 6, 3});
   }
   ExpectExactResume(*task, {{"norm", "layer"}, {"cell", "composed"}}, {2});

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string ErrorOf(const fs::path& path) {
+std::string ReadError(const fs::path& path) {
   try {
     ReadBytes(path, 1 << 30);
   } catch (const DataError& e) {
@@ -65,9 +65,9 @@ TEST(ReadBytes, FindsTheFileOfAFolder) {
   fs::create_directories(temp / "enwik8_prefix");
   fs::create_directories(temp / "enwik8");
   const auto content = [&] { return ReadBytes(temp.path(), 1 << 30).characters; };
-  EXPECT_THAT(ErrorOf(temp.path()), HasSubstr("has no file enwik8 or enwik8.gz"));
+  EXPECT_THAT(ReadError(temp.path()), HasSubstr("has no file enwik8 or enwik8.gz"));
   WriteFile(temp / "enwik8_prefix/README", "none");
-  EXPECT_THAT(ErrorOf(temp.path()), HasSubstr("has no file enwik8 or enwik8.gz"));
+  EXPECT_THAT(ReadError(temp.path()), HasSubstr("has no file enwik8 or enwik8.gz"));
   WriteFile(temp / "enwik8_prefix/enwik8.first7.gz", Gzip("the pre"));
   EXPECT_EQ(content(), "the pre");
   EXPECT_EQ(ReadBytes(temp.path(), 100).name, "enwik8.first7.gz");
@@ -88,12 +88,13 @@ TEST(ReadBytes, DoesNotTakeArchivesAndChecksumsForTheSet) {
     fs::remove_all(temp / "set");
     fs::create_directories(temp / "set");
     WriteFile(temp / "set" / name, "PK\3\4");
-    EXPECT_THAT(ErrorOf(temp / "set"),
+    EXPECT_THAT(ReadError(temp / "set"),
                 HasSubstr(std::string("has no file enwik8 or enwik8.gz, only ") + name));
   }
-  EXPECT_THAT(ErrorOf(temp / "set"), HasSubstr("name it with --data"));
+  EXPECT_THAT(ReadError(temp / "set"), HasSubstr("name it with --data"));
   WriteFile(temp / "set/enwik8.bz2", "");
-  EXPECT_THAT(ErrorOf(temp / "set"), HasSubstr("enwik8.bz2: it is a bzip2 file, unpack it first"));
+  EXPECT_THAT(ReadError(temp / "set"),
+              HasSubstr("enwik8.bz2: it is a bzip2 file, unpack it first"));
   WriteFile(temp / "set/enwik8.first3", "abc");
   EXPECT_EQ(ReadBytes(temp / "set", 100).characters, "abc");
 }
@@ -113,18 +114,18 @@ TEST(ReadBytes, TakesNoFileForEnwik8ByItsName) {
 
 TEST(ReadBytes, SaysWhatIsWrong) {
   const TestFolder temp;
-  EXPECT_THAT(ErrorOf(temp / "none"), HasSubstr("none: No such file"));
+  EXPECT_THAT(ReadError(temp / "none"), HasSubstr("none: No such file"));
   WriteFile(temp / "empty", "");
-  EXPECT_THAT(ErrorOf(temp / "empty"), HasSubstr("empty must not be empty"));
+  EXPECT_THAT(ReadError(temp / "empty"), HasSubstr("empty must not be empty"));
   WriteFile(temp / "empty.gz", Gzip(""));
-  EXPECT_THAT(ErrorOf(temp / "empty.gz"), HasSubstr("empty.gz must not be empty"));
+  EXPECT_THAT(ReadError(temp / "empty.gz"), HasSubstr("empty.gz must not be empty"));
   const std::string packed = Gzip(Bytes(50'000));
   WriteFile(temp / "cut", packed.substr(0, packed.size() - 10));
-  EXPECT_THAT(ErrorOf(temp / "cut"), HasSubstr("its gzip stream is truncated"));
+  EXPECT_THAT(ReadError(temp / "cut"), HasSubstr("its gzip stream is truncated"));
   std::string damaged = packed;
   damaged[damaged.size() - 6] = static_cast<char>(damaged[damaged.size() - 6] ^ 1);  // its checksum
   WriteFile(temp / "damaged", damaged);
-  EXPECT_THAT(ErrorOf(temp / "damaged"), HasSubstr("its gzip stream is damaged"));
+  EXPECT_THAT(ReadError(temp / "damaged"), HasSubstr("its gzip stream is damaged"));
 }
 
 TEST(ReadBytes, TheRealOne) {
