@@ -96,7 +96,7 @@ PLANISH_C_API const char* planish_error_message(void);
 
 // ---- Version and machine ----
 
-/// Returns the version of the library, such as "0.1.0". PLANISH_VERSION is that of the header.
+/// Returns the version of the library, such as "0.2.0". PLANISH_VERSION is that of the header.
 PLANISH_C_API const char* planish_version(void);
 
 /// Returns facts about this build of the library and its use of this machine, for logs: lines such

@@ -72,7 +72,7 @@ def test_a_library_of_another_pytorch_is_refused_by_its_name(python, tmp_path):
 def test_chooses_the_library_of_the_pytorch_in_use(tmp_path, monkeypatch):
     monkeypatch.delenv("PLANISH_LIBRARY", raising=False)
     package = package_with(
-        tmp_path, "libplanish_torch-2.9.so", NAME, "libplanish.so.0.1", "libplanish_torch.so"
+        tmp_path, "libplanish_torch-2.9.so", NAME, "libplanish.so.0.2", "libplanish_torch.so"
     )
     assert _library._find([package]) == tmp_path / "lib" / NAME
     assert list(_library.libraries([package])) == ["2.9", MINOR]
