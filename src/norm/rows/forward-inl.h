@@ -295,7 +295,7 @@ HWY_NOINLINE void MapVector(const T* x, const OutputArgs<C>& out, const RowCoeff
         y);
 }
 
-/// Stores the vector of NormalizeAcross, which contains the `lead` elements before `y`.
+/// Stores the vector of NormalizeAcross, whose last `lead` elements start the next row, at `y`.
 template <Output kOutput, bool kCentre, bool kNtStores, class D, class T, class C = Compute<T>>
 HWY_NOINLINE void MapAcross(const T* next, const RowCoefficients<C>& map,
                             const RowCoefficients<C>& next_map, const OutputArgs<C>& ends,
