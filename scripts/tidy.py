@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy on the sources of a build that are not tests, and exits with 1 if it finds something.
+"""Runs clang-tidy on the C++ sources of a build that are not tests, and exits with 1 if it finds something.
 
     tidy.py BUILD [REGEX]
 
@@ -18,7 +18,7 @@ import sys
 
 # The files that a unity file includes count as headers.
 HEADERS = r"/(include/planish|src|torch|lab|bench)/[^:]*\.(h|cu|cc)$"
-NOT_CHECKED = re.compile(r"_test\b|_test_|/tests/|cmake_pch|\.pb\.cc$|CMakeScripts")
+NOT_CHECKED = re.compile(r"_test\b|_test_|/tests/|cmake_pch|\.pb\.cc$|\.c$")
 
 
 def check(tidy: str, build: pathlib.Path, source: str) -> tuple[str, str]:

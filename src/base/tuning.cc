@@ -146,8 +146,8 @@ constexpr const char* kVariable = "PLANISH_TUNING";
 
 int64_t ValueOf(const Field& field, std::string_view text) {
   int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, value);
+  const char *const begin = text.data(), *const end = begin + text.size();
+  const auto [stopped, error] = std::from_chars(begin, end, value);
   if (error != std::errc() || stopped != end || value < field.min || value > field.max) {
     Fail(kVariable, field.name,
          "be an integer from " + std::to_string(field.min) + " to " + std::to_string(field.max),

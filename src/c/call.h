@@ -299,11 +299,12 @@ planish_status CallRnn(const char* function, planish_cell cell, const CArgs* arg
 }
 
 /// Defines the _init function of a struct.
-// NOLINTNEXTLINE(bugprone-macro-parentheses): S is a type
+// NOLINTBEGIN(bugprone-macro-parentheses): S is a type
 #define PLANISH_C_INIT(S)                                   \
   planish_status S##_init(S* s, size_t size) {              \
     return planish::internal::c::Init(#S "_init", s, size); \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace planish::internal::c
 

@@ -373,7 +373,7 @@ Tensor AdaNormImpl::forward(const Tensor& x) {
 // ---- Online norm
 
 OnlineLayerNormImpl::OnlineLayerNormImpl(OnlineLayerNormOptions options_)
-    : AffineNormImpl(std::move(options_)) {
+    : AffineNormImpl(options_) {
   RegisterState();
 }
 

@@ -87,7 +87,7 @@ Tensor LengthsAsInt64(const std::string& module, const Tensor& lengths, const Te
 Tensor ResetsAsBool(const std::string& module, const Tensor& resets, at::IntArrayRef sizes) {
   if (!resets.defined()) return resets;
   const bool has_last = resets.dim() > 0 && resets.dim() == std::ssize(sizes) + 1;
-  const Tensor t = has_last && resets.size(-1) == 1 ? resets.squeeze(-1) : resets;
+  Tensor t = has_last && resets.size(-1) == 1 ? resets.squeeze(-1) : resets;
   CheckSizes(module, "resets", t, sizes);
   if (t.scalar_type() == at::kBool) return t;
   TORCH_CHECK_VALUE(!t.is_complex(), "[", module,

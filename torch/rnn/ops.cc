@@ -647,7 +647,7 @@ ForwardResults ForwardAutograd(const ForwardCall& call) {
         torch::autograd::collect_next_edges(at::TensorList(call.differentiables())));
     below.save = true;
   }
-  const ForwardResults results = [&] {
+  ForwardResults results = [&] {
     const at::AutoDispatchBelowADInplaceOrView guard;
     return CallForward(below);
   }();
