@@ -20,10 +20,11 @@
 #include "lab/downstream/logistic.h"
 #include "lab/run/safetensors.h"
 
+namespace planish::lab {
 namespace {
 
-at::Tensor Find(const planish::lab::SafetensorsFile& file, const char* name) {
-  const planish::lab::StoredTensor* stored = file.Find(name);
+at::Tensor Find(const SafetensorsFile& file, const char* name) {
+  const StoredTensor* stored = file.Find(name);
   if (!stored || stored->dtype != "F64") {
     throw std::runtime_error(fmt::format("[downstream_tool] {} must be there in F64", name));
   }
@@ -37,15 +38,9 @@ std::vector<double> Numbers(const at::Tensor& t) {
   return {flat.const_data_ptr<double>(), flat.const_data_ptr<double>() + flat.numel()};
 }
 
-}  // namespace
-
-int main(int argc, char** argv) try {
-  using namespace planish::lab;
-  if (argc != 2) {
-    fmt::print(stderr, "usage: downstream_tool FILE\n");
-    return 2;
-  }
-  const SafetensorsFile file = SafetensorsFile::Read(argv[1]);
+// Prints the fits of the data in the file.
+void Run(const char* path) {
+  const SafetensorsFile file = SafetensorsFile::Read(path);
   const at::Tensor x = Find(file, "x"), c = Find(file, "c");
   const FitOptions options{.tolerance = 1e-9};
   const at::Tensor all = at::ones({x.size(0), c.size(0)}, x.options());
@@ -56,6 +51,17 @@ int main(int argc, char** argv) try {
       {"pearson", Pearson(a, b)},
       {"spearman", Spearman(a, b)}};
   fmt::print("{}\n", result.dump());
+}
+
+}  // namespace
+}  // namespace planish::lab
+
+int main(int argc, char** argv) try {
+  if (argc != 2) {
+    fmt::print(stderr, "usage: downstream_tool FILE\n");
+    return 2;
+  }
+  planish::lab::Run(argv[1]);
   return 0;
 } catch (const std::exception& e) {
   fmt::print(stderr, "{}\n", e.what());

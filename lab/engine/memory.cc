@@ -16,8 +16,10 @@ void KeepFreedMemory() {
   const char* keep = std::getenv("PLANISH_KEEP_MEMORY");
   if (keep != nullptr && std::strcmp(keep, "0") == 0) return;
 #ifdef __GLIBC__
+  // NOLINTBEGIN(concurrency-mt-unsafe): called before other threads start
   mallopt(M_MMAP_MAX, 0);         // large blocks come from the heap, not from their own mappings
   mallopt(M_TRIM_THRESHOLD, -1);  // the heap keeps its top when that is freed
+  // NOLINTEND(concurrency-mt-unsafe)
 #endif
 }
 
