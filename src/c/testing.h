@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -110,8 +112,10 @@ struct Filled {
             using T = std::remove_const_t<E>;
             std::vector<T> values = Normal<T>(argument.extent.rows * argument.extent.cols, random);
             for (T& value : values) value = FromDouble<T>(std::abs(ToDouble(value)) + 0.5);
-            std::string& bytes = memory.emplace_back(values.size() * sizeof(T), '\0');
-            std::memcpy(bytes.data(), values.data(), bytes.size());
+            const size_t size = values.size() * sizeof(T);
+            // Not empty, so that the address is not null.
+            std::vector<std::byte>& bytes = memory.emplace_back(std::max<size_t>(size, 1));
+            std::memcpy(bytes.data(), values.data(), size);
             args.*argument.member = reinterpret_cast<E*>(bytes.data());
           },
           facts...);
@@ -119,7 +123,7 @@ struct Filled {
   }
 
   Args args;
-  std::deque<std::string> memory;
+  std::deque<std::vector<std::byte>> memory;
 };
 
 /// Both interfaces of a call. `cpp(args)` is the C++ call, `c(structs, args)` the C call with the
