@@ -68,26 +68,26 @@ constexpr int64_t TileSize() {
 #define PLANISH_GEMM_DECLARE(r) \
   auto left##r = hn::Zero(d);   \
   auto right##r = hn::Zero(d);
-#define PLANISH_GEMM_STEP(r)                                          \
-  if constexpr (r < kRows) {                                          \
-    const auto x = hn::Set(d, kByRow ? a[r * RowStride<T>()] : a[r]); \
-    left##r = hn::MulAdd(x, w_left, left##r);                         \
-    right##r = hn::MulAdd(x, w_right, right##r);                      \
+#define PLANISH_GEMM_STEP(r)                                            \
+  if constexpr ((r) < kRows) {                                          \
+    const auto x = hn::Set(d, kByRow ? a[(r) * RowStride<T>()] : a[r]); \
+    left##r = hn::MulAdd(x, w_left, left##r);                           \
+    right##r = hn::MulAdd(x, w_right, right##r);                        \
   }
-#define PLANISH_GEMM_PREFETCH(r)             \
-  if constexpr (r < kRows) {                 \
-    hwy::Prefetch(c + r * c_stride);         \
-    hwy::Prefetch(c + r * c_stride + lanes); \
+#define PLANISH_GEMM_PREFETCH(r)               \
+  if constexpr ((r) < kRows) {                 \
+    hwy::Prefetch(c + (r) * c_stride);         \
+    hwy::Prefetch(c + (r) * c_stride + lanes); \
   }
-#define PLANISH_GEMM_ADD(r)                                               \
-  if constexpr (r < kRows) {                                              \
-    left##r = hn::Add(hn::LoadU(d, c + r * c_stride), left##r);           \
-    right##r = hn::Add(hn::LoadU(d, c + r * c_stride + lanes), right##r); \
+#define PLANISH_GEMM_ADD(r)                                                 \
+  if constexpr ((r) < kRows) {                                              \
+    left##r = hn::Add(hn::LoadU(d, c + (r) * c_stride), left##r);           \
+    right##r = hn::Add(hn::LoadU(d, c + (r) * c_stride + lanes), right##r); \
   }
-#define PLANISH_GEMM_STORE(r)                          \
-  if constexpr (r < kRows) {                           \
-    hn::StoreU(left##r, d, c + r * c_stride);          \
-    hn::StoreU(right##r, d, c + r * c_stride + lanes); \
+#define PLANISH_GEMM_STORE(r)                            \
+  if constexpr ((r) < kRows) {                           \
+    hn::StoreU(left##r, d, c + (r) * c_stride);          \
+    hn::StoreU(right##r, d, c + (r) * c_stride + lanes); \
   }
 
 /// Computes kRows rows of a panel of c: `depth` products of a copied tile of a with the panel of w,
@@ -118,13 +118,13 @@ HWY_NOINLINE void Tile(const T* HWY_RESTRICT a, const T* HWY_RESTRICT w, int64_t
 // Sum i belongs to row i / kVectors and vector i % kVectors; two vectors make a panel.
 #define PLANISH_GEMM_SUM_STEP(i)                                                           \
   {                                                                                        \
-    constexpr int kVector = i % kVectors;                                                  \
+    constexpr int kVector = (i) % kVectors;                                                \
     const auto w_i = hn::LoadU(d, w + (kVector / 2) * panel + at + (kVector % 2) * lanes); \
-    sum##i = hn::MulAdd(i < kVectors ? x0 : x1, w_i, sum##i);                              \
+    sum##i = hn::MulAdd((i) < kVectors ? x0 : x1, w_i, sum##i);                            \
   }
 #define PLANISH_GEMM_SUM_STORE(i)                                               \
   {                                                                             \
-    T* to = c + (i / kVectors) * c_stride + (i % kVectors) * lanes;             \
+    T* to = c + ((i) / kVectors) * c_stride + ((i) % kVectors) * lanes;         \
     hn::StoreU(accumulate ? hn::Add(hn::LoadU(d, to), sum##i) : sum##i, d, to); \
   }
 
