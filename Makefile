@@ -214,8 +214,10 @@ docs:
 format:
 	git ls-files '*.h' '*.cc' '*.cu' | xargs $$(command -v clang-format-19 || echo clang-format) -i
 
-tidy: build
-	scripts/tidy.py $(BUILD)
+# The preset full has the sources for GPUs too, which its emulation compiles.
+tidy: build/full/build.ninja
+	cmake --build --preset full
+	scripts/tidy.py build/full
 
 clean:
 	rm -rf build

@@ -22,6 +22,7 @@ void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>&) {
   Fail(function);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
 #define PLANISH_KERNELS(T)                                                                         \
   template <>                                                                                      \
   void RunPackParams(const char* function, const CellLayer<T>&, const RnnParams<const T>&,         \
