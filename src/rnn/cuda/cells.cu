@@ -639,6 +639,7 @@ void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>& m) {
       m.a_transposed, m.b_transposed, m.accumulate);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type
 #define PLANISH_INSTANTIATE(T)                                                                     \
   template void RunPackParams(const char*, const CellLayer<T>&, const RnnParams<const T>&, void*); \
   template void RunBeginState(const char*, const CellLayer<T>&, int64_t, const T*, const T*, T*,   \
@@ -659,6 +660,7 @@ void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>& m) {
                               void*);                                                              \
   template void RunInputNormBackward(const char*, const CellLayer<T>&, T*, void*);                 \
   template void RunMatmul(const char*, const planish::cuda::MatmulArgs<T>&);
+// NOLINTEND(bugprone-macro-parentheses)
 PLANISH_INSTANTIATE(PLANISH_ELEMENT)
 #undef PLANISH_INSTANTIATE
 

@@ -94,6 +94,7 @@ void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>&) {
     Fail(function);                                                                                \
   }                                                                                                \
   template void RunMatmul(const char*, const planish::cuda::MatmulArgs<T>&);
+// NOLINTEND(bugprone-macro-parentheses)
 PLANISH_RNN_TYPES(PLANISH_KERNELS)
 #undef PLANISH_KERNELS
 
