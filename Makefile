@@ -210,7 +210,7 @@ bench-cuda: cuda
 docs:
 	@scripts/docs.sh
 
-# Its output differs between versions: 19 where it is there, else whatever there is.
+# The output differs between versions: 19 if it is installed, else the default.
 format:
 	git ls-files '*.h' '*.cc' '*.cu' | xargs $$(command -v clang-format-19 || echo clang-format) -i
 

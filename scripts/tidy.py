@@ -32,7 +32,7 @@ def check(tidy: str, build: pathlib.Path, source: str) -> tuple[str, str]:
 def main() -> None:
     build = pathlib.Path(sys.argv[1])
     wanted = re.compile(sys.argv[2] if len(sys.argv) > 2 else "")
-    # Their output differs between versions: 19 where it is there, else whatever there is.
+    # What it finds differs between versions: 19 if it is installed, else the default.
     tidy = shutil.which("clang-tidy-19") or shutil.which("clang-tidy")
     if tidy is None:
         sys.exit("tidy.py: clang-tidy is not there: install clang-tidy-19")
