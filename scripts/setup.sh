@@ -46,7 +46,7 @@ install_python() {
     fail "python3 must be able to make a virtual environment (Debian: python3-venv)"
   say "installing the Python packages of $list into $folder"
   if (($# > 2)); then mapfile -t more < <("$folder/bin/python" "${@:3}"); fi
-  # Python compiles what it imports; pip would compile all, which takes longer than the installation.
+  # Python compiles what it imports; pip would compile everything.
   # shellcheck disable=SC2086  # PIP_ARGS is a list of arguments
   "$folder/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check ${PIP_ARGS:-} --requirement="$list" \
     "${more[@]}" ||

@@ -113,7 +113,7 @@ struct Filled {
             std::vector<T> values = Normal<T>(argument.extent.rows * argument.extent.cols, random);
             for (T& value : values) value = FromDouble<T>(std::abs(ToDouble(value)) + 0.5);
             const size_t size = values.size() * sizeof(T);
-            // Not empty, so that the address is not null.
+            // At least one byte: data() of an empty vector can be null.
             std::vector<std::byte>& bytes = memory.emplace_back(std::max<size_t>(size, 1));
             std::memcpy(bytes.data(), values.data(), size);
             args.*argument.member = reinterpret_cast<E*>(bytes.data());

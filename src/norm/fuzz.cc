@@ -114,7 +114,7 @@ E Unwritten() {
 template <class E>
 bool IsUnwritten(const E& value) {
   const E unwritten = Unwritten<E>();
-  // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): of bits
+  // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): bits are compared
   return std::memcmp(&value, &unwritten, sizeof value) == 0;
 }
 

@@ -313,7 +313,8 @@ using SumGradientLanes = LaneSums<Compute<T>> (*)(GradientRow<T>, int64_t,
                                                   GradientArgs<Compute<T>>, Compute<T>* dgain,
                                                   Compute<T>* dbias);
 
-/// Calls `sum_lanes` often enough to keep each lane's sums short. dgain and dbias can be null.
+/// Calls `sum_lanes` for parts of a chunk, so that each lane sums few elements. dgain and dbias can
+/// be null.
 template <class D, class T, class C = Compute<T>>
 HWY_INLINE RowSums SumGradientChunk(SumGradientLanes<T> sum_lanes, const GradientRow<T> row,
                                     int64_t cols, const RowCoefficients<C>& map,
@@ -395,8 +396,8 @@ struct BackwardLoops {
 
   bool columns;  // adds to dgain and dbias
   ChunkLanes chunk_lanes;
-  // For a gain in the order of pairs, null without: of the rows that are summed, and also of those
-  // whose results are written.
+  // The same for a gain in the order of pairs, in the sums or also in the results; null for kinds
+  // without such a gain.
   ChunkLanes split_sums_lanes, split_lanes;
   SumGradientLanes<T> sum_lanes;
   decltype(&InputGradientRow<Output::kIdentity, true, kNtStores, D, T>) map_row;
@@ -421,7 +422,7 @@ struct BackwardLoops {
     return loops;
   }
 
-  /// Calls `lanes` often enough to keep each lane's sums short.
+  /// Calls `lanes` for parts of a chunk, so that each lane sums few elements.
   static HWY_INLINE RowSums Chunk(ChunkLanes lanes, BackwardWork<T>& work, int64_t vectors,
                                   int64_t more, int64_t rest) {
     RowSums sums;

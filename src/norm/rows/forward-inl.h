@@ -225,7 +225,7 @@ HWY_NOINLINE LaneSums<C> SumChunkLanes(const T* next, int64_t cols, C shift_) {
   return sums.Total(d);
 }
 
-/// Calls `sum_lanes`, a SumChunkLanes, often enough to keep each lane's sums short.
+/// Calls `sum_lanes` for parts of a chunk, so that each lane sums few elements.
 template <class D, class T, class C = Compute<T>>
 HWY_INLINE RowSums SumChunk(LaneSums<C> (*sum_lanes)(const T*, int64_t, C), const T* next,
                             int64_t cols, C shift) {
@@ -348,7 +348,7 @@ struct ForwardLoops {
     return sums;
   }
 
-  /// Calls `lanes`, a ForwardChunkLanes, often enough to keep each lane's sums short.
+  /// Calls `lanes` for parts of a chunk, so that each lane sums few elements.
   static HWY_INLINE RowSums Chunk(ChunkLanes lanes, const T* next, const T* x, T* y,
                                   const OutputArgs<C> out, int64_t vectors, C shift,
                                   const RowCoefficients<C>& map, int64_t more, int64_t rest) {
