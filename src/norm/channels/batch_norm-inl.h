@@ -20,8 +20,9 @@ namespace {
 
 /// Implements FinishBatch: StatisticsOf, ReciprocalDeviation and SaveMoments for vectors of
 /// channels.
-template <class C>
-bool FinishBatchOf(const BatchMoments<C>& args, bool* careful) {
+template <class T>
+bool FinishBatchOf(const BatchMoments<T>& args, bool* careful) {
+  using C = Compute<T>;
   const double unbiased = args.count / (args.count - 1);
   bool any = false;
   ForColumns(hn::ScalableTag<double>(), args.n, [&](auto d, int64_t i) HWY_ATTR {
@@ -41,8 +42,9 @@ bool FinishBatchOf(const BatchMoments<C>& args, bool* careful) {
                                hn::Mul(hn::Set(d, args.momentum), value));
       hn::StoreU(Narrowed(narrow, hn::IfThenElse(serves, sum, old)), narrow, running + i);
     };
-    update(args.running_mean, hn::Add(shift, offset));
-    update(args.running_var, larger);
+    const auto at = [&](auto* p) HWY_ATTR { return p ? p + args.begin : nullptr; };
+    update(at(args.running_mean), hn::Add(shift, offset));
+    update(at(args.running_var), larger);
     const auto deviation = hn::Sqrt(hn::Add(args.unbiased ? larger : var, hn::Set(d, args.eps)));
     const auto rstd = hn::Div(hn::Set(d, 1.0), deviation);
     const auto mean = Narrowed(narrow, hn::Add(shift, offset));
@@ -50,14 +52,14 @@ bool FinishBatchOf(const BatchMoments<C>& args, bool* careful) {
     const auto save = [&](auto v, C* p) HWY_ATTR {
       if (p) hn::StoreU(v, narrow, p + i);
     };
-    save(mean, args.mean);
-    save(Narrowed(narrow, rest), args.mean_lo);
-    save(Narrowed(narrow, rstd), args.rstd);
+    save(mean, at(args.mean));
+    save(Narrowed(narrow, rest), at(args.mean_lo));
+    save(Narrowed(narrow, rstd), at(args.rstd));
     // The bias absorbs mean_lo, which is exact for a constant channel.
-    const auto gain = read(args.gain);
+    const auto gain = read(at(args.gain));
     save(mean, args.parameters[0]);
     save(Narrowed(narrow, hn::Mul(gain, rstd)), args.parameters[1]);
-    save(Narrowed(narrow, hn::Sub(read(args.bias), hn::Mul(hn::Mul(rest, rstd), gain))),
+    save(Narrowed(narrow, hn::Sub(read(at(args.bias)), hn::Mul(hn::Mul(rest, rstd), gain))),
          args.parameters[2]);
     any |= MarkTwoPass(d, serves, careful + i);
   });

@@ -103,30 +103,20 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
     range.parameters[2][i] = static_cast<C>(bias_c - rest * rstd * gain_c);
   };
   pass.after = [&](const ChannelRange<C>& range) {
+    internal::BatchMoments<T> moments{internal::WithParams(args, gains, biases),
+                                      static_cast<double>(n), options.eps, momentum,
+                                      options.unbiased};
     constexpr int64_t kAtOnce = 256;
     for (int64_t from = 0; from < range.n; from += kAtOnce) {
       const int64_t c = range.begin + from, size = std::min(kAtOnce, range.n - from);
       bool careful[kAtOnce];
-      const auto from_c = [&](C* p) { return p ? p + c : nullptr; };
-      const internal::BatchMoments<C> moments{
-          .n = size,
-          .count = static_cast<double>(n),
-          .eps = options.eps,
-          .momentum = momentum,
-          .unbiased = options.unbiased,
-          .shift = range.before[0] + from,
-          .first = range.first + from,
-          .second = range.second + from,
-          .gain = gains.data() + c,
-          .bias = biases.data() + c,
-          .mean = from_c(args.mean),
-          .mean_lo = from_c(args.mean_lo),
-          .rstd = from_c(args.rstd),
-          .running_mean = from_c(args.running_mean),
-          .running_var = from_c(args.running_var),
-          .parameters = {range.parameters[0] + from, range.parameters[1] + from,
-                         range.parameters[2] + from}};
-      if (!internal::FinishBatch<T>(moments, careful)) continue;
+      moments.begin = c;
+      moments.n = size;
+      moments.shift = range.before[0] + from;
+      moments.first = range.first + from;
+      moments.second = range.second + from;
+      for (int k = 0; k < 3; ++k) moments.parameters[k] = range.parameters[k] + from;
+      if (!internal::FinishBatch(moments, careful)) continue;
       for (int64_t i = 0; i < size; ++i) {
         if (careful[i]) finish_carefully(c + i, range, from + i);
       }

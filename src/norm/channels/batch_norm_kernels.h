@@ -3,35 +3,30 @@
 
 #include <cstdint>
 
+#include "planish/batch_norm.h"
 #include "planish/types.h"
 
 namespace planish::internal {
 
-/// Arguments of FinishBatch for `n` channels of `count` elements each. Every array has one element
-/// for each channel.
-template <class C>
-struct BatchMoments {
-  int64_t n = 0;
-  double count = 0, eps = 0, momentum = 0;
-  bool unbiased = false;          // divides by the unbiased variance
-  const C* shift = nullptr;       // value that the sums are about
-  const double* first = nullptr;  // sums of SumColumns
+/// A call of BatchNormForward, with channels [begin, begin + n) of it for FinishBatch. Their arrays
+/// below have n elements.
+template <class T>
+struct BatchMoments : BatchNormForwardArgs<T, Compute<T>> {
+  using C = Compute<T>;
+  double count = 0, eps = 0, momentum = 0;  ///< count: elements of a channel
+  bool unbiased = false;                    ///< divides by the unbiased variance
+  int64_t begin = 0, n = 0;
+  const C* shift = nullptr;       ///< value that the sums are about
+  const double* first = nullptr;  ///< sums of SumColumns
   const double* second = nullptr;
-  const C* gain = nullptr;
-  const C* bias = nullptr;
-  C* mean = nullptr;  // saved unless null, like the next two
-  C* mean_lo = nullptr;
-  C* rstd = nullptr;
-  C* running_mean = nullptr;
-  C* running_var = nullptr;
-  C* parameters[3] = {};  // parameters of ChannelMap::kNormalize
+  C* parameters[3] = {};  ///< parameters of ChannelMap::kNormalize
 };
 
 /// Computes the statistics, running estimates and map parameters of channels from their sums. Sets
 /// careful[i] for channels whose sums are too inaccurate: their saved values are wrong and their
 /// running estimates unchanged. Returns whether there is one.
 template <class T>
-bool FinishBatch(const BatchMoments<Compute<T>>& args, bool* careful);
+bool FinishBatch(const BatchMoments<T>& args, bool* careful);
 
 }  // namespace planish::internal
 

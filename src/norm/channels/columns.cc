@@ -90,7 +90,7 @@ void MapRowsOnTarget(ChannelMap map, const MapArrays<T>& arrays, int64_t stride,
   });
 }
 
-bool BatchFinish(const BatchMoments<C>& args, bool* careful) {
+bool BatchFinish(const BatchMoments<T>& args, bool* careful) {
   return FinishBatchOf(args, careful);
 }
 
@@ -165,7 +165,7 @@ void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t
 }
 
 template <class T>
-bool FinishBatch(const BatchMoments<Compute<T>>& args, bool* careful) {
+bool FinishBatch(const BatchMoments<T>& args, bool* careful) {
   return PLANISH_DISPATCH(BatchFinish)(args, careful);
 }
 
@@ -188,7 +188,7 @@ template void SumRuns(ChannelSums, const Element*, const Element*, int64_t, int6
                       const SumParameters<Compute<Element>>&, double*, double*);
 template void MapRows(ChannelMap, const MapArrays<Element>&, int64_t, int64_t, int64_t, int64_t,
                       int64_t, int64_t, const MapParameters<Compute<Element>>&, bool);
-template bool FinishBatch<Element>(const BatchMoments<Compute<Element>>&, bool*);
+template bool FinishBatch(const BatchMoments<Element>&, bool*);
 template void NormalizeWeights<Element>(const WeightNormForwardArgs<Element, Compute<Element>>&,
                                         int64_t, int64_t, bool);
 template void WeightGradients<Element>(const WeightNormBackwardArgs<Element, Compute<Element>>&,
