@@ -163,18 +163,6 @@ template <class T, class P = T>
 void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
                                const BatchNormOptions& options = {});
 
-#define PLANISH_EXTERN(T, P)                                                                 \
-  extern template void BatchNormForward(const BatchNormForwardArgs<T, P>&,                   \
-                                        const BatchNormOptions&);                            \
-  extern template void BatchNormBackward(const BatchNormBackwardArgs<T, P>&,                 \
-                                         const BatchNormOptions&);                           \
-  extern template void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>&,                 \
-                                         const BatchNormOptions&);                           \
-  extern template void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>&, \
-                                                 const BatchNormOptions&);
-PLANISH_NORM_TYPES(PLANISH_EXTERN)
-#undef PLANISH_EXTERN
-
 }  // namespace PLANISH_API
 }  // namespace planish
 

@@ -76,14 +76,6 @@ template <class T, class P = T>
 void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
                          const NormOptions& options = {});
 
-#define PLANISH_EXTERN(T, P)                                                           \
-  extern template void ChannelNormForward(Norm, const ChannelNormForwardArgs<T, P>&,   \
-                                          const NormOptions&);                         \
-  extern template void ChannelNormBackward(Norm, const ChannelNormBackwardArgs<T, P>&, \
-                                           const NormOptions&);
-PLANISH_NORM_TYPES(PLANISH_EXTERN)
-#undef PLANISH_EXTERN
-
 }  // namespace PLANISH_API
 }  // namespace planish
 

@@ -77,12 +77,6 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions
 template <class T, class P = T>
 void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptions& options = {});
 
-#define PLANISH_EXTERN(T, P)                                                                \
-  extern template void NormForward(Norm, const NormForwardArgs<T, P>&, const NormOptions&); \
-  extern template void NormBackward(Norm, const NormBackwardArgs<T, P>&, const NormOptions&);
-PLANISH_NORM_TYPES(PLANISH_EXTERN)
-#undef PLANISH_EXTERN
-
 /// Options of the BatchNorm functions.
 struct BatchNormOptions {
   double eps = 1e-5;  ///< as in planish::BatchNormOptions, like the next three
@@ -119,18 +113,6 @@ template <class T, class P = T>
 void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
                                const BatchNormOptions& options = {});
 
-#define PLANISH_EXTERN(T, P)                                                                 \
-  extern template void BatchNormForward(const BatchNormForwardArgs<T, P>&,                   \
-                                        const BatchNormOptions&);                            \
-  extern template void BatchNormBackward(const BatchNormBackwardArgs<T, P>&,                 \
-                                         const BatchNormOptions&);                           \
-  extern template void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>&,                 \
-                                         const BatchNormOptions&);                           \
-  extern template void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>&, \
-                                                 const BatchNormOptions&);
-PLANISH_NORM_TYPES(PLANISH_EXTERN)
-#undef PLANISH_EXTERN
-
 /// Returns the workspace of ChannelNormForward and ChannelNormBackward, in bytes.
 /// ChannelNormForward with spatial > 1 needs none. Throws ArgumentError for invalid sizes.
 template <class T>
@@ -146,14 +128,6 @@ void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
 template <class T, class P = T>
 void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
                          const NormOptions& options = {});
-
-#define PLANISH_EXTERN(T, P)                                                           \
-  extern template void ChannelNormForward(Norm, const ChannelNormForwardArgs<T, P>&,   \
-                                          const NormOptions&);                         \
-  extern template void ChannelNormBackward(Norm, const ChannelNormBackwardArgs<T, P>&, \
-                                           const NormOptions&);
-PLANISH_NORM_TYPES(PLANISH_EXTERN)
-#undef PLANISH_EXTERN
 
 /// Options of the WeightNorm functions.
 struct WeightNormOptions {
@@ -177,14 +151,6 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args,
 template <class T, class P = T>
 void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args,
                         const WeightNormOptions& options = {});
-
-#define PLANISH_EXTERN(T, P)                                                   \
-  extern template void WeightNormForward(const WeightNormForwardArgs<T, P>&,   \
-                                         const WeightNormOptions&);            \
-  extern template void WeightNormBackward(const WeightNormBackwardArgs<T, P>&, \
-                                          const WeightNormOptions&);
-PLANISH_NORM_TYPES(PLANISH_EXTERN)
-#undef PLANISH_EXTERN
 
 /// Options of the OnlineNorm functions.
 struct OnlineNormOptions {
@@ -212,14 +178,6 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState* sta
 template <class T, class P = T>
 void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
                         const OnlineNormOptions& options = {});
-
-#define PLANISH_EXTERN(T, P)                                                               \
-  extern template void OnlineNormForward(const OnlineNormForwardArgs<T, P>&, OnlineState*, \
-                                         const OnlineNormOptions&);                        \
-  extern template void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>&,             \
-                                          const OnlineNormOptions&);
-PLANISH_NORM_TYPES(PLANISH_EXTERN)
-#undef PLANISH_EXTERN
 
 }  // namespace PLANISH_API
 }  // namespace planish::cuda

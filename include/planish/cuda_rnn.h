@@ -135,18 +135,6 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
 template <class T>
 void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options = {});
 
-#define PLANISH_EXTERN(T)                                                                  \
-  extern template int64_t RnnSavedSize<T>(Cell, const RnnShape&);                          \
-  extern template bool RnnFitsPersistent<T>(Cell, const RnnShape&);                        \
-  extern template int64_t RnnForwardWorkspaceBytes<T>(Cell, const RnnShape&, bool, bool);  \
-  extern template int64_t RnnBackwardWorkspaceBytes<T>(Cell, const RnnShape&, bool, bool); \
-  extern template int64_t RnnStepWorkspaceBytes<T>(Cell, int64_t, int64_t, int64_t);       \
-  extern template void RnnForward(Cell, const RnnForwardArgs<T>&, const RnnOptions<T>&);   \
-  extern template void RnnBackward(Cell, const RnnBackwardArgs<T>&, const RnnOptions<T>&); \
-  extern template void RnnStep(Cell, const RnnStepArgs<T>&, const RnnOptions<T>&);
-PLANISH_RNN_TYPES(PLANISH_EXTERN)
-#undef PLANISH_EXTERN
-
 }  // namespace PLANISH_API
 }  // namespace planish::cuda
 

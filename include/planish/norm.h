@@ -142,20 +142,6 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions
 template <class T, class P = T>
 void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptions& options = {});
 
-#define PLANISH_NORM_TYPES(X) \
-  X(float, float)             \
-  X(double, double)           \
-  X(double, float)            \
-  X(bfloat16, bfloat16)       \
-  X(bfloat16, float)          \
-  X(float16, float16)         \
-  X(float16, float)
-#define PLANISH_EXTERN(T, P)                                                                \
-  extern template void NormForward(Norm, const NormForwardArgs<T, P>&, const NormOptions&); \
-  extern template void NormBackward(Norm, const NormBackwardArgs<T, P>&, const NormOptions&);
-PLANISH_NORM_TYPES(PLANISH_EXTERN)
-#undef PLANISH_EXTERN
-
 }  // namespace PLANISH_API
 }  // namespace planish
 

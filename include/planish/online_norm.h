@@ -104,14 +104,6 @@ template <class T, class P = T>
 void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
                         const OnlineNormOptions& options = {});
 
-#define PLANISH_EXTERN(T, P)                                                               \
-  extern template void OnlineNormForward(const OnlineNormForwardArgs<T, P>&, OnlineState&, \
-                                         const OnlineNormOptions&);                        \
-  extern template void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>&,             \
-                                          const OnlineNormOptions&);
-PLANISH_NORM_TYPES(PLANISH_EXTERN)
-#undef PLANISH_EXTERN
-
 }  // namespace PLANISH_API
 }  // namespace planish
 

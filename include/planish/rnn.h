@@ -306,18 +306,10 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
 template <class T>
 void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options = {});
 
-#define PLANISH_RNN_TYPES(X) \
-  X(float)                   \
-  X(double)
-#define PLANISH_EXTERN(T)                                                                  \
-  extern template class RnnPackedParams<T>;                                                \
-  extern template class RnnGradientSums<T>;                                                \
-  extern template int64_t RnnSavedSize<T>(Cell, const RnnShape&, bool);                    \
-  extern template void RnnForward(Cell, const RnnForwardArgs<T>&, const RnnOptions<T>&);   \
-  extern template void RnnBackward(Cell, const RnnBackwardArgs<T>&, const RnnOptions<T>&); \
-  extern template void RnnStep(Cell, const RnnStepArgs<T>&, const RnnOptions<T>&);
-PLANISH_RNN_TYPES(PLANISH_EXTERN)
-#undef PLANISH_EXTERN
+extern template class RnnPackedParams<float>;
+extern template class RnnPackedParams<double>;
+extern template class RnnGradientSums<float>;
+extern template class RnnGradientSums<double>;
 
 }  // namespace PLANISH_API
 }  // namespace planish

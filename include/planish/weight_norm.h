@@ -72,12 +72,6 @@ template <class T, class P = T>
 void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args,
                         const ParallelFor& parallel_for = {});
 
-#define PLANISH_EXTERN(T, P)                                                                      \
-  extern template void WeightNormForward(const WeightNormForwardArgs<T, P>&, const ParallelFor&); \
-  extern template void WeightNormBackward(const WeightNormBackwardArgs<T, P>&, const ParallelFor&);
-PLANISH_NORM_TYPES(PLANISH_EXTERN)
-#undef PLANISH_EXTERN
-
 }  // namespace PLANISH_API
 }  // namespace planish
 

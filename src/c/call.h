@@ -16,6 +16,7 @@
 #include "src/base/check.h"
 #include "src/c/members.h"
 #include "src/norm/element_types.h"
+#include "src/rnn/element_types.h"
 
 // Calls of the C interface: exceptions become status codes, C structs become C++ structs.
 

@@ -11,6 +11,7 @@
 
 #include "src/c/testing.h"
 #include "src/norm/arguments.h"
+#include "src/norm/element_types.h"
 #include "src/norm/recipe.h"
 #include "src/norm/reference.h"
 

@@ -3,12 +3,21 @@
 
 #include "planish/types.h"
 
-/// The element types of the norms. PLANISH_NORM_TYPES of norm.h pairs them with types of
-/// parameters.
+/// The element types of the norms.
 #define PLANISH_ELEMENT_TYPES(X) \
   X(float)                       \
   X(double)                      \
   X(bfloat16)                    \
   X(float16)
+
+/// The pairs of element type T and parameter type P that the norms are instantiated for.
+#define PLANISH_NORM_TYPES(X) \
+  X(float, float)             \
+  X(double, double)           \
+  X(double, float)            \
+  X(bfloat16, bfloat16)       \
+  X(bfloat16, float)          \
+  X(float16, float16)         \
+  X(float16, float)
 
 #endif  // PLANISH_SRC_NORM_ELEMENT_TYPES_H_

@@ -13,6 +13,7 @@
 #include "src/rnn/cpu/order.h"
 #include "src/rnn/cpu/packed.h"
 #include "src/rnn/cpu/sums.h"
+#include "src/rnn/element_types.h"
 
 namespace planish {
 

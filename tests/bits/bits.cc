@@ -27,6 +27,8 @@
 #include "planish/target.h"
 #include "planish/weight_norm.h"
 #include "src/base/tuning.h"
+#include "src/norm/element_types.h"
+#include "src/rnn/element_types.h"
 
 namespace planish::bits {
 namespace {

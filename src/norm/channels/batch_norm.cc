@@ -8,6 +8,7 @@
 #include "src/norm/channels/batch_norm_kernels.h"
 #include "src/norm/channels/columns_cpu.h"
 #include "src/norm/check.h"
+#include "src/norm/element_types.h"
 #include "src/norm/params.h"
 
 namespace planish {

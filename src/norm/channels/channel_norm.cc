@@ -6,6 +6,7 @@
 
 #include "src/norm/channels/channel_norm_cpu.h"
 #include "src/norm/check.h"
+#include "src/norm/element_types.h"
 #include "src/norm/params.h"
 #include "src/norm/recipe.h"
 

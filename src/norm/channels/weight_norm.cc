@@ -9,6 +9,7 @@
 #include "src/norm/channels/columns_cpu.h"
 #include "src/norm/channels/weight_norm_kernels.h"
 #include "src/norm/check.h"
+#include "src/norm/element_types.h"
 #include "src/norm/params.h"
 
 // A row of weights is a channel of one sample, and v / ||v|| is its xhat with mean 0.

@@ -8,6 +8,7 @@
 #include "planish/online_norm.h"
 #include "src/base/aligned.h"
 #include "src/base/loop.h"
+#include "src/norm/element_types.h"
 #include "src/norm/online/turns.h"
 #include "src/norm/params.h"
 #include "src/norm/rows/cpu.h"

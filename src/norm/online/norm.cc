@@ -4,6 +4,7 @@
 
 #include "planish/online_norm.h"
 #include "src/norm/check.h"
+#include "src/norm/element_types.h"
 #include "src/norm/online/cpu.h"
 #include "src/norm/params.h"
 

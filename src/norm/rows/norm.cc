@@ -7,6 +7,7 @@
 #include <string>
 
 #include "src/norm/check.h"
+#include "src/norm/element_types.h"
 #include "src/norm/params.h"
 #include "src/norm/recipe.h"
 #include "src/norm/rows/cpu.h"

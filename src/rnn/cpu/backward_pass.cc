@@ -8,6 +8,7 @@
 #include "src/base/simd/gemm.h"
 #include "src/rnn/cell.h"
 #include "src/rnn/cpu/order.h"
+#include "src/rnn/element_types.h"
 
 namespace planish::internal {
 

@@ -9,6 +9,7 @@
 #include "src/rnn/cell.h"
 #include "src/rnn/cpu/cells.h"
 #include "src/rnn/cpu/order.h"
+#include "src/rnn/element_types.h"
 
 namespace planish::internal {
 

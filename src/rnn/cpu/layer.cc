@@ -12,6 +12,7 @@
 #include "src/rnn/cpu/layer_call.h"
 #include "src/rnn/cpu/order.h"
 #include "src/rnn/cpu/slots.h"
+#include "src/rnn/element_types.h"
 
 namespace planish::internal {
 namespace {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "planish/rnn.h"
+#include "src/rnn/element_types.h"
 
 namespace planish::internal {
 

@@ -6,6 +6,7 @@
 #include "src/base/cuda/device.h"
 #include "src/rnn/cuda/cells.h"
 #include "src/rnn/cuda/persistent.h"
+#include "src/rnn/element_types.h"
 
 namespace planish::internal::cuda {
 namespace {

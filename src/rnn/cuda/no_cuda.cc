@@ -4,6 +4,7 @@
 #include "planish/error.h"
 #include "src/rnn/cuda/cells.h"
 #include "src/rnn/cuda/persistent.h"
+#include "src/rnn/element_types.h"
 
 // Stubs for a build without CUDA, which throw.
 namespace planish::internal::cuda {

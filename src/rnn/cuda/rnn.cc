@@ -6,6 +6,7 @@
 #include "src/rnn/cell.h"
 #include "src/rnn/check.h"
 #include "src/rnn/cuda/layer.h"
+#include "src/rnn/element_types.h"
 
 namespace planish::cuda {
 inline namespace PLANISH_API {
