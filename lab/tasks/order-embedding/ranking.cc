@@ -28,8 +28,7 @@ RankSummary Summarize(const at::Tensor& ranks) {
   };
   const at::Tensor sorted = std::get<0>(ranks.sort());
   const int64_t n = sorted.size(0);
-  const int64_t median =
-      (sorted[(n - 1) / 2].item<int64_t>() + sorted[n / 2].item<int64_t>()) / 2;
+  const int64_t median = (sorted[(n - 1) / 2].item<int64_t>() + sorted[n / 2].item<int64_t>()) / 2;
   return {.r1 = share(1),
           .r5 = share(5),
           .r10 = share(10),

@@ -237,11 +237,9 @@ TEST(OnlineNormErrorTest, Arguments) {
   EXPECT_EQ(error(), "");
   EXPECT_EQ(error({.alpha = 1.5}), "[OnlineNormForward] alpha must be in [0, 1], got 1.5");
   const double alphas[] = {0.5, -1};
-  EXPECT_EQ(error({.alphas = alphas}),
-            "[OnlineNormForward] alphas[1] must be in [0, 1], got -1");
+  EXPECT_EQ(error({.alphas = alphas}), "[OnlineNormForward] alphas[1] must be in [0, 1], got -1");
   state.deviation = -1;
-  EXPECT_EQ(error(),
-            "[OnlineNormForward] state.deviation must be finite and at least 0, got -1");
+  EXPECT_EQ(error(), "[OnlineNormForward] state.deviation must be finite and at least 0, got -1");
   state = {};
   args.cols = 1;
   EXPECT_EQ(error(),

@@ -37,7 +37,8 @@ int main() {
           .reshape({2, 3});
   if (!((x.grad() - dx).abs().max().item<double>() < 1e-6)) return 1;
 
-  // A layer-normalized LSTM over four steps of two sequences. Its last hidden state is its last output.
+  // A layer-normalized LSTM over four steps of two sequences. Its last hidden state is its last
+  // output.
   planish::nn::LayerNormLSTM lstm(planish::nn::LayerNormLSTMOptions(3, 5));
   const auto [out, state] = lstm(at::randn({4, 2, 3}));
   out.sum().backward();
