@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
 
 #include "lab/error.h"
 #include "planish/torch.h"
+#include "src/norm/recipe.h"
 
 namespace planish::lab {
 
@@ -79,6 +81,10 @@ at::Tensor NormModule::Rows(const at::Tensor& t) const {
 
 namespace {
 
+using Module = std::shared_ptr<NormModule>;
+using Shape = const std::vector<int64_t>&;
+using Options = const NormOptions&;
+
 class NoNorm final : public NormModule {
  public:
   explicit NoNorm(int64_t dimensions) : NormModule(dimensions) {}
@@ -90,42 +96,45 @@ class NoNorm final : public NormModule {
   }
 };
 
-// Adapter of a row norm of planish::nn.
-template <class Layer>
+// A norm over rows.
 class RowNorm final : public NormModule {
  public:
-  explicit RowNorm(Layer norm)
-      : NormModule(static_cast<int64_t>(norm->options.normalized_shape().size())),
-        norm_(register_module("norm", std::move(norm))) {}
+  RowNorm(const internal::NormName& norm, Shape shape, Options options)
+      : NormModule(static_cast<int64_t>(shape.size())),
+        recipe_(internal::RecipeOf(norm.norm)),
+        norm_(register_module("norm", nn::RowNorm(nn::RowNormOptions(shape, norm.name)
+                                                      .eps(options.epsilon)
+                                                      .C(options.ada_c)
+                                                      .k(options.ada_k)))) {}
 
  private:
-  static constexpr bool kHasGain = requires(const Layer& n) { n->weight; };
-  static constexpr bool kCentres = !std::is_same_v<Layer, nn::RMSNorm>;
-
   at::Tensor Normalize(const at::Tensor& x) override { return norm_->forward(x); }
 
   at::Tensor Sigma(const at::Tensor& rows) const override {
-    const at::Tensor square = kCentres ? rows.var(1, /*unbiased=*/false) : rows.square().mean(1);
-    if constexpr (std::is_same_v<Layer, nn::RMSNorm>) {
-      return (square + norm_->options.eps().value()).sqrt();
-    } else {
-      return (square + norm_->options.eps()).sqrt();
-    }
+    const double eps = norm_->options.eps();
+    if (recipe_.deviation == internal::Deviation::kUnbiasedPlusEps) return rows.std(1) + eps;
+    const at::Tensor square =
+        recipe_.centre ? rows.var(1, /*unbiased=*/false) : rows.square().mean(1);
+    return (square + eps).sqrt();
   }
 
   at::Tensor Factor(const at::Tensor& x) const override {
-    if constexpr (kHasGain) {
-      return norm_->weight.to(x.scalar_type());
-    } else if constexpr (std::is_same_v<Layer, nn::AdaNorm>) {
-      const at::Tensor rows = Rows(x);
-      const at::Tensor xhat = (rows - rows.mean(1, /*keepdim=*/true)) / Sigma(rows).unsqueeze(1);
-      return (norm_->options.C() * (1 - norm_->options.k() * xhat)).view_as(x);
-    } else {
-      return {};
+    switch (recipe_.output) {
+      case internal::Output::kAffine:
+        return norm_->weight.to(x.scalar_type());
+      case internal::Output::kAdaptive: {
+        const at::Tensor rows = Rows(x);
+        const at::Tensor xhat = (rows - rows.mean(1, /*keepdim=*/true)) / Sigma(rows).unsqueeze(1);
+        return (norm_->options.C() * (1 - norm_->options.k() * xhat)).view_as(x);
+      }
+      case internal::Output::kIdentity:
+        break;
     }
+    return {};
   }
 
-  Layer norm_;
+  internal::Recipe recipe_;
+  nn::RowNorm norm_;
 };
 
 // Batch norm over cases and, for images, positions. Rows are channels.
@@ -158,20 +167,6 @@ class BatchNorm final : public NormModule {
   Layer norm_;
 };
 
-using Module = std::shared_ptr<NormModule>;
-using Shape = const std::vector<int64_t>&;
-using Options = const NormOptions&;
-
-template <class Layer>
-Module OverRows(Layer norm) {
-  return std::make_shared<RowNorm<Layer>>(std::move(norm));
-}
-
-Module Detach(Shape shape, double epsilon, bool mean, bool deviation) {
-  return OverRows(
-      nn::DetachNorm(nn::DetachNormOptions(shape).mean(mean).std(deviation).eps(epsilon)));
-}
-
 Module Batch(Shape shape, Options o) {
   const nn::BatchNormOptions options =
       nn::BatchNormOptions(shape[0]).eps(o.epsilon).unbiased(o.unbiased_variance);
@@ -181,56 +176,40 @@ Module Batch(Shape shape, Options o) {
   return std::make_shared<BatchNorm<nn::BatchNorm2d>>(nn::BatchNorm2d(options), 3);
 }
 
-struct Entry {
-  std::string name;
-  Module (*make)(Shape shape, Options options);
-};
+constexpr char kNone[] = "none", kBatch[] = "batch";
 
-const std::vector<Entry>& Table() {
-  static const std::vector<Entry> table = {
-      {"none",
-       [](Shape s, Options) -> Module {
-         return std::make_shared<NoNorm>(static_cast<int64_t>(s.size()));
-       }},
-      {"batch", Batch},
-      {"layer",
-       [](Shape s, Options o) {
-         return OverRows(nn::LayerNorm(nn::LayerNormOptions(s).eps(o.epsilon)));
-       }},
-      {"layer-simple",
-       [](Shape s, Options o) {
-         return OverRows(nn::LayerNormSimple(nn::LayerNormSimpleOptions(s).eps(o.epsilon)));
-       }},
-      {"rms",
-       [](Shape s, Options o) {
-         return OverRows(nn::RMSNorm(nn::RMSNormOptions(s).eps(o.epsilon)));
-       }},
-      {"detach", [](Shape s, Options o) { return Detach(s, o.epsilon, true, true); }},
-      {"detach-mean", [](Shape s, Options o) { return Detach(s, o.epsilon, true, false); }},
-      {"detach-std", [](Shape s, Options o) { return Detach(s, o.epsilon, false, true); }},
-      {"ada",
-       [](Shape s, Options o) {
-         return OverRows(nn::AdaNorm(nn::AdaNormOptions(s).eps(o.epsilon).C(o.ada_c).k(o.ada_k)));
-       }},
-  };
-  return table;
+// Returns the lab's name of a norm over rows: hyphens, and the papers' word for the deviation.
+std::string NameOf(const internal::NormName& row) {
+  if (row.norm == Norm::kDetachDeviation) return "detach-std";
+  std::string name = row.name;
+  std::ranges::replace(name, '_', '-');
+  return name;
 }
 
 }  // namespace
 
 const std::vector<std::string>& NormNames() {
   static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const Entry& entry : Table()) all.push_back(entry.name);
+    std::vector<std::string> all = {kNone, kBatch};
+    for (const internal::NormName& row : internal::kNormNames) all.push_back(NameOf(row));
     return all;
   }();
   return names;
 }
 
+std::vector<std::string> RowNormNames(const std::string& first) {
+  std::vector<std::string> names = NormNames();
+  std::erase(names, kBatch);
+  std::ranges::stable_partition(names, [&](const std::string& name) { return name == first; });
+  return names;
+}
+
 std::shared_ptr<NormModule> MakeNorm(const std::string& name, const std::vector<int64_t>& shape,
                                      const NormOptions& options) {
-  for (const Entry& entry : Table()) {
-    if (entry.name == name) return entry.make(shape, options);
+  if (name == kNone) return std::make_shared<NoNorm>(static_cast<int64_t>(shape.size()));
+  if (name == kBatch) return Batch(shape, options);
+  for (const internal::NormName& row : internal::kNormNames) {
+    if (NameOf(row) == name) return std::make_shared<RowNorm>(row, shape, options);
   }
   throw UsageError(fmt::format("[MakeNorm] norm must be one of {}, got \"{}\"",
                                fmt::join(NormNames(), ", "), name));

@@ -57,9 +57,13 @@ class NormModule : public torch::nn::Module {
   std::shared_ptr<Sums> sums_;  // while watched
 };
 
-/// Returns the names that MakeNorm knows, norms of planish::nn: none, batch, layer, layer-simple,
-/// rms, detach, detach-mean, detach-std, ada.
+/// Returns the names that MakeNorm knows: none, batch, and those of planish::Norm (layer,
+/// layer-simple, rms, detach, detach-mean, detach-std, ada, ada-as-coded).
 const std::vector<std::string>& NormNames();
+
+/// Returns the names without batch, whose statistics depend on other cases and positions. `first`,
+/// a task's default, comes first.
+std::vector<std::string> RowNormNames(const std::string& first);
 
 /// Returns the norm called `name` over the last dimensions of its input, with sizes `shape`: {C}
 /// for [..., C], {C, H, W} for images [N, C, H, W]. Batch norm normalizes each of the C channels

@@ -17,7 +17,9 @@ using ::testing::ElementsAre;
 
 TEST(Norms, AreATable) {
   EXPECT_THAT(NormNames(), ElementsAre("none", "batch", "layer", "layer-simple", "rms", "detach",
-                                       "detach-mean", "detach-std", "ada"));
+                                       "detach-mean", "detach-std", "ada", "ada-as-coded"));
+  EXPECT_THAT(RowNormNames("rms"), ElementsAre("rms", "none", "layer", "layer-simple", "detach",
+                                               "detach-mean", "detach-std", "ada", "ada-as-coded"));
   EXPECT_THROW(MakeNorm("group", {3}), UsageError);
 }
 

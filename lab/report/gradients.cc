@@ -126,7 +126,8 @@ TheoremLine TheoremOf(std::string_view norm) {
   if (norm == "none" || norm == "detach") return {"1", "1"};
   if (norm == "detach-mean") return {"1", "at most 1"};
   if (norm == "detach-std") return {"0", "1"};
-  if (norm == "layer" || norm == "layer-simple" || norm == "ada" || norm == "batch") {
+  if (norm == "layer" || norm == "layer-simple" || norm == "ada" || norm == "ada-as-coded" ||
+      norm == "batch") {
     return {"0", "at most 1"};
   }
   return {kMissing, kMissing};

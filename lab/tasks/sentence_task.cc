@@ -10,6 +10,7 @@
 
 #include "lab/base/format_integer.h"
 #include "lab/error.h"
+#include "lab/model/norms.h"
 #include "lab/model/sentence_classifier.h"
 #include "lab/tasks/synthetic_sentences.h"
 
@@ -150,8 +151,7 @@ class SentenceExperiment final : public Experiment {
 
 SentenceTask::SentenceTask(std::string task_name, int64_t classes) : classes_(classes) {
   name = std::move(task_name);
-  settings = EngineSettings(NormSetting(
-      {"none", "layer", "layer-simple", "rms", "detach", "detach-mean", "detach-std", "ada"}));
+  settings = EngineSettings(NormSetting(RowNormNames("none")));
   Default("batch_size", 4096, "tokens of a batch, including padding");
   Default("epochs", 10);
   Default("adam_beta2", 0.998);

@@ -82,27 +82,36 @@ NormSettings<C> SettingsOf(const Recipe& recipe, const Options& options) {
   return {recipe, options.eps, static_cast<C>(options.scale), static_cast<C>(options.slope)};
 }
 
-/// A norm and its name in operators and tests.
+/// A norm, its name in operators and tests, and the function of planish/torch_norm.h in whose name
+/// its errors speak: row_norm unless it has one of its own.
 struct NormName {
   Norm norm;
   const char* name;
+  const char* function = "row_norm";
 };
 
 /// All norms. The only table of their names.
 inline constexpr NormName kNormNames[] = {
-    {Norm::kLayer, "layer"},   {Norm::kLayerSimple, "layer_simple"},
-    {Norm::kDetach, "detach"}, {Norm::kDetachMean, "detach_mean"},
-    {Norm::kRms, "rms"},       {Norm::kDetachDeviation, "detach_deviation"},
-    {Norm::kAda, "ada"},       {Norm::kAdaAsCoded, "ada_as_coded"},
+    {Norm::kLayer, "layer", "layer_norm"},
+    {Norm::kLayerSimple, "layer_simple", "layer_norm_simple"},
+    {Norm::kRms, "rms", "rms_norm"},
+    {Norm::kDetach, "detach", "detach_norm"},
+    {Norm::kDetachMean, "detach_mean", "detach_norm"},
+    {Norm::kDetachDeviation, "detach_deviation", "detach_norm"},
+    {Norm::kAda, "ada", "ada_norm"},
+    {Norm::kAdaAsCoded, "ada_as_coded", "ada_norm"},
 };
 
-/// Returns the name of a norm. Throws ArgumentError for an invalid value.
-inline const char* NameOf(Norm norm) {
+/// Returns the row of kNormNames. Throws ArgumentError for an invalid value.
+inline const NormName& NamesOf(Norm norm) {
   RecipeOf(norm);
-  const auto* name = kNormNames;
-  while (name->norm != norm) ++name;
-  return name->name;
+  const NormName* names = kNormNames;
+  while (names->norm != norm) ++names;
+  return *names;
 }
+
+/// Returns the name of a norm. Throws ArgumentError for an invalid value.
+inline const char* NameOf(Norm norm) { return NamesOf(norm).name; }
 
 }  // namespace planish::internal
 

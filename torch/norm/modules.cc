@@ -5,12 +5,11 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/norm_except_dim.h>
+#include <c10/util/accumulate.h>
 #include <torch/nn/modules/linear.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
-#include <numeric>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "planish/torch_norm.h"
+#include "src/norm/recipe.h"
 #include "torch/norm/ops.h"
 
 // Modules differ only in their options and in forward(). An option has the same meaning in every
@@ -50,9 +50,25 @@ int64_t MinFeatures(const OnlineLayerNormOptions& /*options*/) { return 2; }
 int64_t MinFeatures(const BatchNormOptions& /*options*/) { return 0; }
 int64_t MinFeatures(const RecurrentBatchNormOptions& /*options*/) { return 1; }
 
+/// Checks normalized_shape of norms by the unbiased deviation.
+void CheckUnbiased(const char* module, at::IntArrayRef shape, const char* norm) {
+  TORCH_CHECK_VALUE(c10::multiply_integers(shape) >= 2, "[", module,
+                    "] normalized_shape must have at least 2 elements with ", norm, ", got ",
+                    shape);
+}
+
+internal::Recipe RecipeOf(const char* module, const RowNormOptions& o) {
+  return internal::RecipeOf(FindNamed(module, "norm", internal::kNormNames, o.norm()).norm);
+}
+
 template <class Options>
 void CheckOptions(const char* module, const Options& o) {
   if constexpr (requires { o.normalized_shape(); }) CheckShape(module, o.normalized_shape());
+  if constexpr (requires { o.norm(); }) {
+    if (RecipeOf(module, o).deviation == internal::Deviation::kUnbiasedPlusEps) {
+      CheckUnbiased(module, o.normalized_shape(), o.norm().c_str());
+    }
+  }
   if constexpr (requires { o.num_features(); }) {
     CheckCount(module, "num_features", o.num_features(), MinFeatures(o));
   }
@@ -67,12 +83,7 @@ void CheckOptions(const char* module, const Options& o) {
   if constexpr (requires { o.C(); }) CheckFinite(module, "C", o.C());
   if constexpr (requires { o.k(); }) CheckFinite(module, "k", o.k());
   if constexpr (requires { o.as_coded(); }) {
-    const auto& shape = o.normalized_shape();
-    const int64_t elements =
-        std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-    TORCH_CHECK_VALUE(!o.as_coded() || elements >= 2, "[", module,
-                      "] normalized_shape must have at least 2 elements with as_coded, got ",
-                      at::IntArrayRef(shape));
+    if (o.as_coded()) CheckUnbiased(module, o.normalized_shape(), "as_coded");
   }
   if constexpr (requires { o.alpha(); }) CheckAlpha(module, o.alpha());
   if constexpr (requires { o.eps(); }) {
@@ -126,6 +137,13 @@ bool HasBias(const Options& o) {
   } else {
     return HasWeight(o);
   }
+}
+bool HasWeight(const RowNormOptions& o) {
+  return o.elementwise_affine() &&
+         RecipeOf(RowNormImpl::kName, o).output == internal::Output::kAffine;
+}
+bool HasBias(const RowNormOptions& o) {
+  return HasWeight(o) && o.bias().value_or(RecipeOf(RowNormImpl::kName, o).centre);
 }
 bool HasBias(const RMSNormOptions& /*options*/) { return false; }
 bool HasBias(const WeightNormLinearOptions& o) { return o.bias(); }
@@ -185,6 +203,7 @@ class Arguments {
 template <class Options>
 void Print(const Options& o, Arguments print) {
   if constexpr (requires { o.normalized_shape(); }) print(at::IntArrayRef(o.normalized_shape()));
+  if constexpr (requires { o.norm(); }) print("norm", o.norm());
   if constexpr (requires { o.num_features(); }) print(o.num_features());
   if constexpr (requires { o.num_channels(); }) print(o.num_channels());
   if constexpr (requires { o.in_features(); }) {
@@ -201,7 +220,7 @@ void Print(const Options& o, Arguments print) {
   if constexpr (requires { o.eps(); }) print("eps", o.eps());
   if constexpr (requires { o.momentum(); }) print("momentum", o.momentum());
   if constexpr (requires { o.elementwise_affine(); }) {
-    print("elementwise_affine", o.elementwise_affine());
+    print("elementwise_affine", HasWeight(o));
   }
   if constexpr (requires { o.affine(); }) print("affine", o.affine());
   if constexpr (requires { o.bias(); }) print("bias", HasBias(o));
@@ -317,6 +336,7 @@ void RunningNormImpl<Derived, Options>::reset_parameters() {
   AffineNormImpl<Derived, Options>::reset_parameters();
 }
 
+template class NormImpl<RowNormImpl, RowNormOptions>;
 template class NormImpl<LayerNormImpl, LayerNormOptions>;
 template class NormImpl<RMSNormImpl, RMSNormOptions>;
 template class NormImpl<LayerNormSimpleImpl, LayerNormSimpleOptions>;
@@ -330,6 +350,7 @@ template class NormImpl<BatchNorm2dImpl, BatchNorm2dOptions>;
 template class NormImpl<RecurrentBatchNormImpl, RecurrentBatchNormOptions>;
 template class NormImpl<WeightNormLinearImpl, WeightNormLinearOptions>;
 
+template class AffineNormImpl<RowNormImpl, RowNormOptions>;
 template class AffineNormImpl<LayerNormImpl, LayerNormOptions>;
 template class AffineNormImpl<RMSNormImpl, RMSNormOptions>;
 template class AffineNormImpl<OnlineLayerNormImpl, OnlineLayerNormOptions>;
@@ -346,6 +367,11 @@ template class RunningNormImpl<RecurrentBatchNormImpl, RecurrentBatchNormOptions
 }  // namespace detail
 
 // ---- Norms over rows
+
+Tensor RowNormImpl::forward(const Tensor& x) {
+  return planish::row_norm(x, options.normalized_shape(), options.norm(), OrNone(weight),
+                           OrNone(bias), options.eps(), options.C(), options.k());
+}
 
 Tensor LayerNormImpl::forward(const Tensor& x) {
   return planish::layer_norm(x, options.normalized_shape(), OrNone(weight), OrNone(bias),

@@ -143,6 +143,34 @@ TEST(RMSNormModule, MatchesItsEquation) {
   EXPECT_GT(MaxDifference(plain->forward(x), at::rms_norm(x, {4}, {}, 0.0)), 0.1);
 }
 
+// A module by name is the module of that name, to the last bit.
+TEST(RowNormModule, IsTheNormOfItsName) {
+  at::manual_seed(3);
+  const Tensor x = at::randn({6, 7});
+  const auto same = [&](const char* norm, auto module) {
+    RowNorm by_name(RowNormOptions({7}, norm).eps(1e-3).C(1.5).k(0.2));
+    const Tensor a = x.clone().requires_grad_(), b = x.clone().requires_grad_();
+    const Tensor y = by_name(a), expected = module(b);
+    EXPECT_TRUE(y.equal(expected)) << norm;
+    y.square().sum().backward();
+    expected.square().sum().backward();
+    EXPECT_TRUE(a.grad().equal(b.grad())) << norm;
+    return std::string(norm);
+  };
+  const DetachNormOptions detach = DetachNormOptions({7}).eps(1e-3);
+  const AdaNormOptions ada = AdaNormOptions({7}).eps(1e-3).C(1.5).k(0.2);
+  const std::vector<std::string> all = {
+      same("layer", LayerNorm(LayerNormOptions({7}).eps(1e-3))),
+      same("layer_simple", LayerNormSimple(LayerNormSimpleOptions({7}).eps(1e-3))),
+      same("rms", RMSNorm(RMSNormOptions({7}).eps(1e-3))),
+      same("detach", DetachNorm(detach)),
+      same("detach_mean", DetachNorm(DetachNormOptions(detach).std(false))),
+      same("detach_deviation", DetachNorm(DetachNormOptions(detach).mean(false))),
+      same("ada", AdaNorm(ada)),
+      same("ada_as_coded", AdaNorm(AdaNormOptions(ada).as_coded(true)))};
+  EXPECT_EQ(all, row_norm_names());
+}
+
 TEST(LayerNormSimpleModule, MatchesItsEquation) {
   at::manual_seed(4);
   LayerNormSimple norm(LayerNormSimpleOptions({7}).eps(1e-3));
@@ -468,6 +496,15 @@ std::vector<Entry> Table() {
   const std::vector<std::string> batch = {"weight", "bias", "running_mean", "running_var",
                                           "num_batches_tracked"};
   return {
+      Of(RowNorm(RowNormOptions({4}, "layer").eps(1e-3)), rows,
+         "RowNorm([4], norm=layer, C=1, k=0.1, eps=0.001, elementwise_affine=true, bias=true)",
+         both),
+      Of(RowNorm(std::vector<int64_t>{4}, "rms"), rows,
+         "RowNorm([4], norm=rms, C=1, k=0.1, eps=1e-05, elementwise_affine=true, bias=false)",
+         {"weight"}),
+      Of(RowNorm(RowNormOptions({5, 4}, "ada").C(2)), rows,
+         "RowNorm([5, 4], norm=ada, C=2, k=0.1, eps=1e-05, elementwise_affine=false, bias=false)",
+         {}),
       Of(LayerNorm(LayerNormOptions({4}).eps(1e-3)), rows,
          "LayerNorm([4], eps=0.001, elementwise_affine=true, bias=true)", both),
       Of(LayerNorm(LayerNormOptions({4}).elementwise_affine(false)), rows,
@@ -580,11 +617,12 @@ TEST(NormModules, CloneAsChildren) {
 
 TEST(NormModules, TrainInASequential) {
   at::manual_seed(17);
-  torch::nn::Sequential net(
-      torch::nn::Linear(4, 8), LayerNorm(LayerNormOptions({8})), RMSNorm(RMSNormOptions({8})),
-      LayerNormSimple(LayerNormSimpleOptions({8})), DetachNorm(DetachNormOptions({8})),
-      AdaNorm(AdaNormOptions({8})), OnlineLayerNorm(8), LayerNorm1d(8), BatchNorm1d(8),
-      RecurrentBatchNorm(8, 1), WeightNormLinear(8, 2));
+  torch::nn::Sequential net(torch::nn::Linear(4, 8), RowNorm(RowNormOptions({8}, "layer")),
+                            LayerNorm(LayerNormOptions({8})), RMSNorm(RMSNormOptions({8})),
+                            LayerNormSimple(LayerNormSimpleOptions({8})),
+                            DetachNorm(DetachNormOptions({8})), AdaNorm(AdaNormOptions({8})),
+                            OnlineLayerNorm(8), LayerNorm1d(8), BatchNorm1d(8),
+                            RecurrentBatchNorm(8, 1), WeightNormLinear(8, 2));
   const Tensor x = at::randn({16, 4});
   net->forward(x).pow(3).mean().backward();
   for (const auto& item : net->named_parameters()) {
@@ -609,6 +647,12 @@ std::string ErrorOf(const std::function<void()>& f) {
 TEST(NormModules, RejectInvalidOptions) {
   const double nan = std::nan("");
   const std::vector<std::pair<std::function<void()>, std::string>> cases = {
+      {[] { RowNorm(RowNormOptions({3}, "layers")); },
+       "[RowNorm] norm must be one of layer, layer_simple, rms, detach, detach_mean, "
+       "detach_deviation, ada, ada_as_coded, got layers"},
+      {[] { RowNorm(RowNormOptions({1}, "ada_as_coded")); },
+       "[RowNorm] normalized_shape must have at least 2 elements with ada_as_coded, got [1]"},
+      {[&] { RowNorm(RowNormOptions({3}, "ada").k(nan)); }, "[RowNorm] k must be finite, got nan"},
       {[] { LayerNorm(LayerNormOptions({})); },
        "[LayerNorm] normalized_shape must be one or more sizes, each at least 0, got []"},
       {[] { RMSNorm(RMSNormOptions({3, -2})); },

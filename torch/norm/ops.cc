@@ -8,9 +8,11 @@
 
 #include <array>
 #include <limits>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "planish/torch_norm.h"
 #include "torch/base/autograd.h"
@@ -40,8 +42,8 @@ constexpr char kBackward[] =
 
 // ---- Checks
 
-Norm NormOf(std::string_view name) {
-  return FindNamed("norm_forward", "norm", internal::kNormNames, name).norm;
+Norm NormOf(const char* function, std::string_view name) {
+  return FindNamed(function, "norm", internal::kNormNames, name).norm;
 }
 
 void CheckSpec(const NormSpec& spec, const Tensor& x) {
@@ -84,7 +86,8 @@ NormSpec SpecOf(std::string_view norm, int64_t over, double eps, double scale, d
   TORCH_CHECK_VALUE(over >= 0 && over <= static_cast<int64_t>(Over::kBatch),
                     "[norm_forward] over must be 0 (rows), 1 (channels) or 2 (the batch), got ",
                     over);
-  const NormSpec spec = {NormOf(norm), static_cast<Over>(over), eps, scale, slope, unbiased};
+  const NormSpec spec = {
+      NormOf("norm_forward", norm), static_cast<Over>(over), eps, scale, slope, unbiased};
   TORCH_CHECK_VALUE(spec.over != Over::kBatch || spec.norm == Norm::kLayer,
                     "[norm_forward] norm must be layer over the batch, got ", norm);
   return spec;
@@ -158,7 +161,7 @@ TensorPair Forward(const Tensor& x, const OptionalTensor& weight, const Optional
 NormSpec AddSpecOf(std::string_view norm, int64_t over, double eps) {
   TORCH_CHECK_VALUE(over == static_cast<int64_t>(Over::kRow),
                     "[add_norm_forward] over must be 0 (rows), got ", over);
-  return {.norm = NormOf(norm), .eps = eps};
+  return {.norm = NormOf("add_norm_forward", norm), .eps = eps};
 }
 
 TensorTriple EmptyAddForward(const NormSpec& spec, const Tensor& x, const Tensor& residual,
@@ -507,6 +510,21 @@ Norm DetachRecipe(bool mean, bool std) {
   return std ? Norm::kDetachDeviation : Norm::kLayerSimple;
 }
 
+Tensor AnyRowNorm(const Tensor& x, c10::SymIntArrayRef normalized_shape, std::string_view norm,
+                  const OptionalTensor& weight, const OptionalTensor& bias, double eps, double C,
+                  double k) {
+  return RowNorm({.norm = NormOf("row_norm", norm), .eps = eps, .scale = C, .slope = k}, x,
+                 normalized_shape, weight, bias);
+}
+
+/// Returns (affine, centered, adaptive, unbiased) of a norm, which modules in Python read.
+std::tuple<bool, bool, bool, bool> RowNormRecipe(std::string_view norm) {
+  const internal::Recipe recipe = internal::RecipeOf(NormOf("row_norm_recipe", norm));
+  return {recipe.output == internal::Output::kAffine, recipe.centre,
+          recipe.output == internal::Output::kAdaptive,
+          recipe.deviation == internal::Deviation::kUnbiasedPlusEps};
+}
+
 Tensor LayerNorm(const Tensor& x, c10::SymIntArrayRef normalized_shape,
                  const OptionalTensor& weight, const OptionalTensor& bias, double eps) {
   return RowNorm({.eps = eps}, x, normalized_shape, weight, bias);
@@ -577,6 +595,18 @@ Tensor ChannelLayerNorm(const Tensor& x, const OptionalTensor& weight, const Opt
 
 inline namespace PLANISH_API {
 
+std::vector<std::string> row_norm_names() {
+  std::vector<std::string> names;
+  for (const internal::NormName& row : internal::kNormNames) names.emplace_back(row.name);
+  return names;
+}
+
+Tensor row_norm(const Tensor& x, at::IntArrayRef normalized_shape, std::string_view norm,
+                const OptionalTensor& weight, const OptionalTensor& bias, double eps, double C,
+                double k) {
+  return AnyRowNorm(x, c10::fromIntArrayRefSlow(normalized_shape), norm, weight, bias, eps, C, k);
+}
+
 Tensor layer_norm(const Tensor& x, at::IntArrayRef normalized_shape, const OptionalTensor& weight,
                   const OptionalTensor& bias, double eps) {
   return LayerNorm(x, c10::fromIntArrayRefSlow(normalized_shape), weight, bias, eps);
@@ -622,6 +652,12 @@ TORCH_LIBRARY(planish, m) {
   m.def(kForward);
   m.def(kAddForward);
   m.def(kBackward);
+  m.def("row_norm_names() -> str[]", row_norm_names);
+  m.def("row_norm_recipe(str norm) -> (bool affine, bool centered, bool adaptive, bool unbiased)",
+        RowNormRecipe);
+  m.def(
+      "row_norm(Tensor x, SymInt[] normalized_shape, str norm, Tensor? weight=None, Tensor? "
+      "bias=None, float eps=1e-05, float C=1, float k=0.1) -> Tensor");
   m.def(
       "layer_norm(Tensor x, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
       "float eps=1e-05) -> Tensor");
@@ -671,6 +707,7 @@ TORCH_LIBRARY_IMPL(planish, Autograd, m) {
 }
 
 void RegisterComposites(torch::Library& m) {
+  m.impl("row_norm", AnyRowNorm);
   m.impl("layer_norm", LayerNorm);
   m.impl("rms_norm", RmsNorm);
   m.impl("affine_layer_norm", AffineLayerNorm);

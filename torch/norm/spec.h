@@ -50,9 +50,7 @@ inline bool AddsEpsToDeviation(Norm norm) {
 inline const char* FunctionOf(const NormSpec& spec) {
   if (spec.over == Over::kBatch) return "batch_norm";
   if (spec.over == Over::kChannels) return "channel_layer_norm";
-  if (IsAda(spec.norm)) return "ada_norm";
-  if (IsAffine(spec.norm)) return IsCentered(spec.norm) ? "layer_norm" : "rms_norm";
-  return ViaMean(spec.norm) && ViaDeviation(spec.norm) ? "layer_norm_simple" : "detach_norm";
+  return internal::NamesOf(spec.norm).function;
 }
 
 /// Returns the dimension of x that weight and bias are along.

@@ -10,6 +10,7 @@
 #include "lab/engine/capabilities.h"
 #include "lab/engine/streams.h"
 #include "lab/error.h"
+#include "lab/model/norms.h"
 #include "lab/model/transformer_xl.h"
 #include "lab/tasks/enwik8/bytes.h"
 #include "lab/tasks/text_corpus.h"
@@ -17,14 +18,6 @@
 namespace planish::lab {
 
 namespace {
-
-// Returns the norms of a position that do not depend on later ones; batch norm's statistics do.
-std::vector<std::string> CausalNorms() {
-  std::vector<std::string> names = NormNames();
-  std::erase(names, "batch");
-  std::ranges::rotate(names, std::ranges::find(names, "layer"));  // the default is the first
-  return names;
-}
 
 class Enwik8 final : public Experiment, public TextSampler {
  public:
@@ -290,7 +283,7 @@ class Enwik8Task final : public Task {
   Enwik8Task() {
     name = "enwik8";
     summary = "Transformer-XL on the bytes of a text (Xu et al. 2019, Enwiki8)";
-    settings = EngineSettings(NormSetting(CausalNorms()));
+    settings = EngineSettings(NormSetting(RowNormNames("layer")));
     Default("batch_size", 22, "streams of text read in parallel");
     Default("epochs", 50, "passes over the training text");  // of enwik8: 399,450 updates
     Default("lr", 2.5e-4);

@@ -9,6 +9,7 @@
 #include "lab/engine/batches.h"
 #include "lab/engine/capabilities.h"
 #include "lab/error.h"
+#include "lab/model/norms.h"
 #include "lab/tasks/mt/beam.h"
 #include "lab/tasks/mt/bleu.h"
 #include "lab/tasks/mt/corpus.h"
@@ -319,8 +320,7 @@ class MtTask final : public Task {
   MtTask() {
     name = "mt";
     summary = "machine translation: a pre-norm Transformer on sentence pairs";
-    settings = EngineSettings(NormSetting(
-        {"layer", "none", "layer-simple", "rms", "detach", "detach-mean", "detach-std", "ada"}));
+    settings = EngineSettings(NormSetting(RowNormNames("layer")));
     Default("batch_size", 4096, "pieces of the longer side of a batch, including padding");
     Default("epochs", 55);
     Default("lr", 1.5e-3);

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <iosfwd>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -39,6 +41,20 @@ inline namespace PLANISH_API {
 //   value is invalid. Work is divided over PyTorch's threads.
 //
 // planish/norm.h has the equations and says what backward treats as a constant.
+
+/// Returns the norm of planish::Norm with this name over the last dimensions of x, which must equal
+/// `normalized_shape`. The names are row_norm_names(): "layer", "rms", "detach_mean" and so on.
+///
+/// `weight` and `bias`, both optional, have shape `normalized_shape`; norms without gain and bias
+/// take none. `C` and `k` are AdaNorm's; other norms ignore them. The functions below are this one
+/// with PyTorch's defaults.
+at::Tensor row_norm(const at::Tensor& x, at::IntArrayRef normalized_shape, std::string_view norm,
+                    const std::optional<at::Tensor>& weight = std::nullopt,
+                    const std::optional<at::Tensor>& bias = std::nullopt, double eps = 1e-5,
+                    double C = 1, double k = 0.1);
+
+/// Returns the names of the norms over rows, those of planish::Norm in lower case.
+std::vector<std::string> row_norm_names();
 
 /// Returns x normalized over its last dimensions, which must equal `normalized_shape`:
 /// `y = weight*(x - mean)/sqrt(var + eps) + bias` with the biased variance (Ba, Kiros & Hinton
@@ -124,6 +140,21 @@ inline namespace PLANISH_API {
 // Constructors of modules throw c10::ValueError if an option is out of range. forward() throws as
 // the function of the same name does. Several threads can call forward() of a module at once. In
 // training that is not so for modules with running estimates or a state, which the call updates.
+
+/// Options of RowNorm.
+struct RowNormOptions {
+  RowNormOptions(std::vector<int64_t> normalized_shape, std::string norm)
+      : normalized_shape_(std::move(normalized_shape)), norm_(std::move(norm)) {}
+  TORCH_ARG(std::vector<int64_t>, normalized_shape);  ///< one or more sizes
+  TORCH_ARG(std::string, norm);                       ///< a name of planish::row_norm_names()
+  TORCH_ARG(double, eps) = 1e-5;                      ///< at least 0
+  TORCH_ARG(double, C) = 1;                           ///< of AdaNorm
+  TORCH_ARG(double, k) = 0.1;                         ///< of AdaNorm
+  /// false: no weight and no bias. Norms without gain and bias have none.
+  TORCH_ARG(bool, elementwise_affine) = true;
+  /// Empty: norms that subtract the mean have a bias, as in torch.nn.
+  TORCH_ARG(std::optional<bool>, bias) = std::nullopt;
+};
 
 /// Options of LayerNorm: those of torch::nn::LayerNorm, and `bias` as in Python.
 struct LayerNormOptions {
@@ -298,6 +329,20 @@ class RunningNormImpl : public AffineNormImpl<Derived, Options> {
 };
 
 }  // namespace detail
+
+/// The norm of planish::Norm with the name `norm` (planish::row_norm). Keys: `weight` and `bias`
+/// [normalized_shape], if the norm has them.
+class RowNormImpl : public detail::AffineNormImpl<RowNormImpl, RowNormOptions> {
+ public:
+  static constexpr const char* kName = "RowNorm";
+  using AffineNormImpl::AffineNormImpl;
+  RowNormImpl(std::vector<int64_t> normalized_shape, std::string norm)
+      : RowNormImpl(RowNormOptions(std::move(normalized_shape), std::move(norm))) {}
+
+  /// Returns a tensor of the shape of x [..., normalized_shape].
+  at::Tensor forward(const at::Tensor& x);
+};
+TORCH_MODULE(RowNorm);
 
 /// torch::nn::LayerNorm on Planish's kernels: the same options, parameters and state-dict keys
 /// (`weight`, `bias`), so checkpoints load both ways.

@@ -3,6 +3,9 @@
 import torch
 
 # Looked up once: attribute access of an operator takes longer than a small call.
+_row_norm = torch.ops.planish.row_norm.default
+_row_norm_names = torch.ops.planish.row_norm_names.default
+_row_norm_recipe = torch.ops.planish.row_norm_recipe.default
 _layer_norm = torch.ops.planish.layer_norm.default
 _rms_norm = torch.ops.planish.rms_norm.default
 # Without normalized_shape, which is weight's shape: PyTorch is slow to parse a list.

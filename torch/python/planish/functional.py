@@ -30,6 +30,8 @@ from planish._operators import (
     _layer_norm_simple,
     _online_layer_norm,
     _rms_norm,
+    _row_norm,
+    _row_norm_names,
     _weight_norm,
 )
 
@@ -44,8 +46,42 @@ __all__ = [
     "layer_norm_simple",
     "online_layer_norm",
     "rms_norm",
+    "row_norm",
+    "row_norm_names",
     "weight_norm",
 ]
+
+
+def row_norm_names() -> list[str]:
+    """Returns the names that row_norm knows, those of ``planish::Norm`` in C++.
+
+    >>> row_norm_names()[:3]
+    ['layer', 'layer_simple', 'rms']
+    """
+    return _row_norm_names()  # type: ignore[no-any-return]
+
+
+def row_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    norm: str,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    C: float = 1.0,
+    k: float = 0.1,
+) -> Tensor:
+    """The norm with a name of row_norm_names; ``include/planish/norm.h`` has the equations.
+
+    x is [..., *normalized_shape]; weight and bias have shape normalized_shape, and norms without
+    gain and bias take none. C and k are AdaNorm's; other norms ignore them.
+
+    >>> row_norm(torch.tensor([[1.0, 3.0]]), [2], "ada", eps=0.0)
+    tensor([[-1.1000,  0.9000]])
+    """
+    return _row_norm(  # type: ignore[no-any-return]
+        x, normalized_shape, norm, weight, bias, eps, C, k
+    )
 
 
 def layer_norm(

@@ -41,6 +41,7 @@ def recurrent(make, **options):
 
 # Modules, the shape of their inputs for a batch of n, and the dimensions that depend on n.
 MODULES = {
+    "RowNorm": (lambda: pnn.RowNorm(8, "rms"), lambda n: (n, 8), (0,)),
     "LayerNorm": (lambda: pnn.LayerNorm(8), lambda n: (n, 8), (0,)),
     "LayerNorm without parameters": (lambda: pnn.LayerNorm(8, elementwise_affine=False), lambda n: (n, 8), (0,)),
     "LayerNorm of 3 dimensions": (lambda: pnn.LayerNorm(8), lambda n: (n, n + 1, 8), (0, 1)),

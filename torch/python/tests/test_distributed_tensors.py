@@ -91,7 +91,8 @@ def sequence_parallel_is_that_of_torch_nn(mesh):
         close(ours, theirs.full_tensor())
 
 
-ROWS = (pnn.LayerNorm, pnn.RMSNorm, pnn.LayerNormSimple, pnn.DetachNorm, pnn.AdaNorm)
+ROWS = (pnn.LayerNorm, pnn.RMSNorm, pnn.LayerNormSimple, pnn.DetachNorm, pnn.AdaNorm,
+        lambda shape: pnn.RowNorm(shape, "layer"))  # fmt: skip
 
 
 @check

@@ -43,7 +43,8 @@ def test_jagged_rows_match_torch_nn(name):
 
 
 @pytest.mark.parametrize(
-    "make", [pnn.LayerNorm, pnn.RMSNorm, pnn.LayerNormSimple, pnn.DetachNorm, pnn.AdaNorm]
+    "make", [pnn.LayerNorm, pnn.RMSNorm, pnn.LayerNormSimple, pnn.DetachNorm, pnn.AdaNorm,
+     lambda shape: pnn.RowNorm(shape, "layer")]
 )
 def test_jagged_rows_match_each_part(make):
     module, x = make(8), jagged(requires_grad=False)

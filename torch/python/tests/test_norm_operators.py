@@ -12,6 +12,7 @@ import planish  # noqa: F401  (registers the operators)
 
 ops = torch.ops.planish
 NORMS = {
+    "row_norm": lambda x, w, b: ops.row_norm(x, [x.shape[-1]], "rms", w, b),
     "layer_norm": lambda x, w, b: ops.layer_norm(x, [x.shape[-1]], w, b),
     "layer_norm_2_dims": lambda x, w, b: ops.layer_norm(
         x, x.shape[-2:], w.expand(x.shape[-2:]), b.expand(x.shape[-2:])
@@ -87,6 +88,8 @@ def composed(name):
         if name in ("rms_norm", "affine_rms_norm"):
             eps = torch.finfo(x.dtype).eps
             return x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * w
+        if name == "row_norm":
+            return affine(x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt(), w, b)
         if name == "layer_norm_simple":
             return normalized(x)
         if name == "channel_layer_norm":
@@ -199,7 +202,7 @@ def test_functional_transforms(name):
         torch.testing.assert_close(transform(ours), transform(theirs), **CLOSE)
 
 
-RULES = ("layer_norm", "affine_layer_norm", "rms_norm", "layer_norm_simple", "add_layer_norm",
+RULES = ("row_norm", "layer_norm", "affine_layer_norm", "rms_norm", "layer_norm_simple", "add_layer_norm",
          "channel_layer_norm", "batch_norm", "batch_norm_unbiased", "detach_norm", "ada_norm_as_coded")  # fmt: skip
 
 
@@ -679,6 +682,11 @@ ERRORS = [
      "[layer_norm] eps must be finite and at least 0, got -1"),
     (lambda: ops.rms_norm(X, [3], None, float("nan")),
      "[rms_norm] eps must be finite and at least 0, got nan"),
+    (lambda: ops.row_norm(X, [3], "layers"),
+     "[row_norm] norm must be one of layer, layer_simple, rms, detach, detach_mean, "
+     "detach_deviation, ada, ada_as_coded, got layers"),
+    (lambda: ops.row_norm(X, [3], "detach", torch.ones(3)),
+     "[detach_norm] weight and bias must be left out, got a tensor"),
     (lambda: ops.ada_norm(X, [3], float("inf")), "[ada_norm] C must be finite, got inf"),
     (lambda: ops.ada_norm(X, [3], 1.0, float("nan")), "[ada_norm] k must be finite, got nan"),
     (lambda: ops.ada_norm(torch.ones(2, 1), [1], 1.0, 0.1, True),
@@ -710,7 +718,7 @@ ERRORS = [
     (lambda: ops.batch_norm(X[:1], None, None, torch.ones(3), torch.ones(3), True, 0.1, 1e-5),
      "[batch_norm] x must have at least 2 elements in each channel in training, got [1, 3]"),
     (lambda: ops.norm_forward(X, None, None, "layers", 0, 1e-5, 1.0, 0.1, False, False),
-     "[norm_forward] norm must be one of layer, layer_simple, detach, detach_mean, rms, "
+     "[norm_forward] norm must be one of layer, layer_simple, rms, detach, detach_mean, "
      "detach_deviation, ada, ada_as_coded, got layers"),
     (lambda: ops.norm_forward(X, None, None, "layer", 3, 1e-5, 1.0, 0.1, False, False),
      "[norm_forward] over must be 0 (rows), 1 (channels) or 2 (the batch), got 3"),

@@ -161,6 +161,43 @@ def test_norms_of_xu(module, formula):
     assert_same(module, Composed(formula), x.double(), 1e-13)
 
 
+# A module by name is the module of that name, to the last bit.
+BY_NAME = {
+    "layer": (lambda: pnn.LayerNorm(7), PF.layer_norm),
+    "layer_simple": (lambda: pnn.LayerNormSimple(7), PF.layer_norm_simple),
+    "rms": (lambda: pnn.RMSNorm(7, eps=1e-5), lambda x, n: PF.rms_norm(x, n, eps=1e-5)),
+    "detach": (lambda: pnn.DetachNorm(7), PF.detach_norm),
+    "detach_mean": (lambda: pnn.DetachNorm(7, std=False), lambda x, n: PF.detach_norm(x, n, std=False)),
+    "detach_deviation": (lambda: pnn.DetachNorm(7, mean=False), lambda x, n: PF.detach_norm(x, n, mean=False)),
+    "ada": (lambda: pnn.AdaNorm(7), PF.ada_norm),
+    "ada_as_coded": (lambda: pnn.AdaNorm(7, as_coded=True), lambda x, n: PF.ada_norm(x, n, as_coded=True)),
+}
+
+
+def test_every_norm_has_a_name():
+    assert list(BY_NAME) == PF.row_norm_names()
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_row_norm_is_the_norm_of_its_name(name):
+    make, function = BY_NAME[name]
+    x = normal(5, 7, shift=2)
+    ours, theirs = randomise(pnn.RowNorm(7, name)), randomise(make())
+    assert ours.state_dict().keys() == theirs.state_dict().keys()
+    for a, b in zip(with_gradients(ours, x), with_gradients(theirs, x), strict=True):
+        assert torch.equal(a, b)
+    assert torch.equal(PF.row_norm(x, [7], name), function(x, [7]))
+
+
+def test_row_norm_leaves_parameters_out():
+    assert list(pnn.RowNorm(7, "layer", elementwise_affine=False).parameters()) == []
+    assert list(pnn.RowNorm(7, "layer", bias=False).state_dict()) == ["weight"]
+    assert list(pnn.RowNorm((2, 7), "rms", bias=True, dtype=torch.bfloat16).state_dict()) == ["weight", "bias"]
+    norm = randomise(pnn.RowNorm(7, "rms", bias=True))
+    norm.reset_parameters()
+    assert norm.weight.eq(1).all() and norm.bias.eq(0).all()
+
+
 @pytest.mark.parametrize("rms", [False, True])
 def test_add_norms(rms):
     x, residual = normal(6, 9), normal(6, 9, seed=1, shift=1)
@@ -437,6 +474,7 @@ MODULES = [
     (lambda: pnn.LayerNormSimple(6), (4, 6)),
     (lambda: pnn.DetachNorm(6), (4, 6)),
     (lambda: pnn.AdaNorm(6), (4, 6)),
+    (lambda: pnn.RowNorm(6, "layer"), (4, 6)),
     (lambda: pnn.OnlineLayerNorm(6), (4, 6)),
     (lambda: pnn.LayerNorm1d(6), (4, 6, 3)),
     (lambda: pnn.LayerNorm2d(6), (4, 6, 3, 2)),
@@ -537,6 +575,9 @@ def test_nnet(layernorm):
         (lambda: pnn.RMSNorm(4, eps=float("nan")), "[RMSNorm] eps must be finite and at least 0, got nan"),
         (lambda: pnn.LayerNormSimple(4.5), "[LayerNormSimple] normalized_shape must be one or more sizes, each at least 0, got 4.5"),
         (lambda: pnn.DetachNorm(4, eps=-2), "[DetachNorm] eps must be finite and at least 0, got -2"),
+        (lambda: pnn.RowNorm(4, "layers"), "[RowNorm] norm must be one of layer, layer_simple, rms, detach, "
+         "detach_mean, detach_deviation, ada, ada_as_coded, got layers"),
+        (lambda: pnn.RowNorm(1, "ada_as_coded"), "[RowNorm] normalized_shape must have at least 2 elements with ada_as_coded, got 1"),
         (lambda: pnn.AdaNorm(4, C=float("inf")), "[AdaNorm] C must be finite, got inf"),
         (lambda: pnn.AdaNorm(4, k=float("nan")), "[AdaNorm] k must be finite, got nan"),
         (lambda: pnn.AdaNorm(1, as_coded=True), "[AdaNorm] normalized_shape must have at least 2 elements with as_coded, got 1"),

@@ -82,7 +82,7 @@ MODELS = {
     "RecurrentBatchNorm": (lambda: nn.Sequential(pnn.RecurrentBatchNorm(6, 4)), lambda n: (normal(3, n, 6),)),
     "rows": (
         lambda: nn.Sequential(
-            pnn.LayerNorm(6), pnn.RMSNorm(6), pnn.LayerNormSimple(6), pnn.DetachNorm(6), pnn.AdaNorm(6),
+            pnn.LayerNorm(6), pnn.RMSNorm(6), pnn.LayerNormSimple(6), pnn.DetachNorm(6), pnn.AdaNorm(6), pnn.RowNorm(6, "rms"),
             pnn.weight_norm(nn.Linear(6, 2)),
         ),
         lambda n: (normal(n, 6),),

@@ -13,6 +13,7 @@ KNOWN = (
     norms.LayerNormSimple,
     norms.DetachNorm,
     norms.AdaNorm,
+    norms.RowNorm,
     norms.OnlineLayerNorm,
     norms.LayerNorm1d,
     norms.LayerNorm2d,
@@ -38,12 +39,13 @@ def deviation(norm: nn.Module, x: Tensor) -> Tensor | None:
     if eps is None:  # RMSNorm's default
         eps = torch.finfo(torch.float64 if x.dtype == torch.float64 else torch.float32).eps
     x = x.double()
-    if isinstance(norm, nn.RMSNorm):
+    recipe = norms.RowNormRecipe.of(norm.norm) if isinstance(norm, norms.RowNorm) else None
+    if isinstance(norm, nn.RMSNorm) or (recipe and not recipe.centered):
         return (x.square().mean(dims, keepdim=True) + eps).sqrt()
     if isinstance(norm, BatchNorm) and not norm.training and norm.running_var is not None:
         var = norm.running_var.double()
         return (var + eps).sqrt().reshape(1, -1, *([1] * (x.dim() - 2)))
-    if isinstance(norm, norms.AdaNorm) and norm.as_coded:
+    if (recipe and recipe.unbiased) or (isinstance(norm, norms.AdaNorm) and norm.as_coded):
         return x.std(dims, keepdim=True) + eps
     unbiased = isinstance(norm, norms.BatchNorm1d | norms.BatchNorm2d) and norm.unbiased
     if isinstance(norm, KNOWN) and not isinstance(norm, norms.OnlineLayerNorm):
@@ -53,7 +55,9 @@ def deviation(norm: nn.Module, x: Tensor) -> Tensor | None:
 
 def slope(norm: nn.Module, x: Tensor, sigma: Tensor | None) -> Tensor | float:
     """Returns dL/dxhat divided by dL/dy: the gain, or AdaNorm's factor; 1 if it is unknown."""
-    if isinstance(norm, norms.AdaNorm):
+    if isinstance(norm, norms.AdaNorm) or (
+        isinstance(norm, norms.RowNorm) and norms.RowNormRecipe.of(norm.norm).adaptive
+    ):
         assert sigma is not None
         x = x.double()
         xhat = (x - x.mean(reduced(norm, x), keepdim=True)) / sigma

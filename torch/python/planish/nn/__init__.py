@@ -14,6 +14,7 @@ from planish.nn.norms import (
     OnlineLayerNorm,
     RecurrentBatchNorm,
     RMSNorm,
+    RowNorm,
     WeightNorm,
     weight_norm,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "OnlineLayerNorm",
     "RMSNorm",
     "RecurrentBatchNorm",
+    "RowNorm",
     "WeightNorm",
     "nnet",
     "reset_recurrent_parameters",

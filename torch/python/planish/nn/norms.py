@@ -3,7 +3,7 @@
 import math
 import numbers
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,9 @@ from planish._operators import (
     _layer_norm_simple,
     _online_layer_norm,
     _rms_norm,
+    _row_norm,
+    _row_norm_names,
+    _row_norm_recipe,
     _weight_norm,
 )
 from planish.nn._recomputation import next_state, start_state
@@ -41,6 +44,7 @@ __all__ = [
     "OnlineLayerNorm",
     "RMSNorm",
     "RecurrentBatchNorm",
+    "RowNorm",
     "WeightNorm",
     "weight_norm",
 ]
@@ -57,10 +61,109 @@ def _check_shape(name: str, normalized_shape: Any) -> tuple[int, ...]:
     return sizes
 
 
+class RowNormRecipe(NamedTuple):
+    """What the core's table says of a norm (``src/norm/recipe.h``)."""
+
+    affine: bool  # y = gain * xhat + bias
+    centered: bool  # the mean is subtracted
+    adaptive: bool  # y = C * (1 - k * xhat) * xhat
+    unbiased: bool  # xhat = (x - mean) / (std + eps), with the unbiased deviation
+
+    @staticmethod
+    def of(norm: str) -> "RowNormRecipe":
+        return RowNormRecipe(*_row_norm_recipe(norm))
+
+
 def _check_count(name: str, argument: str, count: int, minimum: int) -> int:
     if not isinstance(count, numbers.Integral) or count < minimum:
         raise ValueError(f"[{name}] {argument} must be at least {minimum}, got {count}")
     return count
+
+
+def _check_unbiased(name: str, normalized_shape: int | Sequence[int], norm: str) -> None:
+    if math.prod(_check_shape(name, normalized_shape)) < 2:
+        raise ValueError(
+            f"[{name}] normalized_shape must have at least 2 elements with {norm}, "
+            f"got {normalized_shape}"
+        )
+
+
+class RowNorm(nn.Module):
+    """The norm with a name of ``planish.functional.row_norm_names()``: "layer", "detach_mean" ...
+
+    ``include/planish/norm.h`` has the equations. C and k are AdaNorm's; other norms ignore them.
+    elementwise_affine=False leaves weight and bias out; norms without gain and bias have none. By
+    default norms that subtract the mean have a bias, as in ``torch.nn``.
+
+    Shape: x [..., *normalized_shape], y the same. State dict: weight and bias, if the norm has them.
+
+    >>> RowNorm(4, "rms")
+    RowNorm((4,), norm='rms', eps=1e-05, weight=True, bias=False)
+    """
+
+    normalized_shape: tuple[int, ...]
+    norm: str
+    eps: float
+    C: float
+    k: float
+    weight: nn.Parameter | None
+    bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        norm: str,
+        eps: float = 1e-5,
+        C: float = 1.0,
+        k: float = 0.1,
+        elementwise_affine: bool = True,
+        bias: bool | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        self.normalized_shape = _check_shape(name, normalized_shape)
+        names = _row_norm_names()
+        if norm not in names:
+            raise ValueError(f"[{name}] norm must be one of {', '.join(names)}, got {norm}")
+        self.norm = norm
+        self.eps = check_eps(name, eps)
+        self.C = check_finite(name, "C", C)
+        self.k = check_finite(name, "k", k)
+        recipe = RowNormRecipe.of(norm)
+        if recipe.unbiased:
+            _check_unbiased(name, normalized_shape, norm)
+        has_weight = elementwise_affine and recipe.affine
+        has_bias = has_weight and (recipe.centered if bias is None else bias)
+
+        def parameter(exists: bool, value: float) -> nn.Parameter | None:
+            if not exists:
+                return None
+            return nn.Parameter(
+                torch.full(self.normalized_shape, value, device=device, dtype=dtype)
+            )
+
+        self.register_parameter("weight", parameter(has_weight, 1.0))
+        self.register_parameter("bias", parameter(has_bias, 0.0))
+
+    def reset_parameters(self) -> None:
+        if self.weight is not None:
+            nn.init.ones_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _row_norm(  # type: ignore[no-any-return]
+            x, self.normalized_shape, self.norm, self.weight, self.bias, self.eps, self.C, self.k
+        )
+
+    def extra_repr(self) -> str:
+        ada = f", C={self.C}, k={self.k}" if RowNormRecipe.of(self.norm).adaptive else ""
+        return (
+            f"{self.normalized_shape}, norm={self.norm!r}, eps={self.eps}{ada}, "
+            f"weight={self.weight is not None}, bias={self.bias is not None}"
+        )
 
 
 class LayerNorm(nn.LayerNorm):
@@ -247,11 +350,8 @@ class AdaNorm(nn.Module):
         self.k = check_finite(name, "k", k)
         self.as_coded = bool(as_coded)
         self.eps = check_eps(name, eps)
-        if self.as_coded and math.prod(self.normalized_shape) < 2:
-            raise ValueError(
-                f"[{name}] normalized_shape must have at least 2 elements with as_coded, "
-                f"got {normalized_shape}"
-            )
+        if self.as_coded:
+            _check_unbiased(name, normalized_shape, "as_coded")
 
     def forward(self, x: Tensor) -> Tensor:
         return _ada_norm(  # type: ignore[no-any-return]
