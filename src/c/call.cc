@@ -93,6 +93,14 @@ void FailType(const char* function, const char* name, planish_type type, const c
   Fail(function, name, expected, std::to_string(type));
 }
 
+void FailNull(const char* function, const char* name, const char* what) {
+  Fail(function, name, std::string("point to a ") + what, "null");
+}
+
+void FailSize(const char* function, const char* struct_name, size_t size) {
+  Fail(function, "size", std::string("be sizeof(") + struct_name + ")", std::to_string(size));
+}
+
 void CheckSize(const char* function, const char* name, const char* struct_name, const void* given,
                uint32_t struct_size, size_t first, size_t known) {
   // A limit beyond every version, so that the size of a struct without initialization is not read.

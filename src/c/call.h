@@ -87,12 +87,15 @@ cuda::Matmul<T> MatmulOf(planish_cuda_matmul matmul) {
   };
 }
 
+[[noreturn]] void FailNull(const char* function, const char* name, const char* what);
+
 /// Throws ArgumentError if `given` is null.
 inline void CheckGiven(const char* function, const char* name, const char* what,
                        const void* given) {
-  if (given == nullptr) Fail(function, name, std::string("point to a ") + what, "null");
+  if (given == nullptr) FailNull(function, name, what);
 }
 
+[[noreturn]] void FailSize(const char* function, const char* struct_name, size_t size);
 [[noreturn]] void FailType(const char* function, const char* name, planish_type type,
                            const char* expected);
 
@@ -115,8 +118,7 @@ planish_status Init(const char* function, S* s, size_t size) noexcept {
   return Guarded(function, [&] {
     CheckGiven(function, "the struct", Struct<S>::kName, s);
     if (size < kFirstSize<S> || size > UINT32_MAX) {
-      Fail(function, "size", std::string("be sizeof(") + Struct<S>::kName + ")",
-           std::to_string(size));
+      FailSize(function, Struct<S>::kName, size);
     }
     S known{};
     SetDefaults(known);
