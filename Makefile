@@ -13,7 +13,7 @@ MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:  # what it calls uses all cores
 .DELETE_ON_ERROR:
 
-.PHONY: help setup setup-core setup-build setup-arm64 test-arm build demo test test-all test-long test-versions python wheel wheel-all deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
+.PHONY: help setup setup-core setup-build setup-arm64 test-arm build demo test test-all test-long test-versions python wheel wheel-all wheel-arm64 deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
@@ -25,6 +25,7 @@ help:
 	@echo 'make uninstall         remove them again'
 	@echo 'make wheel             build the Python package into dist/'
 	@echo 'make wheel-all         one wheel for PyTorch 2.11 to 2.15, which it downloads (gigabytes)'
+	@echo 'make wheel-arm64       the same wheel for ARM64, by a cross compiler'
 	@echo 'make deb               a Debian package of the core, libplanish-dev, in dist/'
 	@echo 'make python            the same for PYTHONPATH=$(BUILD)/python, from the build that is there'
 	@echo 'make core              build and test the core alone, without PyTorch'
@@ -112,6 +113,9 @@ python: build/release/build.ninja
 # of CPU-only wheels.
 wheel-all: setup
 	@scripts/wheel_all.sh
+
+wheel-arm64: setup setup-arm64
+	@scripts/wheel_all.sh aarch64
 
 wheel: setup
 	.venv/bin/python -m pip wheel --no-build-isolation --no-deps --wheel-dir dist .

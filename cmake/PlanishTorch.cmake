@@ -3,9 +3,11 @@
 # PLANISH_LIBTORCH_CUDA (it is a CUDA build), and defines planish::libtorch.
 include(PlanishLibtorch)
 
-# A Python package is for the PyTorch of the interpreter that builds it.
+# A Python package is for the PyTorch of the interpreter that builds it, unless it is for another processor.
 set(PLANISH_LIBTORCH "")
-if(NOT SKBUILD)
+if(SKBUILD)
+  file(TO_CMAKE_PATH "$ENV{PLANISH_LIBTORCH}" PLANISH_LIBTORCH)
+else()
   planish_find_libtorch(PLANISH_LIBTORCH)
 endif()
 if(PLANISH_LIBTORCH)

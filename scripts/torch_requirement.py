@@ -1,7 +1,8 @@
 """Tells scikit-build-core what the Python package requires (pyproject.toml, tool.dynamic-metadata).
 
 A wheel works with the minor versions of PyTorch that it was built with, so its metadata requires them: that of the
-installed PyTorch, and those of the libtorchs that the environment variable PLANISH_LIBTORCHS names.
+installed PyTorch, and those of the libtorchs that the environment variable PLANISH_LIBTORCHS names. PLANISH_LIBTORCH
+names another libtorch to build with, one for another processor.
 """
 
 import importlib.util
@@ -15,6 +16,8 @@ SUPPORTED = f"torch>=2.{MIN_MINOR},<2.{MAX_MINOR + 1}"
 
 def installed_libtorch() -> pathlib.Path:
     """Returns the folder of the PyTorch that CMake will find. Does not import it, which takes seconds."""
+    if named := os.environ.get("PLANISH_LIBTORCH"):
+        return pathlib.Path(named)
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         raise RuntimeError(
