@@ -79,7 +79,7 @@ def test_version(shared):
         assert re.search(rf"^{name} +\S", text, re.M), text
 
 
-@pytest.mark.parametrize("command", [(), ("train",), ("report",), ("show",), ("list",), ("bench",)])
+@pytest.mark.parametrize("command", [(), ("train",), ("report",), ("show",), ("list",)])
 def test_help(shared, command):
     text = shared.ok(*command, "--help").stdout
     assert "Usage: planish" in text
@@ -338,44 +338,6 @@ def test_a_diverged_run_is_a_result_and_the_sweep_goes_on(planish):
     assert [json.loads(line)["status"] for line in again.stdout.splitlines()] == ["diverged", "finished"]
 
 
-# Benchmarks.
-
-BENCH = ("bench", "--threads", 1, "--shapes", "8x64,3x1", "--methods", "layer,rms", "--quiet")
-
-
-@pytest.mark.parametrize("dtype", ["float", "double", "bfloat16", "float16"])
-def test_bench_as_json(shared, dtype):
-    lines = [json.loads(line) for line in shared.ok(*BENCH, "--type", dtype, "--json").stdout.splitlines()]
-    assert [(r["rows"], r["cols"], r["direction"], r["norm"]) for r in lines] == [
-        (*shape, direction, norm)
-        for shape in ((8, 64), (3, 1)) for direction in ("forward", "backward") for norm in ("layer", "rms")
-    ]  # fmt: skip
-    size = {"float": 4, "double": 8}.get(dtype, 2)
-    for r in lines:
-        moved = (2 if r["direction"] == "forward" else 3) * r["rows"] * r["cols"] * size
-        assert r["seconds"] > 0 and r["limit_seconds"] > 0 and r["type"] == dtype and r["threads"] == 1
-        assert r["gigabytes_per_second"] == pytest.approx(moved / r["seconds"] / 1e9)
-        assert r["share_of_limit"] == pytest.approx(r["limit_seconds"] / r["seconds"])
-        assert (r["pytorch_seconds"] is None) == (r["norm"] == "rms" or r["cols"] == 1 and wrong_in_torch(r))
-
-
-def wrong_in_torch(result):
-    """PyTorch's dgain of rows of one element is not 0, but a rounding error."""
-    return result["direction"] == "backward"
-
-
-def test_bench_as_a_table(shared):
-    result = shared.ok(*BENCH)
-    assert result.stderr == ""
-    number = r" +\d+\.\d+"
-    images = shared.ok("bench", "--methods", "batch", "--shapes", "4x8x16", "--quiet").stdout
-    assert re.search(rf"^batch +4x8x16{number * 2} +-{number * 2} +-$", images, re.M), images
-    row = rf"^layer +8x64{number * 6}$"
-    assert re.search(row, result.stdout, re.M), result.stdout
-    assert re.search(rf"^rms +8x64{number * 2} +-{number * 2} +-$", result.stdout, re.M), result.stdout
-    assert max(map(len, result.stdout.splitlines()[2:])) <= 100
-
-
 # Errors.
 
 
@@ -421,14 +383,6 @@ def test_bench_as_a_table(shared):
         (("report",), "FOLDER"),
         (("show",), "FOLDER"),
         (("report", "x", "--quiet"), "--quiet"),
-        (("bench", "--methods", "lyaer"), "layer"),
-        (("bench", "--methods", "layer,layer"), "repetitions"),
-        (("bench", "--shapes", "4096"), "ROWSxCOLS"),
-        (("bench", "--shapes", "0x5"), "ROWSxCOLS"),
-        (("bench", "--shapes", "9999999999x9999999999"), "at most"),
-        (("bench", "--shapes", "8x64x3"), "for layer"),
-        (("bench", "--type", "half"), "bfloat16"),
-        (("bench", "--threads", "0"), "from 1 to 1024"),
     ],
 )
 def test_wrong_usage(planish, arguments, part):
@@ -620,6 +574,7 @@ def break_with_folder(path):
     path.mkdir()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "result.json"])
 @pytest.mark.parametrize(
     "break_file",
