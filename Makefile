@@ -63,7 +63,7 @@ build/%/build.ninja: | setup-build
 
 # The core is compiled while PyTorch, which it does not need, is installed.
 SETUP := build
-test: SETUP := all
+test test-long: SETUP := all
 build/release/build.ninja: | setup-core
 	@scripts/setup.sh $(SETUP) & setup=$$!; \
 	cmake --preset release -DPLANISH_TORCH=OFF -DPLANISH_LAB=OFF $(CONFIGURE) >/dev/null && \
@@ -85,19 +85,26 @@ demo: build/release/build.ninja setup-build
 	    --batch-size "$$1" --seeds 3 --threads 1 --out $(DEMO) >/dev/null'
 	@$(BUILD)/planish-demo report $(DEMO) -o $(DEMO)/report.html
 
+# $(call pytest,BUILD,OPTIONS): the Python tests with the programs of a build folder and the package of build/release.
 # pytest runs one process per core, each with one thread.
+define pytest
+	OMP_NUM_THREADS=1 PLANISH_BUILD=$(1) .venv/bin/python -m pytest -n auto $(2) tests/python
+	@if .venv/bin/python -c 'import torch.nn' 2>/dev/null; then set -x; \
+	  OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR)/$(BUILD)/python .venv/bin/python -m pytest -n auto $(2) torch/python/tests; \
+	else echo 'left out: torch/python/tests, since .venv has no PyTorch (CMAKE_PREFIX_PATH names a libtorch)'; fi
+endef
+
 test: build setup python
 	ctest --preset release
-	OMP_NUM_THREADS=1 PLANISH_BUILD=$(BUILD) .venv/bin/python -m pytest -n auto tests/python
-	@if .venv/bin/python -c 'import torch.nn' 2>/dev/null; then set -x; \
-	  OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR)/$(BUILD)/python .venv/bin/python -m pytest -n auto torch/python/tests; \
-	else echo 'left out: torch/python/tests, since .venv has no PyTorch (CMAKE_PREFIX_PATH names a libtorch)'; fi
+	$(call pytest,$(BUILD))
 
 test-all: test test-long
 
-test-long: build/full/build.ninja
+test-long: build setup python build/full/build.ninja
 	cmake --build --preset full
 	ctest --preset full
+	ctest --preset release-long
+	$(call pytest,build/full,-m long)
 
 # On one build of the package, with a virtual environment for each version: gigabytes.
 test-versions: setup

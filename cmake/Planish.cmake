@@ -86,14 +86,15 @@ function(planish_precompiled_gtest target)
   endif()
 endfunction()
 
-# planish_test(name SOURCES... LINK libs... [PARTS n]): a GoogleTest program. For ctest it is one test, or n tests
-# that run at the same time, because most of its tests take less time than starting a process. Programs are named
-# after their folder: lab_run_test belongs to lab/run.
+# planish_test(name SOURCES... LINK libs... [PARTS n] [LONG filter]): a GoogleTest program. For ctest it is one test,
+# or n tests that run at the same time, because most of its tests take less time than starting a process. Programs are
+# named after their folder: lab_run_test belongs to lab/run. Those of its tests that match LONG do more with
+# PLANISH_LONG_TESTS, as one more test, NAME.long, with the label "long".
 function(planish_test name)
   if(NOT PLANISH_TESTS OR (NOT PLANISH_LAB_TESTS AND CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/lab/"))
     return()
   endif()
-  cmake_parse_arguments(arg "" "PARTS" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(arg "" "PARTS;LONG" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   planish_o1_options(${name})
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
@@ -110,8 +111,13 @@ function(planish_test name)
     add_test(NAME ${test} COMMAND ${name} --gtest_brief=1)
     set_tests_properties(${test} PROPERTIES
       ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_PARTS};GTEST_SHARD_INDEX=${index}"
-      FAIL_REGULAR_EXPRESSION " 0 tests from ")
+      FAIL_REGULAR_EXPRESSION " 0 tests from " COST ${arg_PARTS})  # those that take long begin first
   endforeach()
+  if(arg_LONG)
+    add_test(NAME ${name}.long COMMAND ${name} --gtest_brief=1 "--gtest_filter=${arg_LONG}")
+    set_tests_properties(${name}.long PROPERTIES LABELS long ENVIRONMENT PLANISH_LONG_TESTS=1
+      FAIL_REGULAR_EXPRESSION " 0 tests from ")
+  endif()
 endfunction()
 
 # planish_unity(target [AT_MOST n] [ALONE file...]): compiles the target's sources of a folder together,

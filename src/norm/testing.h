@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <limits>
@@ -281,6 +282,13 @@ inline ParallelFor SplitIn(int64_t parts, int* calls) {
       task(begin + at * n / parts, begin + (at + 1) * n / parts);
     }
   };
+}
+
+/// Returns the numbers of threads of tests that compare bits: in the long tests
+/// (PLANISH_LONG_TESTS, set by `make test-long`) also one, which has no neighbour, and three.
+inline std::vector<int> ThreadCounts() {
+  if (std::getenv("PLANISH_LONG_TESTS") != nullptr) return {1, 2, 3, 7};
+  return {2, 7};
 }
 
 /// Returns a ParallelFor that runs `parts` ranges concurrently, each on its own thread.

@@ -202,7 +202,7 @@ TYPED_TEST(RnnTest, SameBitsForAnyNumberOfThreads) {
     for (const Given& given : {Given{}, Given{.lengths = true, .resets = true, .reverse = true}}) {
       const RnnProblem<T> p(cell, kLarge, given);
       const RnnResult<T> expected = tests::Apply(p, p.Options(SerialFor));
-      for (const int64_t parts : {1, 2, 3, 7}) {
+      for (const int parts : tests::ThreadCounts()) {
         EXPECT_EQ(tests::Apply(p, p.Options(tests::OnThreads(parts))).DiffersIn(expected), "")
             << NameOf(cell) << " on " << parts << " threads";
       }
@@ -239,7 +239,7 @@ TYPED_TEST(RnnTest, SameBitsForSharedWeights) {
         return tests::Apply(p, options);
       };
       const RnnResult<T> expected = apply(INT64_MAX, SerialFor, false);
-      for (const int64_t parts : {1, 2, 3, 7}) {
+      for (const int parts : tests::ThreadCounts()) {
         for (const bool checkpoint : {false, true}) {
           EXPECT_EQ(apply(0, tests::OnThreads(parts), checkpoint).DiffersIn(expected), "")
               << NameOf(cell) << " on " << parts << " threads";

@@ -38,6 +38,7 @@ def test_every_task_is_in_the_list(planish):
     assert set(re.findall(r"^([a-z][a-z0-9-]*) +\S", planish.ok("list").stdout, re.M)) == set(TASKS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ALL, ids=NAMES)
 def test_empty_data_is_wrong_usage(planish, command):
     for flags in (("--data", ""), ("--data=",)):

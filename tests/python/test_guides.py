@@ -30,7 +30,10 @@ def blocks(page, language):
 
 
 def having(language):
-    return pytest.mark.parametrize("page", [page for page in RUN if blocks(page, language)], ids=named)
+    """Pages with programs in a language. Those of single tasks, which are alike, take long."""
+    pages = [page for page in RUN if blocks(page, language)]
+    marks = {page: [pytest.mark.long] if page.parent.name == "tasks" else [] for page in pages}
+    return pytest.mark.parametrize("page", [pytest.param(p, id=named(p), marks=marks[p]) for p in pages])
 
 
 def prose(page):

@@ -259,6 +259,7 @@ def packed_header(size):
     return info.tobuf(tarfile.USTAR_FORMAT) + bytes(4096)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_archive_is_one_line_and_status_3(archive, planish, name):
     make, text = HOSTILE[name]

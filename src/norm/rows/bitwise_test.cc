@@ -119,7 +119,7 @@ TYPED_TEST(BitwiseTest, SameOnAnyNumberOfThreads) {
       if (cols == 1 && norm == Norm::kAdaAsCoded) continue;  // has no unbiased deviation
       const Problem<TypeParam> p(norm, rows, cols);
       const auto expected = tests::Apply(p, SerialFor);
-      for (const int threads : {1, 2, 3, 7}) {
+      for (const int threads : tests::ThreadCounts()) {
         EXPECT_EQ(tests::Apply(p, OnThreads(threads)).DiffersIn(expected), "")
             << tests::NameOf(norm) << ", " << rows << " x " << cols << " on " << threads;
       }

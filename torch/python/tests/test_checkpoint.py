@@ -149,6 +149,7 @@ def test_regions_with_python_functions_and_nested_regions(use_reentrant):
     assert torch.equal(module[1].state, plain[1].state)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @CHECKPOINTS
 def test_checkpoints_of_compiled_modules(use_reentrant, backend):

@@ -98,6 +98,7 @@ def run(module, x, gradients):
 TWO_MODES = ("OnlineLayerNorm", "BatchNorm1d", "BatchNorm2d", "RecurrentBatchNorm", "LayerNormLSTM")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gradients", [True, False])
 @pytest.mark.parametrize("mark", [True, False])
 @pytest.mark.parametrize(

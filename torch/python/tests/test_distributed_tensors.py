@@ -245,6 +245,7 @@ def outcomes(tmp_path_factory):
     return [torch.load(folder / f"{rank}.pt") for rank in range(WORLD)]
 
 
+@pytest.mark.long
 @distributed
 @pytest.mark.parametrize("name", CHECKS)
 def test_dtensor(name, outcomes):
@@ -252,6 +253,7 @@ def test_dtensor(name, outcomes):
         assert results[name] is None, f"rank {rank}: {results[name]}"
 
 
+@pytest.mark.long
 @distributed
 @pytest.mark.parametrize(
     "order",
@@ -272,6 +274,7 @@ assert torch.ops.planish.norm_forward.default in known
     assert python(program).returncode == 0
 
 
+@pytest.mark.long
 def test_importing_the_package_does_not_import_dtensor(python):
     program = "import planish, sys; assert 'torch.distributed.tensor' not in sys.modules"
     assert python(program).returncode == 0

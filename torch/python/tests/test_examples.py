@@ -96,6 +96,7 @@ def lines_of(file):
         return list(csv.DictReader(lines))
 
 
+@pytest.mark.long
 def test_char_lstm_learns(program, text, tmp_path):
     out = program("char_lstm", "--text", text, *SMALL, "--updates", 200, "--sample", 60)
     alphabet = len(set(text.read_text(encoding="utf-8")))
@@ -284,6 +285,7 @@ def test_advantages(module):
         assert float(advantages[t, b]) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.long
 def test_actor_critic_learns_to_remember(program):
     out = program(
         "actor_critic", "--cell", "ln-gru", "--longest", 2, "--steps", 8, "--lr", 0.01,

@@ -250,6 +250,7 @@ PRIMITIVES = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PRIMITIVES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_opcheck_of_norm_forward_and_backward(name, dtype):
@@ -269,6 +270,7 @@ def test_opcheck_of_norm_forward_and_backward(name, dtype):
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_opcheck_of_the_other_operators():
     x, w, b = inputs()
     check = torch.library.opcheck

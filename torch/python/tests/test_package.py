@@ -211,6 +211,7 @@ def test_version_info_states_the_build_and_what_is_in_use(root):
     assert [line.split(maxsplit=1) for line in lines] == [list(fact) for fact in info.items()]
 
 
+@pytest.mark.long
 def test_version_info_follows_the_environment(python):
     program = "import planish; print(planish.version_info())"
     result = python(program, PLANISH_TARGET="SCALAR", PLANISH_TUNING="l2_bytes=3145728")
@@ -244,6 +245,7 @@ def test_examples_of_the_documentation_run(root, tmp_path, monkeypatch):
         exec(compile(block, "docs/python.md", "exec"), names)
 
 
+@pytest.mark.long
 def test_type_hints_hold_and_are_seen_by_users(root, mypy_errors, tmp_path):
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("mypy is not installed")

@@ -257,6 +257,7 @@ def train_and_act(rank, file, kinds):
     distributed.destroy_process_group()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     not (torch.distributed.is_available() and torch.distributed.is_gloo_available()),
     reason="this PyTorch is built without torch.distributed and gloo",

@@ -377,6 +377,7 @@ def test_annotations_name_all_variants(module):
     assert f"must be one of {', '.join(variants_of(module))}, got lasagne" in message
 
 
+@pytest.mark.long
 def test_mypy_knows_the_variants_of_each_class(mypy_errors, tmp_path):
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("mypy is not installed")

@@ -445,6 +445,7 @@ def test_vmap_matches_a_loop(cell, name):
 # ---- torch.library, torch.compile and torch.export
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize(
     ("cell", "given", "settings"),
