@@ -2,9 +2,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "lab/commands/commands.h"
@@ -27,8 +27,9 @@ namespace fs = std::filesystem;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   execv(program.c_str(), argv.data());
+  const int error = errno;
   throw RunError(fmt::format("[bench] cannot run {}: {}. CMake's target planish_bench builds it",
-                             program, std::strerror(errno)));
+                             program, std::generic_category().message(error)));
 }
 
 }  // namespace
