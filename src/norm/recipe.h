@@ -82,8 +82,8 @@ NormSettings<C> SettingsOf(const Recipe& recipe, const Options& options) {
   return {recipe, options.eps, static_cast<C>(options.scale), static_cast<C>(options.slope)};
 }
 
-/// A norm, its name in operators and tests, and the function of planish/torch_norm.h in whose name
-/// its errors speak: row_norm unless it has one of its own.
+/// A norm, its name in operators and tests, and the function of planish/torch_norm.h that its error
+/// messages name.
 struct NormName {
   Norm norm;
   const char* name;

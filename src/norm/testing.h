@@ -284,8 +284,8 @@ inline ParallelFor SplitIn(int64_t parts, int* calls) {
   };
 }
 
-/// Returns the numbers of threads of tests that compare bits: in the long tests
-/// (PLANISH_LONG_TESTS, set by `make test-long`) also one, which has no neighbour, and three.
+/// Returns the thread counts that tests of equal bits compare: 2 and 7; in the long tests
+/// (PLANISH_LONG_TESTS, set by `make test-long`) 1 and 3 as well.
 inline std::vector<int> ThreadCounts() {
   if (std::getenv("PLANISH_LONG_TESTS") != nullptr) return {1, 2, 3, 7};
   return {2, 7};
