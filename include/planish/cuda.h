@@ -33,12 +33,12 @@
 //   float* x = nullptr;
 //   cudaMalloc(reinterpret_cast<void**>(&x), 6 * sizeof(float));
 //   cudaMemcpy(x, rows.data(), 6 * sizeof(float), cudaMemcpyHostToDevice);
-//   const int64_t bytes = planish::cuda::NormForwardWorkspaceBytes<float>(2, 3);
+//   const planish::NormForwardArgs<float> args = {.rows = 2, .cols = 3, .x = x, .y = x};
+//   const int64_t bytes = planish::cuda::WorkspaceBytes(args);
 //   void* workspace = nullptr;
 //   cudaMalloc(&workspace, static_cast<size_t>(bytes));
-//   planish::cuda::NormForward<float>(planish::Norm::kLayer,
-//                                     {.rows = 2, .cols = 3, .x = x, .y = x},
-//                                     {.workspace = workspace, .workspace_bytes = bytes});
+//   planish::cuda::NormForward(planish::Norm::kLayer, args,
+//                              {.workspace = workspace, .workspace_bytes = bytes});
 //   cudaMemcpy(rows.data(), x, 6 * sizeof(float), cudaMemcpyDeviceToHost);
 //   for (const float value : rows) std::printf("%.2f ", value);
 //   // prints -1.22 0.00 1.22 -0.93 -0.46 1.39
@@ -56,16 +56,17 @@ struct NormOptions {
   double slope = 0.1;           ///< k of AdaNorm, finite; other norms ignore it
   void* stream = nullptr;       ///< cudaStream_t of the current device; null: the default stream
   void* workspace = nullptr;    ///< device memory, 16-byte aligned
-  int64_t workspace_bytes = 0;  ///< at least what the functions below return
+  int64_t workspace_bytes = 0;  ///< at least WorkspaceBytes of the call
 };
 
-/// Returns the workspace of NormForward for rows of type T, in bytes, on any device. Throws
-/// ArgumentError for invalid sizes.
-template <class T>
-int64_t NormForwardWorkspaceBytes(int64_t rows, int64_t cols);
-/// Returns the workspace of NormBackward, with `gradients` if dgain or dbias is given.
-template <class T>
-int64_t NormBackwardWorkspaceBytes(int64_t rows, int64_t cols, bool gradients);
+/// Each WorkspaceBytes function returns the workspace of the call with these arguments, in bytes.
+/// It is enough for any alignment of the arrays and on any device. The functions read sizes, and
+/// whether dgain, dbias and dx are null; no array is accessed. They throw ArgumentError for invalid
+/// sizes.
+template <class T, class P>
+int64_t WorkspaceBytes(const NormForwardArgs<T, P>& args);
+template <class T, class P>
+int64_t WorkspaceBytes(const NormBackwardArgs<T, P>& args);
 
 /// Computes planish::NormForward on the GPU. Throws ArgumentError as it does and if the workspace
 /// is too small.
@@ -85,13 +86,17 @@ struct BatchNormOptions {
   int64_t batches = 0;
   void* stream = nullptr;       ///< cudaStream_t of the current device; null: the default stream
   void* workspace = nullptr;    ///< device memory, 16-byte aligned
-  int64_t workspace_bytes = 0;  ///< at least BatchNormWorkspaceBytes
+  int64_t workspace_bytes = 0;  ///< at least WorkspaceBytes of the call
 };
 
-/// Returns the workspace that each of the BatchNorm functions needs, in bytes. Throws ArgumentError
-/// for invalid sizes.
-template <class T>
-int64_t BatchNormWorkspaceBytes(int64_t batch, int64_t channels, int64_t spatial);
+template <class T, class P>
+int64_t WorkspaceBytes(const BatchNormForwardArgs<T, P>& args);
+template <class T, class P>
+int64_t WorkspaceBytes(const BatchNormBackwardArgs<T, P>& args);
+template <class T, class P>
+int64_t WorkspaceBytes(const BatchNormEvaluateArgs<T, P>& args);
+template <class T, class P>
+int64_t WorkspaceBytes(const BatchNormEvaluateBackwardArgs<T, P>& args);
 
 /// Computes planish::BatchNormForward on the GPU. Throws ArgumentError as it does and if the
 /// workspace is too small. Squares of doubles beyond 1e300 overflow and give NaN.
@@ -113,10 +118,10 @@ template <class T, class P = T>
 void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
                                const BatchNormOptions& options = {});
 
-/// Returns the workspace of ChannelNormForward and ChannelNormBackward, in bytes.
-/// ChannelNormForward with spatial > 1 needs none. Throws ArgumentError for invalid sizes.
-template <class T>
-int64_t ChannelNormWorkspaceBytes(int64_t batch, int64_t channels, int64_t spatial);
+template <class T, class P>
+int64_t WorkspaceBytes(const ChannelNormForwardArgs<T, P>& args);
+template <class T, class P>
+int64_t WorkspaceBytes(const ChannelNormBackwardArgs<T, P>& args);
 
 /// Computes planish::ChannelNormForward on the GPU. Throws ArgumentError as it does and if the
 /// workspace is too small.
@@ -133,13 +138,13 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
 struct WeightNormOptions {
   void* stream = nullptr;       ///< cudaStream_t of the current device; null: the default stream
   void* workspace = nullptr;    ///< device memory, 16-byte aligned
-  int64_t workspace_bytes = 0;  ///< at least WeightNormWorkspaceBytes
+  int64_t workspace_bytes = 0;  ///< at least WorkspaceBytes of the call
 };
 
-/// Returns the workspace of both WeightNorm functions, in bytes. Throws ArgumentError for invalid
-/// sizes.
-template <class T>
-int64_t WeightNormWorkspaceBytes(int64_t rows, int64_t cols);
+template <class T, class P>
+int64_t WorkspaceBytes(const WeightNormForwardArgs<T, P>& args);
+template <class T, class P>
+int64_t WorkspaceBytes(const WeightNormBackwardArgs<T, P>& args);
 
 /// Computes planish::WeightNormForward on the GPU. Throws ArgumentError as it does and if the
 /// workspace is too small.
@@ -158,13 +163,13 @@ struct OnlineNormOptions {
   const double* alphas = nullptr;  ///< [rows] weight of each case, in device memory; or null
   void* stream = nullptr;          ///< cudaStream_t of the current device; null: the default stream
   void* workspace = nullptr;       ///< device memory, 16-byte aligned
-  int64_t workspace_bytes = 0;     ///< at least OnlineNormWorkspaceBytes
+  int64_t workspace_bytes = 0;     ///< at least WorkspaceBytes of the call
 };
 
-/// Returns the workspace of both OnlineNorm functions, in bytes. Throws ArgumentError for invalid
-/// sizes.
-template <class T>
-int64_t OnlineNormWorkspaceBytes(int64_t rows, int64_t cols);
+template <class T, class P>
+int64_t WorkspaceBytes(const OnlineNormForwardArgs<T, P>& args);
+template <class T, class P>
+int64_t WorkspaceBytes(const OnlineNormBackwardArgs<T, P>& args);
 
 /// Computes planish::OnlineNormForward on the GPU. `state` and options.alphas are in device memory,
 /// and their ranges are not checked. One call for many cases gives the same bits as one call for

@@ -26,18 +26,17 @@
 //   const planish::RnnShape shape{.time = 3, .batch = 1, .inputs = 1, .hidden = 2};
 //   std::vector<float> y(3 * 2);
 //   float* y_device = on_device(y);
-//   const int64_t bytes = planish::cuda::RnnForwardWorkspaceBytes<float>(
-//       planish::Cell::kLnLstm, shape, /*saved=*/false);
-//   void* workspace = nullptr;
-//   cudaMalloc(&workspace, static_cast<size_t>(bytes));
-//   planish::cuda::RnnForward<float>(
-//       planish::Cell::kLnLstm,
-//       {.inputs = {.shape = shape,
-//                   .x = on_device({1, 2, 3}),
-//                   .params = {.weight_ih = on_device({1, 2, 3, 4, 5, 6, 7, 8}),
-//                              .weight_hh = on_device(std::vector<float>(8 * 2, 0.5f))}},
-//        .y = y_device},
-//       {.workspace = workspace, .workspace_bytes = bytes});
+//   const planish::RnnForwardArgs<float> args = {
+//       .inputs = {.shape = shape,
+//                  .x = on_device({1, 2, 3}),
+//                  .params = {.weight_ih = on_device({1, 2, 3, 4, 5, 6, 7, 8}),
+//                             .weight_hh = on_device(std::vector<float>(8 * 2, 0.5f))}},
+//       .y = y_device};
+//   planish::cuda::RnnOptions<float> options;
+//   options.workspace_bytes =
+//       planish::cuda::WorkspaceBytes(planish::Cell::kLnLstm, args, options);
+//   cudaMalloc(&options.workspace, static_cast<size_t>(options.workspace_bytes));
+//   planish::cuda::RnnForward(planish::Cell::kLnLstm, args, options);
 //   cudaMemcpy(y.data(), y_device, y.size() * sizeof(float), cudaMemcpyDeviceToHost);
 //   for (const float value : y) std::printf("%.3f ", value);
 //   // prints -0.570 0.625 -0.570 0.625 -0.570 0.626
@@ -69,7 +68,7 @@ struct RnnOptions {
   double eps = 1e-5;            ///< added to variances, inside the root; finite, >= 0
   void* stream = nullptr;       ///< cudaStream_t of the current device; null: the default stream
   void* workspace = nullptr;    ///< device memory, 16-byte aligned
-  int64_t workspace_bytes = 0;  ///< at least what the functions below return
+  int64_t workspace_bytes = 0;  ///< at least WorkspaceBytes of the call
   /// Multiplies matrices: one product for all inputs, and one for each step, which takes most of a
   /// call's time. If empty, a kernel of this library multiplies: deterministic, but slower than a
   /// BLAS.
@@ -99,18 +98,16 @@ int64_t RnnSavedSize(Cell cell, const RnnShape& shape);
 template <class T>
 bool RnnFitsPersistent(Cell cell, const RnnShape& shape);
 
-/// Returns the workspace of RnnForward, in bytes, with or without `saved` and
-/// RnnOptions::persistent on the current device. Throws ArgumentError as RnnForward does.
+/// Each WorkspaceBytes function returns the workspace of the call with these arguments, in bytes,
+/// on the current device. The functions read sizes, whether `saved` and `lengths` are null, and
+/// options.persistent; no array is accessed. They throw ArgumentError as RnnForward does.
 template <class T>
-int64_t RnnForwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool saved,
-                                 bool persistent = false);
-/// Returns the workspace of RnnBackward, in bytes, with or without `lengths` and persistent.
+int64_t WorkspaceBytes(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& options = {});
 template <class T>
-int64_t RnnBackwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool lengths,
-                                  bool persistent = false);
-/// Returns the workspace of RnnStep, in bytes.
+int64_t WorkspaceBytes(Cell cell, const RnnBackwardArgs<T>& args,
+                       const RnnOptions<T>& options = {});
 template <class T>
-int64_t RnnStepWorkspaceBytes(Cell cell, int64_t batch, int64_t inputs, int64_t hidden);
+int64_t WorkspaceBytes(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options = {});
 
 /// Computes planish::RnnForward on the GPU. `saved` is aligned to 16 bytes; its contents differ
 /// from the CPU's. Lengths are in device memory and not checked: above T means T, below 1 means no

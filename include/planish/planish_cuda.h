@@ -9,8 +9,9 @@
 // - A call enqueues kernels on the stream of its options, a cudaStream_t of the current device or
 //   NULL for the default stream, and returns. It neither synchronizes nor allocates, so it can be
 //   captured in a CUDA graph. Arrays and workspace must stay valid until the kernels have run.
-// - The workspace is device memory, aligned to 16 bytes, of the size that a _workspace function
-//   writes to `*bytes`. Calls that run at once each have their own.
+// - The workspace is device memory, aligned to 16 bytes, of the size that the call's _workspace
+//   function writes to `*bytes`. That function reads sizes in the arguments, and which arrays are
+//   NULL. Calls that run at once each have their own workspace.
 // - PLANISH_INVALID_ARGUMENT is returned before anything is enqueued, PLANISH_DEVICE_ERROR if a
 //   kernel cannot be launched. In a library built without CUDA calls return PLANISH_NO_CUDA.
 // - Results have the same bits in every run and on every device, with the exceptions in cuda.h and
@@ -25,14 +26,14 @@
 //   planish_cuda_norm_options_init(&options, sizeof options);
 //   cudaMalloc(&x, sizeof rows);
 //   cudaMemcpy(x, rows, sizeof rows, cudaMemcpyHostToDevice);
-//   planish_cuda_norm_forward_workspace(PLANISH_FLOAT, 2, 3, &options.workspace_bytes);
-//   cudaMalloc(&workspace, (size_t)options.workspace_bytes);
-//   options.workspace = workspace;
 //   args.type = PLANISH_FLOAT;
 //   args.rows = 2;
 //   args.cols = 3;
 //   args.x = x;
 //   args.y = x;
+//   planish_cuda_norm_forward_workspace(&args, &options.workspace_bytes);
+//   cudaMalloc(&workspace, (size_t)options.workspace_bytes);
+//   options.workspace = workspace;
 //   if (planish_cuda_norm_forward(PLANISH_NORM_LAYER, &args, &options) != PLANISH_OK) {
 //     fprintf(stderr, "%s\n", planish_error_message());
 //   }
@@ -59,19 +60,17 @@ typedef struct planish_cuda_norm_options {
   double slope;             ///< default 0.1
   void* stream;             ///< cudaStream_t; NULL: the default stream
   void* workspace;          ///< device memory, aligned to 16 bytes
-  int64_t workspace_bytes;  ///< at least what the _workspace function writes
+  int64_t workspace_bytes;  ///< at least what the call's _workspace function writes
 } planish_cuda_norm_options;
 PLANISH_C_API planish_status planish_cuda_norm_options_init(planish_cuda_norm_options* options,
                                                             size_t size);
 
-/// Writes the workspace of planish_cuda_norm_forward to `*bytes`, the same on every device.
-PLANISH_C_API planish_status planish_cuda_norm_forward_workspace(planish_type type, int64_t rows,
-                                                                 int64_t cols, int64_t* bytes);
-/// Writes the workspace of planish_cuda_norm_backward; `gradients` is nonzero if dgain or dbias is
-/// given.
-PLANISH_C_API planish_status planish_cuda_norm_backward_workspace(planish_type type, int64_t rows,
-                                                                  int64_t cols, int32_t gradients,
-                                                                  int64_t* bytes);
+/// Each _workspace function of a norm writes the workspace of the call with these arguments to
+/// `*bytes`. It is enough for any alignment of the arrays and on any device.
+PLANISH_C_API planish_status
+planish_cuda_norm_forward_workspace(const planish_norm_forward_args* args, int64_t* bytes);
+PLANISH_C_API planish_status
+planish_cuda_norm_backward_workspace(const planish_norm_backward_args* args, int64_t* bytes);
 /// Computes planish_norm_forward on the GPU.
 PLANISH_C_API planish_status planish_cuda_norm_forward(planish_norm norm,
                                                        const planish_norm_forward_args* args,
@@ -81,10 +80,10 @@ PLANISH_C_API planish_status planish_cuda_norm_backward(planish_norm norm,
                                                         const planish_norm_backward_args* args,
                                                         const planish_cuda_norm_options* options);
 
-/// Writes the workspace of both planish_cuda_channel_norm_* functions to `*bytes`.
-PLANISH_C_API planish_status planish_cuda_channel_norm_workspace(planish_type type, int64_t batch,
-                                                                 int64_t channels, int64_t spatial,
-                                                                 int64_t* bytes);
+PLANISH_C_API planish_status planish_cuda_channel_norm_forward_workspace(
+    const planish_channel_norm_forward_args* args, int64_t* bytes);
+PLANISH_C_API planish_status planish_cuda_channel_norm_backward_workspace(
+    const planish_channel_norm_backward_args* args, int64_t* bytes);
 /// Computes planish_channel_norm_forward on the GPU.
 PLANISH_C_API planish_status
 planish_cuda_channel_norm_forward(planish_norm norm, const planish_channel_norm_forward_args* args,
@@ -103,15 +102,19 @@ typedef struct planish_cuda_batch_norm_options {
   int64_t batches;          ///< batches already in the running estimates
   void* stream;             ///< cudaStream_t; NULL: the default stream
   void* workspace;          ///< device memory, aligned to 16 bytes
-  int64_t workspace_bytes;  ///< at least what planish_cuda_batch_norm_workspace writes
+  int64_t workspace_bytes;  ///< at least what the call's _workspace function writes
 } planish_cuda_batch_norm_options;
 PLANISH_C_API planish_status
 planish_cuda_batch_norm_options_init(planish_cuda_batch_norm_options* options, size_t size);
 
-/// Writes the workspace of each planish_cuda_batch_norm_* function to `*bytes`.
-PLANISH_C_API planish_status planish_cuda_batch_norm_workspace(planish_type type, int64_t batch,
-                                                               int64_t channels, int64_t spatial,
-                                                               int64_t* bytes);
+PLANISH_C_API planish_status planish_cuda_batch_norm_forward_workspace(
+    const planish_batch_norm_forward_args* args, int64_t* bytes);
+PLANISH_C_API planish_status planish_cuda_batch_norm_backward_workspace(
+    const planish_batch_norm_backward_args* args, int64_t* bytes);
+PLANISH_C_API planish_status planish_cuda_batch_norm_evaluate_workspace(
+    const planish_batch_norm_evaluate_args* args, int64_t* bytes);
+PLANISH_C_API planish_status planish_cuda_batch_norm_evaluate_backward_workspace(
+    const planish_batch_norm_evaluate_backward_args* args, int64_t* bytes);
 /// Computes planish_batch_norm_forward on the GPU.
 PLANISH_C_API planish_status planish_cuda_batch_norm_forward(
     const planish_batch_norm_forward_args* args, const planish_cuda_batch_norm_options* options);
@@ -131,14 +134,15 @@ typedef struct planish_cuda_weight_norm_options {
   uint32_t struct_size;
   void* stream;             ///< cudaStream_t; NULL: the default stream
   void* workspace;          ///< device memory, aligned to 16 bytes
-  int64_t workspace_bytes;  ///< at least what planish_cuda_weight_norm_workspace writes
+  int64_t workspace_bytes;  ///< at least what the call's _workspace function writes
 } planish_cuda_weight_norm_options;
 PLANISH_C_API planish_status
 planish_cuda_weight_norm_options_init(planish_cuda_weight_norm_options* options, size_t size);
 
-/// Writes the workspace of both planish_cuda_weight_norm_* functions to `*bytes`.
-PLANISH_C_API planish_status planish_cuda_weight_norm_workspace(planish_type type, int64_t rows,
-                                                                int64_t cols, int64_t* bytes);
+PLANISH_C_API planish_status planish_cuda_weight_norm_forward_workspace(
+    const planish_weight_norm_forward_args* args, int64_t* bytes);
+PLANISH_C_API planish_status planish_cuda_weight_norm_backward_workspace(
+    const planish_weight_norm_backward_args* args, int64_t* bytes);
 /// Computes planish_weight_norm_forward on the GPU.
 PLANISH_C_API planish_status planish_cuda_weight_norm_forward(
     const planish_weight_norm_forward_args* args, const planish_cuda_weight_norm_options* options);
@@ -153,14 +157,15 @@ typedef struct planish_cuda_online_norm_options {
   const double* alphas;     ///< [rows] weight of each case, in device memory; or NULL
   void* stream;             ///< cudaStream_t; NULL: the default stream
   void* workspace;          ///< device memory, aligned to 16 bytes
-  int64_t workspace_bytes;  ///< at least what planish_cuda_online_norm_workspace writes
+  int64_t workspace_bytes;  ///< at least what the call's _workspace function writes
 } planish_cuda_online_norm_options;
 PLANISH_C_API planish_status
 planish_cuda_online_norm_options_init(planish_cuda_online_norm_options* options, size_t size);
 
-/// Writes the workspace of both planish_cuda_online_norm_* functions to `*bytes`.
-PLANISH_C_API planish_status planish_cuda_online_norm_workspace(planish_type type, int64_t rows,
-                                                                int64_t cols, int64_t* bytes);
+PLANISH_C_API planish_status planish_cuda_online_norm_forward_workspace(
+    const planish_online_norm_forward_args* args, int64_t* bytes);
+PLANISH_C_API planish_status planish_cuda_online_norm_backward_workspace(
+    const planish_online_norm_backward_args* args, int64_t* bytes);
 /// Computes planish_online_norm_forward on the GPU. `state` and options->alphas are in device
 /// memory, and their ranges are not checked.
 PLANISH_C_API planish_status planish_cuda_online_norm_forward(
@@ -212,7 +217,7 @@ typedef struct planish_cuda_rnn_options {
   double eps;                  ///< added to variances, in the root; finite, >= 0; default 1e-5
   void* stream;                ///< cudaStream_t; NULL: the default stream
   void* workspace;             ///< device memory, aligned to 16 bytes
-  int64_t workspace_bytes;     ///< at least what the _workspace function writes
+  int64_t workspace_bytes;     ///< at least what the call's _workspace function writes
   planish_cuda_matmul matmul;  ///< multiplies matrices; default: a kernel of this library
 } planish_cuda_rnn_options;
 PLANISH_C_API planish_status planish_cuda_rnn_options_init(planish_cuda_rnn_options* options,
@@ -228,21 +233,17 @@ PLANISH_C_API planish_status planish_cuda_rnn_saved_size(planish_cell cell, plan
 PLANISH_C_API planish_status planish_cuda_rnn_fits_persistent(planish_cell cell, planish_type type,
                                                               const planish_rnn_shape* shape,
                                                               int32_t* fits);
-/// Writes the workspace of planish_cuda_rnn_forward to `*bytes`, with `saved` and persistent or
-/// without.
-PLANISH_C_API planish_status planish_cuda_rnn_forward_workspace(planish_cell cell,
-                                                                planish_type type,
-                                                                const planish_rnn_shape* shape,
-                                                                int32_t saved, int32_t persistent,
-                                                                int64_t* bytes);
-/// Writes the workspace of planish_cuda_rnn_backward, with `lengths` and persistent or without.
-PLANISH_C_API planish_status planish_cuda_rnn_backward_workspace(
-    planish_cell cell, planish_type type, const planish_rnn_shape* shape, int32_t lengths,
-    int32_t persistent, int64_t* bytes);
-/// Writes the workspace of planish_cuda_rnn_step.
-PLANISH_C_API planish_status planish_cuda_rnn_step_workspace(planish_cell cell, planish_type type,
-                                                             int64_t batch, int64_t inputs,
-                                                             int64_t hidden, int64_t* bytes);
+/// Each _workspace function of a layer writes the workspace of the call with these arguments on the
+/// current device to `*bytes`. Of the options it reads persistent.
+PLANISH_C_API planish_status
+planish_cuda_rnn_forward_workspace(planish_cell cell, const planish_rnn_forward_args* args,
+                                   const planish_cuda_rnn_options* options, int64_t* bytes);
+PLANISH_C_API planish_status
+planish_cuda_rnn_backward_workspace(planish_cell cell, const planish_rnn_backward_args* args,
+                                    const planish_cuda_rnn_options* options, int64_t* bytes);
+PLANISH_C_API planish_status
+planish_cuda_rnn_step_workspace(planish_cell cell, const planish_rnn_step_args* args,
+                                const planish_cuda_rnn_options* options, int64_t* bytes);
 
 /// Computes planish_rnn_forward on the GPU. `saved` is aligned to 16 bytes; its contents differ
 /// from the CPU's. Lengths are in device memory and not checked: above T means T, below 1 no step.

@@ -272,15 +272,22 @@ void WithRnnType(const char* function, planish_type type, const F& f) {
   FailType(function, "type", type, "be PLANISH_FLOAT (1) or PLANISH_DOUBLE (2)");
 }
 
+/// Calls f(args) of a norm with the C++ struct for `args`.
+template <template <class, class> class Args, class CArgs, class F>
+void WithNormArgs(const Converter& converter, const CArgs* args, const F& f) {
+  const CArgs checked = converter.Checked("args", args);
+  WithNormTypes(converter.function(), checked,
+                [&]<class T, class P> { f(converter.template To<Args<T, P>>(checked)); });
+}
+
 /// Calls f(args, options) of a norm with the C++ structs for `args` and `options`.
 template <template <class, class> class Args, class Options, class CArgs, class COptions, class F>
 planish_status CallNorm(const char* function, const CArgs* args, const COptions* options,
                         const F& f) noexcept {
   return Guarded(function, [&] {
     const Converter converter(function);
-    const CArgs checked = converter.Checked("args", args);
-    WithNormTypes(function, checked, [&]<class T, class P> {
-      f(converter.template To<Args<T, P>>(checked), converter.template ToOptions<Options>(options));
+    WithNormArgs<Args>(converter, args, [&](const auto& to_args) {
+      f(to_args, converter.template ToOptions<Options>(options));
     });
   });
 }

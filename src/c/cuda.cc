@@ -13,14 +13,24 @@ namespace cuda = planish::cuda;
 
 namespace {
 
-/// Writes f.operator()<T>(), a size for elements of a type, to `*size`.
-template <class F>
-planish_status WriteNormSize(const char* function, planish_type type, int64_t* size,
-                             const F& f) noexcept {
+/// Write the workspace of a call with these arguments to `*bytes`.
+template <template <class, class> class Args, class CArgs>
+planish_status WriteWorkspace(const char* function, const CArgs* args, int64_t* bytes) noexcept {
   return c::Guarded(function, [&] {
-    c::CheckGiven(function, "bytes", "number", size);
-    c::WithElementType(function, type, [&]<class T> { *size = f.template operator()<T>(); });
+    c::CheckGiven(function, "bytes", "number", bytes);
+    c::WithNormArgs<Args>(c::Converter(function), args,
+                          [&](const auto& to_args) { *bytes = cuda::WorkspaceBytes(to_args); });
   });
+}
+template <template <class> class Args, class CArgs>
+planish_status WriteWorkspace(const char* function, planish_cell cell, const CArgs* args,
+                              const planish_cuda_rnn_options* options, int64_t* bytes) noexcept {
+  return c::CallRnn<Args, cuda::RnnOptions>(
+      function, cell, args, options,
+      [&](planish::Cell to_cell, const auto& to_args, const auto& to_options) {
+        c::CheckGiven(function, "bytes", "number", bytes);
+        *bytes = cuda::WorkspaceBytes(to_cell, to_args, to_options);
+      });
 }
 
 /// Writes f.operator()<T>(cell, shape) of a recurrent layer to `*result`.
@@ -61,39 +71,53 @@ PLANISH_C_INIT(planish_cuda_weight_norm_options)
 PLANISH_C_INIT(planish_cuda_online_norm_options)
 PLANISH_C_INIT(planish_cuda_rnn_options)
 
-planish_status planish_cuda_norm_forward_workspace(planish_type type, int64_t rows, int64_t cols,
+planish_status planish_cuda_norm_forward_workspace(const planish_norm_forward_args* args,
                                                    int64_t* bytes) {
-  return WriteNormSize(__func__, type, bytes,
-                       [&]<class T> { return cuda::NormForwardWorkspaceBytes<T>(rows, cols); });
+  return WriteWorkspace<planish::NormForwardArgs>(__func__, args, bytes);
 }
-planish_status planish_cuda_norm_backward_workspace(planish_type type, int64_t rows, int64_t cols,
-                                                    int32_t gradients, int64_t* bytes) {
-  return WriteNormSize(__func__, type, bytes, [&]<class T> {
-    return cuda::NormBackwardWorkspaceBytes<T>(rows, cols, gradients != 0);
-  });
+planish_status planish_cuda_norm_backward_workspace(const planish_norm_backward_args* args,
+                                                    int64_t* bytes) {
+  return WriteWorkspace<planish::NormBackwardArgs>(__func__, args, bytes);
 }
-planish_status planish_cuda_channel_norm_workspace(planish_type type, int64_t batch,
-                                                   int64_t channels, int64_t spatial,
-                                                   int64_t* bytes) {
-  return WriteNormSize(__func__, type, bytes, [&]<class T> {
-    return cuda::ChannelNormWorkspaceBytes<T>(batch, channels, spatial);
-  });
+planish_status planish_cuda_channel_norm_forward_workspace(
+    const planish_channel_norm_forward_args* args, int64_t* bytes) {
+  return WriteWorkspace<planish::ChannelNormForwardArgs>(__func__, args, bytes);
 }
-planish_status planish_cuda_batch_norm_workspace(planish_type type, int64_t batch, int64_t channels,
-                                                 int64_t spatial, int64_t* bytes) {
-  return WriteNormSize(__func__, type, bytes, [&]<class T> {
-    return cuda::BatchNormWorkspaceBytes<T>(batch, channels, spatial);
-  });
+planish_status planish_cuda_channel_norm_backward_workspace(
+    const planish_channel_norm_backward_args* args, int64_t* bytes) {
+  return WriteWorkspace<planish::ChannelNormBackwardArgs>(__func__, args, bytes);
 }
-planish_status planish_cuda_weight_norm_workspace(planish_type type, int64_t rows, int64_t cols,
-                                                  int64_t* bytes) {
-  return WriteNormSize(__func__, type, bytes,
-                       [&]<class T> { return cuda::WeightNormWorkspaceBytes<T>(rows, cols); });
+planish_status planish_cuda_batch_norm_forward_workspace(
+    const planish_batch_norm_forward_args* args, int64_t* bytes) {
+  return WriteWorkspace<planish::BatchNormForwardArgs>(__func__, args, bytes);
 }
-planish_status planish_cuda_online_norm_workspace(planish_type type, int64_t rows, int64_t cols,
-                                                  int64_t* bytes) {
-  return WriteNormSize(__func__, type, bytes,
-                       [&]<class T> { return cuda::OnlineNormWorkspaceBytes<T>(rows, cols); });
+planish_status planish_cuda_batch_norm_backward_workspace(
+    const planish_batch_norm_backward_args* args, int64_t* bytes) {
+  return WriteWorkspace<planish::BatchNormBackwardArgs>(__func__, args, bytes);
+}
+planish_status planish_cuda_batch_norm_evaluate_workspace(
+    const planish_batch_norm_evaluate_args* args, int64_t* bytes) {
+  return WriteWorkspace<planish::BatchNormEvaluateArgs>(__func__, args, bytes);
+}
+planish_status planish_cuda_batch_norm_evaluate_backward_workspace(
+    const planish_batch_norm_evaluate_backward_args* args, int64_t* bytes) {
+  return WriteWorkspace<planish::BatchNormEvaluateBackwardArgs>(__func__, args, bytes);
+}
+planish_status planish_cuda_weight_norm_forward_workspace(
+    const planish_weight_norm_forward_args* args, int64_t* bytes) {
+  return WriteWorkspace<planish::WeightNormForwardArgs>(__func__, args, bytes);
+}
+planish_status planish_cuda_weight_norm_backward_workspace(
+    const planish_weight_norm_backward_args* args, int64_t* bytes) {
+  return WriteWorkspace<planish::WeightNormBackwardArgs>(__func__, args, bytes);
+}
+planish_status planish_cuda_online_norm_forward_workspace(
+    const planish_online_norm_forward_args* args, int64_t* bytes) {
+  return WriteWorkspace<planish::OnlineNormForwardArgs>(__func__, args, bytes);
+}
+planish_status planish_cuda_online_norm_backward_workspace(
+    const planish_online_norm_backward_args* args, int64_t* bytes) {
+  return WriteWorkspace<planish::OnlineNormBackwardArgs>(__func__, args, bytes);
 }
 
 planish_status planish_cuda_norm_forward(planish_norm norm, const planish_norm_forward_args* args,
@@ -214,34 +238,22 @@ planish_status planish_cuda_rnn_fits_persistent(planish_cell cell, planish_type 
                       });
 }
 
-planish_status planish_cuda_rnn_forward_workspace(planish_cell cell, planish_type type,
-                                                  const planish_rnn_shape* shape, int32_t saved,
-                                                  int32_t persistent, int64_t* bytes) {
-  return WriteRnnSize(__func__, "bytes", cell, type, shape, bytes,
-                      [&]<class T>(planish::Cell to_cell, const planish::RnnShape& to_shape) {
-                        return cuda::RnnForwardWorkspaceBytes<T>(to_cell, to_shape, saved != 0,
-                                                                 persistent != 0);
-                      });
+planish_status planish_cuda_rnn_forward_workspace(planish_cell cell,
+                                                  const planish_rnn_forward_args* args,
+                                                  const planish_cuda_rnn_options* options,
+                                                  int64_t* bytes) {
+  return WriteWorkspace<planish::RnnForwardArgs>(__func__, cell, args, options, bytes);
 }
-
-planish_status planish_cuda_rnn_backward_workspace(planish_cell cell, planish_type type,
-                                                   const planish_rnn_shape* shape, int32_t lengths,
-                                                   int32_t persistent, int64_t* bytes) {
-  return WriteRnnSize(__func__, "bytes", cell, type, shape, bytes,
-                      [&]<class T>(planish::Cell to_cell, const planish::RnnShape& to_shape) {
-                        return cuda::RnnBackwardWorkspaceBytes<T>(to_cell, to_shape, lengths != 0,
-                                                                  persistent != 0);
-                      });
+planish_status planish_cuda_rnn_backward_workspace(planish_cell cell,
+                                                   const planish_rnn_backward_args* args,
+                                                   const planish_cuda_rnn_options* options,
+                                                   int64_t* bytes) {
+  return WriteWorkspace<planish::RnnBackwardArgs>(__func__, cell, args, options, bytes);
 }
-
-planish_status planish_cuda_rnn_step_workspace(planish_cell cell, planish_type type, int64_t batch,
-                                               int64_t inputs, int64_t hidden, int64_t* bytes) {
-  const planish_rnn_shape shape = {1, batch, inputs, hidden};
-  return WriteRnnSize(__func__, "bytes", cell, type, &shape, bytes,
-                      []<class T>(planish::Cell to_cell, const planish::RnnShape& to_shape) {
-                        return cuda::RnnStepWorkspaceBytes<T>(to_cell, to_shape.batch,
-                                                              to_shape.inputs, to_shape.hidden);
-                      });
+planish_status planish_cuda_rnn_step_workspace(planish_cell cell, const planish_rnn_step_args* args,
+                                               const planish_cuda_rnn_options* options,
+                                               int64_t* bytes) {
+  return WriteWorkspace<planish::RnnStepArgs>(__func__, cell, args, options, bytes);
 }
 
 planish_status planish_cuda_rnn_forward(planish_cell cell, const planish_rnn_forward_args* args,

@@ -45,20 +45,19 @@ int64_t Written(const F& f) {
   return size;
 }
 
-/// Compares a call whose C options are an S.
+/// Compares a call whose C options are an S, and the workspace that `c_workspace` writes.
 template <class S, class CArgs, class Args, class Options, class Cpp, class C, class... Facts>
 void ExpectSame(const std::string& function, const Args& sizes, const Options& options,
-                int64_t bytes, int64_t c_bytes, const Cpp& cpp, const C& c, const Facts&... facts) {
-  EXPECT_EQ(c_bytes, bytes) << function;
+                planish_status (*c_workspace)(const CArgs*, int64_t*), const Cpp& cpp, const C& c,
+                const Facts&... facts) {
   ExpectSameCall(
       function, sizes,
-      [&](const auto& args) {
-        Workspace workspace(bytes);
-        cpp(args, workspace.In(options));
-      },
+      [&](const auto& args) { cpp(args, Workspace(cuda::WorkspaceBytes(args)).In(options)); },
       [&](CStructs& structs, const auto& args) {
-        Workspace workspace(c_bytes);
         const CArgs to = structs.Make<CArgs, float>(args);
+        const int64_t bytes = Written([&](int64_t* size) { return c_workspace(&to, size); });
+        EXPECT_EQ(bytes, cuda::WorkspaceBytes(args));
+        Workspace workspace(bytes);
         const S to_options = structs.Make<S, float>(workspace.In(options));
         return c(&to, &to_options);
       },
@@ -76,30 +75,22 @@ TEST(CCudaTest, RowsAndChannelsHaveTheBitsOfCpp) {
     const internal::Recipe recipe = internal::RecipeOf(norm);
     ExpectSame<O, planish_norm_forward_args>(
         "planish_cuda_norm_forward", NormForwardArgs<float>{.rows = 3, .cols = 37}, options,
-        cuda::NormForwardWorkspaceBytes<float>(3, 37), Written([](int64_t* bytes) {
-          return planish_cuda_norm_forward_workspace(PLANISH_FLOAT, 3, 37, bytes);
-        }),
+        planish_cuda_norm_forward_workspace,
         [&](const auto& args, const auto& o) { cuda::NormForward<float>(norm, args, o); },
         [&](const auto* args, const auto* o) { return planish_cuda_norm_forward(number, args, o); },
         recipe);
     ExpectSame<O, planish_norm_backward_args>(
         "planish_cuda_norm_backward", NormBackwardArgs<float>{.rows = 3, .cols = 37}, options,
-        cuda::NormBackwardWorkspaceBytes<float>(3, 37, true), Written([](int64_t* bytes) {
-          return planish_cuda_norm_backward_workspace(PLANISH_FLOAT, 3, 37, 1, bytes);
-        }),
+        planish_cuda_norm_backward_workspace,
         [&](const auto& args, const auto& o) { cuda::NormBackward<float>(norm, args, o); },
         [&](const auto* args, const auto* o) {
           return planish_cuda_norm_backward(number, args, o);
         },
         recipe);
-    const int64_t bytes = cuda::ChannelNormWorkspaceBytes<float>(2, 5, 7);
-    const int64_t c_bytes = Written([](int64_t* to) {
-      return planish_cuda_channel_norm_workspace(PLANISH_FLOAT, 2, 5, 7, to);
-    });
     ExpectSame<O, planish_channel_norm_forward_args>(
         "planish_cuda_channel_norm_forward",
-        ChannelNormForwardArgs<float>{.batch = 2, .channels = 5, .spatial = 7}, options, bytes,
-        c_bytes,
+        ChannelNormForwardArgs<float>{.batch = 2, .channels = 5, .spatial = 7}, options,
+        planish_cuda_channel_norm_forward_workspace,
         [&](const auto& args, const auto& o) { cuda::ChannelNormForward<float>(norm, args, o); },
         [&](const auto* args, const auto* o) {
           return planish_cuda_channel_norm_forward(number, args, o);
@@ -107,8 +98,8 @@ TEST(CCudaTest, RowsAndChannelsHaveTheBitsOfCpp) {
         recipe);
     ExpectSame<O, planish_channel_norm_backward_args>(
         "planish_cuda_channel_norm_backward",
-        ChannelNormBackwardArgs<float>{.batch = 2, .channels = 5, .spatial = 7}, options, bytes,
-        c_bytes,
+        ChannelNormBackwardArgs<float>{.batch = 2, .channels = 5, .spatial = 7}, options,
+        planish_cuda_channel_norm_backward_workspace,
         [&](const auto& args, const auto& o) { cuda::ChannelNormBackward<float>(norm, args, o); },
         [&](const auto* args, const auto* o) {
           return planish_cuda_channel_norm_backward(number, args, o);
@@ -120,55 +111,49 @@ TEST(CCudaTest, RowsAndChannelsHaveTheBitsOfCpp) {
 TEST(CCudaTest, BatchNormHasTheBitsOfCpp) {
   const cuda::BatchNormOptions options{.eps = 1e-3, .unbiased = true, .momentum = 0.3};
   using O = planish_cuda_batch_norm_options;
-  const int64_t bytes = cuda::BatchNormWorkspaceBytes<float>(4, 3, 5);
-  const int64_t c_bytes = Written(
-      [](int64_t* to) { return planish_cuda_batch_norm_workspace(PLANISH_FLOAT, 4, 3, 5, to); });
   ExpectSame<O, planish_batch_norm_forward_args>(
       "planish_cuda_batch_norm_forward",
-      BatchNormForwardArgs<float>{.batch = 4, .channels = 3, .spatial = 5}, options, bytes, c_bytes,
-      cuda::BatchNormForward<float, float>, planish_cuda_batch_norm_forward);
+      BatchNormForwardArgs<float>{.batch = 4, .channels = 3, .spatial = 5}, options,
+      planish_cuda_batch_norm_forward_workspace, cuda::BatchNormForward<float, float>,
+      planish_cuda_batch_norm_forward);
   ExpectSame<O, planish_batch_norm_backward_args>(
       "planish_cuda_batch_norm_backward",
-      BatchNormBackwardArgs<float>{.batch = 4, .channels = 3, .spatial = 5}, options, bytes,
-      c_bytes, cuda::BatchNormBackward<float, float>, planish_cuda_batch_norm_backward);
+      BatchNormBackwardArgs<float>{.batch = 4, .channels = 3, .spatial = 5}, options,
+      planish_cuda_batch_norm_backward_workspace, cuda::BatchNormBackward<float, float>,
+      planish_cuda_batch_norm_backward);
   ExpectSame<O, planish_batch_norm_evaluate_args>(
       "planish_cuda_batch_norm_evaluate",
-      BatchNormEvaluateArgs<float>{.batch = 4, .channels = 3, .spatial = 5}, options, bytes,
-      c_bytes, cuda::BatchNormEvaluate<float, float>, planish_cuda_batch_norm_evaluate);
+      BatchNormEvaluateArgs<float>{.batch = 4, .channels = 3, .spatial = 5}, options,
+      planish_cuda_batch_norm_evaluate_workspace, cuda::BatchNormEvaluate<float, float>,
+      planish_cuda_batch_norm_evaluate);
   ExpectSame<O, planish_batch_norm_evaluate_backward_args>(
       "planish_cuda_batch_norm_evaluate_backward",
-      BatchNormEvaluateBackwardArgs<float>{.batch = 4, .channels = 3, .spatial = 5}, options, bytes,
-      c_bytes, cuda::BatchNormEvaluateBackward<float, float>,
-      planish_cuda_batch_norm_evaluate_backward);
+      BatchNormEvaluateBackwardArgs<float>{.batch = 4, .channels = 3, .spatial = 5}, options,
+      planish_cuda_batch_norm_evaluate_backward_workspace,
+      cuda::BatchNormEvaluateBackward<float, float>, planish_cuda_batch_norm_evaluate_backward);
 }
 
 TEST(CCudaTest, WeightNormHasTheBitsOfCpp) {
   using O = planish_cuda_weight_norm_options;
-  const int64_t bytes = cuda::WeightNormWorkspaceBytes<float>(3, 37);
-  const int64_t c_bytes = Written(
-      [](int64_t* to) { return planish_cuda_weight_norm_workspace(PLANISH_FLOAT, 3, 37, to); });
   ExpectSame<O, planish_weight_norm_forward_args>(
       "planish_cuda_weight_norm_forward", WeightNormForwardArgs<float>{.rows = 3, .cols = 37},
-      cuda::WeightNormOptions{}, bytes, c_bytes, cuda::WeightNormForward<float, float>,
-      planish_cuda_weight_norm_forward);
+      cuda::WeightNormOptions{}, planish_cuda_weight_norm_forward_workspace,
+      cuda::WeightNormForward<float, float>, planish_cuda_weight_norm_forward);
   ExpectSame<O, planish_weight_norm_backward_args>(
       "planish_cuda_weight_norm_backward", WeightNormBackwardArgs<float>{.rows = 3, .cols = 37},
-      cuda::WeightNormOptions{}, bytes, c_bytes, cuda::WeightNormBackward<float, float>,
-      planish_cuda_weight_norm_backward);
+      cuda::WeightNormOptions{}, planish_cuda_weight_norm_backward_workspace,
+      cuda::WeightNormBackward<float, float>, planish_cuda_weight_norm_backward);
 }
 
 TEST(CCudaTest, OnlineNormHasTheBitsOfCpp) {
   using O = planish_cuda_online_norm_options;
   const cuda::OnlineNormOptions options{.alpha = 0.25};
-  const int64_t bytes = cuda::OnlineNormWorkspaceBytes<float>(3, 37);
-  const int64_t c_bytes = Written(
-      [](int64_t* to) { return planish_cuda_online_norm_workspace(PLANISH_FLOAT, 3, 37, to); });
   OnlineState expected{0.5, 2};
   planish_online_state first{};  // after the first call; later ones have other arrays
   bool called = false;
   ExpectSame<O, planish_online_norm_forward_args>(
       "planish_cuda_online_norm_forward", OnlineNormForwardArgs<float>{.rows = 3, .cols = 37},
-      options, bytes, c_bytes,
+      options, planish_cuda_online_norm_forward_workspace,
       [&](const auto& args, const auto& o) { cuda::OnlineNormForward<float>(args, &expected, o); },
       [&](const auto* args, const auto* o) {
         planish_online_state state = {0.5, 2};
@@ -182,7 +167,7 @@ TEST(CCudaTest, OnlineNormHasTheBitsOfCpp) {
   EXPECT_NE(first.deviation, 2);
   ExpectSame<O, planish_online_norm_backward_args>(
       "planish_cuda_online_norm_backward", OnlineNormBackwardArgs<float>{.rows = 3, .cols = 37},
-      options, bytes, c_bytes, cuda::OnlineNormBackward<float, float>,
+      options, planish_cuda_online_norm_backward_workspace, cuda::OnlineNormBackward<float, float>,
       planish_cuda_online_norm_backward);
 }
 
@@ -232,24 +217,19 @@ TEST(CCudaTest, LayersHaveTheBitsOfCpp) {
       return planish_cuda_rnn_saved_size(number, PLANISH_FLOAT, &kCShape, size);
     });
     EXPECT_EQ(saved, cuda::RnnSavedSize<float>(cell, kShape));
-    const int64_t forward_bytes = Written([&](int64_t* bytes) {
-      return planish_cuda_rnn_forward_workspace(number, PLANISH_FLOAT, &kCShape, 1, 0, bytes);
-    });
-    EXPECT_EQ(forward_bytes, cuda::RnnForwardWorkspaceBytes<float>(cell, kShape, true));
-    const int64_t backward_bytes = Written([&](int64_t* bytes) {
-      return planish_cuda_rnn_backward_workspace(number, PLANISH_FLOAT, &kCShape, 0, 0, bytes);
-    });
-    EXPECT_EQ(backward_bytes, cuda::RnnBackwardWorkspaceBytes<float>(cell, kShape, false));
-
     tests::RnnResult<float> expected = tests::Unwritten(p);
     expected.saved.assign(static_cast<size_t>(saved), 0);
     tests::RnnResult<float> out = expected;
+    int64_t forward_bytes = 0, backward_bytes = 0;
     {
       cuda::RnnOptions<float> options{.eps = 1e-3};
       options.matmul = Multiply<cuda::MatmulArgs<float>>;
-      Workspace forward(forward_bytes), backward(backward_bytes);
-      cuda::RnnForward<float>(cell, tests::ForwardArgs(p, expected), forward.In(options));
-      cuda::RnnBackward<float>(cell, tests::BackwardArgs(p, expected), backward.In(options));
+      const auto forward = tests::ForwardArgs(p, expected);
+      const auto backward = tests::BackwardArgs(p, expected);
+      forward_bytes = cuda::WorkspaceBytes(cell, forward, options);
+      backward_bytes = cuda::WorkspaceBytes(cell, backward, options);
+      cuda::RnnForward(cell, forward, Workspace(forward_bytes).In(options));
+      cuda::RnnBackward(cell, backward, Workspace(backward_bytes).In(options));
     }
     Products products;
     planish_cuda_rnn_options options;
@@ -261,6 +241,14 @@ TEST(CCudaTest, LayersHaveTheBitsOfCpp) {
     const auto backward_args = tests::BackwardArgs(p, out);
     const auto forward = structs.Make<planish_rnn_forward_args, float>(forward_args);
     const auto backward = structs.Make<planish_rnn_backward_args, float>(backward_args);
+    EXPECT_EQ(Written([&](int64_t* bytes) {
+                return planish_cuda_rnn_forward_workspace(number, &forward, &options, bytes);
+              }),
+              forward_bytes);
+    EXPECT_EQ(Written([&](int64_t* bytes) {
+                return planish_cuda_rnn_backward_workspace(number, &backward, &options, bytes);
+              }),
+              backward_bytes);
     Workspace forward_workspace(forward_bytes), backward_workspace(backward_bytes);
     options = forward_workspace.In(options);
     ASSERT_EQ(planish_cuda_rnn_forward(number, &forward, &options), PLANISH_OK)
@@ -283,10 +271,6 @@ TEST(CCudaTest, StepsHaveTheBitsOfCpp) {
   const Cell cell = Cell::kLnLstm;
   const tests::RnnProblem<float> p(cell, {1, 3, 4, 6});
   const auto inputs = p.Inputs();
-  const int64_t bytes = Written([](int64_t* to) {
-    return planish_cuda_rnn_step_workspace(PLANISH_CELL_LN_LSTM, PLANISH_FLOAT, 3, 4, 6, to);
-  });
-  EXPECT_EQ(bytes, cuda::RnnStepWorkspaceBytes<float>(cell, 3, 4, 6));
   std::vector<float> h(18), c(18), h_c(18), c_c(18);
   RnnStepArgs<float> args{.batch = 3, .inputs = 4, .hidden = 6, .x = inputs.x};
   args.params = inputs.params;
@@ -294,14 +278,19 @@ TEST(CCudaTest, StepsHaveTheBitsOfCpp) {
   args.c = inputs.c0;
   args.h_next = h.data();
   args.c_next = c.data();
+  const int64_t bytes = cuda::WorkspaceBytes(cell, args);
   Workspace workspace(bytes);
-  cuda::RnnStep<float>(cell, args, workspace.In(cuda::RnnOptions<float>{}));
+  cuda::RnnStep(cell, args, workspace.In(cuda::RnnOptions<float>{}));
   args.h_next = h_c.data();
   args.c_next = c_c.data();
   CStructs structs;
   const auto to = structs.Make<planish_rnn_step_args, float>(args);
   planish_cuda_rnn_options options;
   ASSERT_EQ(planish_cuda_rnn_options_init(&options, sizeof options), PLANISH_OK);
+  EXPECT_EQ(Written([&](int64_t* size) {
+              return planish_cuda_rnn_step_workspace(PLANISH_CELL_LN_LSTM, &to, &options, size);
+            }),
+            bytes);
   options = workspace.In(options);
   ASSERT_EQ(planish_cuda_rnn_step(PLANISH_CELL_LN_LSTM, &to, &options), PLANISH_OK)
       << planish_error_message();
@@ -324,13 +313,30 @@ std::string Error(planish_status status) {
 
 TEST(CCudaErrorsTest, SizesAndOptions) {
   int64_t bytes = 7;
-  EXPECT_EQ(Error(planish_cuda_norm_forward_workspace(PLANISH_FLOAT, -1, 1, &bytes)),
-            "[planish_cuda_norm_forward_workspace] rows must be at least 0, got -1");
-  EXPECT_EQ(Error(planish_cuda_norm_forward_workspace(PLANISH_FLOAT, 1, 1, nullptr)),
-            "[planish_cuda_norm_forward_workspace] bytes must point to a number, got null");
-  EXPECT_EQ(Error(planish_cuda_weight_norm_workspace(0, 1, 1, &bytes)),
-            "[planish_cuda_weight_norm_workspace] type must be PLANISH_FLOAT (1), PLANISH_DOUBLE "
+  planish_norm_forward_args rows;
+  ASSERT_EQ(planish_norm_forward_args_init(&rows, sizeof rows), PLANISH_OK);
+  rows.rows = rows.cols = 1;
+  EXPECT_EQ(Error(planish_cuda_norm_forward_workspace(&rows, &bytes)),
+            "[planish_cuda_norm_forward_workspace] type must be PLANISH_FLOAT (1), PLANISH_DOUBLE "
             "(2), PLANISH_BFLOAT16 (3) or PLANISH_FLOAT16 (4), got 0");
+  rows.type = PLANISH_FLOAT;
+  EXPECT_EQ(Error(planish_cuda_norm_forward_workspace(&rows, nullptr)),
+            "[planish_cuda_norm_forward_workspace] bytes must point to a number, got null");
+  EXPECT_EQ(Error(planish_cuda_norm_forward_workspace(nullptr, &bytes)),
+            "[planish_cuda_norm_forward_workspace] args must point to a planish_norm_forward_args, "
+            "got null");
+  rows.rows = -1;
+  EXPECT_EQ(Error(planish_cuda_norm_forward_workspace(&rows, &bytes)),
+            "[planish_cuda_norm_forward_workspace] rows must be at least 0, got -1");
+  planish_rnn_step_args step;
+  ASSERT_EQ(planish_rnn_step_args_init(&step, sizeof step), PLANISH_OK);
+  step.type = PLANISH_FLOAT;
+  step.batch = step.inputs = step.hidden = 1;
+  EXPECT_EQ(Error(planish_cuda_rnn_step_workspace(PLANISH_CELL_LSTM, &step, nullptr, nullptr)),
+            "[planish_cuda_rnn_step_workspace] bytes must point to a number, got null");
+  EXPECT_EQ(Error(planish_cuda_rnn_step_workspace(PLANISH_CELL_BN_LSTM, &step, nullptr, &bytes)),
+            "[planish_cuda_rnn_step_workspace] cell must be a cell without batch norm, got one "
+            "with batch norm");
   EXPECT_EQ(
       Error(planish_cuda_rnn_saved_size(PLANISH_CELL_LSTM, PLANISH_FLOAT16, &kCShape, &bytes)),
       "[planish_cuda_rnn_saved_size] type must be PLANISH_FLOAT (1) or PLANISH_DOUBLE (2), "

@@ -38,6 +38,12 @@ constexpr Presence ParamsPresence(const Recipe& recipe) {
   return NullUnless(recipe.output == Output::kAffine, "for a norm without gain and bias");
 }
 
+/// Returns whether a backward call computes gradients of gain or bias.
+template <class Args>
+constexpr bool HasParamGradients(const Args& args) {
+  return args.dgain != nullptr || args.dbias != nullptr;
+}
+
 /// Visits the common arrays of the forward calls.
 template <class A, class F>
 constexpr void VisitForward(const A& args, const NormExtents& n, Presence params, F&& f) {

@@ -96,7 +96,7 @@ Tensor EvaluateKernel(const Tensor& x_, const OptionalTensor& weight_, const Opt
     if (x.is_cpu()) {
       return BatchNormEvaluate<T, P>(args, {.eps = eps, .parallel_for = TorchParallelFor});
     }
-    const GpuCall call(x, cuda::BatchNormWorkspaceBytes<T>(batch, channels, spatial));
+    const GpuCall call(x, cuda::WorkspaceBytes(args));
     cuda::BatchNormEvaluate<T, P>(args, call.With(cuda::BatchNormOptions{.eps = eps}));
   });
   return y;
@@ -124,7 +124,7 @@ TensorTriple EvaluateBackwardKernel(const Tensor& dy_, const Tensor& x_,
     if (x.is_cpu()) {
       return BatchNormEvaluateBackward<T, P>(args, {.eps = eps, .parallel_for = TorchParallelFor});
     }
-    const GpuCall call(x, cuda::BatchNormWorkspaceBytes<T>(batch, channels, spatial));
+    const GpuCall call(x, cuda::WorkspaceBytes(args));
     cuda::BatchNormEvaluateBackward<T, P>(args, call.With(cuda::BatchNormOptions{.eps = eps}));
   });
   return {dx, dweight, dbias};

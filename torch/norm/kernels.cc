@@ -46,16 +46,6 @@ cuda::BatchNormOptions GpuBatchOptions(const NormSpec& spec) {
   return {.eps = spec.eps, .unbiased = spec.unbiased, .momentum = 1};
 }
 
-template <class T>
-int64_t ChannelBytes(const Layout& layout) {
-  return cuda::ChannelNormWorkspaceBytes<T>(layout.outer, layout.features, layout.inner);
-}
-
-template <class T>
-int64_t BatchBytes(const Layout& layout) {
-  return cuda::BatchNormWorkspaceBytes<T>(layout.outer, layout.features, layout.inner);
-}
-
 /// Return `sizes` with the arrays of a call.
 template <class Args, class... Facts>
 Args ForwardArgs(const Args& sizes, const NormForwardTensors& t, const Facts&... facts) {
@@ -103,18 +93,17 @@ void ForwardRows(const NormSpec& spec, const NormForwardTensors& t, const Layout
   const auto args =
       ForwardArgs(RowSizes<NormForwardArgs<T, P>>(layout), t, internal::RecipeOf(norm));
   if (t.x.is_cpu()) return NormForward<T, P>(norm, args, CoreOptions(spec, t.y));
-  const GpuCall call(t.x, cuda::NormForwardWorkspaceBytes<T>(args.rows, args.cols));
+  const GpuCall call(t.x, cuda::WorkspaceBytes(args));
   cuda::NormForward<T, P>(norm, args, call.With(GpuOptions(spec)));
 }
 
 template <class T, class P>
 void BackwardRows(const NormSpec& spec, const NormBackwardTensors& t, const Layout& layout) {
-  const bool gradients = t.dweight.defined() || t.dbias.defined();
-  const Norm norm = CoreNorm(spec, t.weight.defined() || gradients);
+  const Norm norm = CoreNorm(spec, t.weight.defined() || t.dweight.defined() || t.dbias.defined());
   const auto args =
       BackwardArgs(RowSizes<NormBackwardArgs<T, P>>(layout), t, internal::RecipeOf(norm));
   if (t.x.is_cpu()) return NormBackward<T, P>(norm, args, CoreOptions(spec, t.dx));
-  const GpuCall call(t.x, cuda::NormBackwardWorkspaceBytes<T>(args.rows, args.cols, gradients));
+  const GpuCall call(t.x, cuda::WorkspaceBytes(args));
   cuda::NormBackward<T, P>(norm, args, call.With(GpuOptions(spec)));
 }
 
@@ -124,7 +113,7 @@ void ForwardChannels(const NormSpec& spec, const NormForwardTensors& t, const La
   const auto args =
       ForwardArgs(ChannelSizes<ChannelNormForwardArgs<T, P>>(layout), t, internal::RecipeOf(norm));
   if (t.x.is_cpu()) return ChannelNormForward<T, P>(norm, args, CoreOptions(spec, t.y));
-  const GpuCall call(t.x, ChannelBytes<T>(layout));
+  const GpuCall call(t.x, cuda::WorkspaceBytes(args));
   cuda::ChannelNormForward<T, P>(norm, args, call.With(GpuOptions(spec)));
 }
 
@@ -134,7 +123,7 @@ void BackwardChannels(const NormSpec& spec, const NormBackwardTensors& t, const 
   const auto args = BackwardArgs(ChannelSizes<ChannelNormBackwardArgs<T, P>>(layout), t,
                                  internal::RecipeOf(norm));
   if (t.x.is_cpu()) return ChannelNormBackward<T, P>(norm, args, CoreOptions(spec, t.dx));
-  const GpuCall call(t.x, ChannelBytes<T>(layout));
+  const GpuCall call(t.x, cuda::WorkspaceBytes(args));
   cuda::ChannelNormBackward<T, P>(norm, args, call.With(GpuOptions(spec)));
 }
 
@@ -151,7 +140,7 @@ void ForwardBatch(const NormSpec& spec, const NormForwardTensors& t, const Layou
     args = WithArrays(args, {{"running_mean", mean}, {"running_var", t.moments, kVarRow}});
   }
   if (t.x.is_cpu()) return BatchNormForward<T, P>(args, CoreBatchOptions(spec));
-  const GpuCall call(t.x, BatchBytes<T>(layout));
+  const GpuCall call(t.x, cuda::WorkspaceBytes(args));
   cuda::BatchNormForward<T, P>(args, call.With(GpuBatchOptions(spec)));
 }
 
@@ -159,7 +148,7 @@ template <class T, class P>
 void BackwardBatch(const NormSpec& spec, const NormBackwardTensors& t, const Layout& layout) {
   const auto args = BackwardArgs(ChannelSizes<BatchNormBackwardArgs<T, P>>(layout), t);
   if (t.x.is_cpu()) return BatchNormBackward<T, P>(args, CoreBatchOptions(spec));
-  const GpuCall call(t.x, BatchBytes<T>(layout));
+  const GpuCall call(t.x, cuda::WorkspaceBytes(args));
   cuda::BatchNormBackward<T, P>(args, call.With(GpuBatchOptions(spec)));
 }
 

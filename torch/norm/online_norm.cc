@@ -91,7 +91,7 @@ TensorTriple Forward(const Tensor& x_, const Tensor& state, const OptionalTensor
       return OnlineNormForward<T, P>(args, *state_after,
                                      {.alpha = alpha, .parallel_for = TorchParallelFor});
     }
-    const GpuCall call(x, cuda::OnlineNormWorkspaceBytes<T>(args.rows, args.cols));
+    const GpuCall call(x, cuda::WorkspaceBytes(args));
     cuda::OnlineNormForward<T, P>(args, state_after,
                                   call.With(cuda::OnlineNormOptions{.alpha = alpha}));
   });
@@ -131,7 +131,7 @@ TensorTriple Backward(const Tensor& dy_, const Tensor& x_, const Tensor& moments
     if (x.is_cpu()) {
       return OnlineNormBackward<T, P>(args, {.alpha = alpha, .parallel_for = TorchParallelFor});
     }
-    const GpuCall call(x, cuda::OnlineNormWorkspaceBytes<T>(args.rows, args.cols));
+    const GpuCall call(x, cuda::WorkspaceBytes(args));
     cuda::OnlineNormBackward<T, P>(args, call.With(cuda::OnlineNormOptions{.alpha = alpha}));
   });
   return {dx, dweight, dbias};

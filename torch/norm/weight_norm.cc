@@ -55,7 +55,7 @@ TensorPair Forward(const Tensor& v_, const Tensor& g_) {
     const auto args = WithArrays<WeightNormForwardArgs<T, P>>(
         {.rows = v.size(0), .cols = v.size(1)}, {{"v", v}, {"g", g}, {"w", w}, {"norm", norm}});
     if (v.is_cpu()) return WeightNormForward<T, P>(args, TorchParallelFor);
-    const GpuCall call(v, cuda::WeightNormWorkspaceBytes<T>(args.rows, args.cols));
+    const GpuCall call(v, cuda::WorkspaceBytes(args));
     cuda::WeightNormForward<T, P>(args, call.With(cuda::WeightNormOptions()));
   });
   return {w, norm};
@@ -83,7 +83,7 @@ TensorPair Backward(const Tensor& dw_, const Tensor& v_, const Tensor& g_, const
         {.rows = v.size(0), .cols = v.size(1)},
         {{"dw", dw}, {"v", v}, {"g", g}, {"norm", norm}, {"dv", dv}, {"dg", dg}});
     if (v.is_cpu()) return WeightNormBackward<T, P>(args, TorchParallelFor);
-    const GpuCall call(v, cuda::WeightNormWorkspaceBytes<T>(args.rows, args.cols));
+    const GpuCall call(v, cuda::WorkspaceBytes(args));
     cuda::WeightNormBackward<T, P>(args, call.With(cuda::WeightNormOptions()));
   });
   return {dv, dg};

@@ -419,11 +419,9 @@ void MatmulBy(const RnnTensors& given, bool narrow, const cuda::MatmulArgs<T>& a
   }
 }
 
-/// Use the persistent kernel if the layer fits: otherwise a step is two operators in each
-/// direction.
-constexpr bool kPersistent = true;
-
-/// Returns the core's options. `computed` are the tensors of the call in the form for the core.
+/// Returns the core's options: the persistent kernel is used if the layer fits, because otherwise a
+/// step is two operators in each direction. `computed` are the tensors of the call in the form for
+/// the core.
 template <class T>
 cuda::RnnOptions<T> GpuOptions(const Call& call, const RnnTensors& computed) {
   cuda::RnnOptions<T> options;
@@ -436,8 +434,19 @@ cuda::RnnOptions<T> GpuOptions(const Call& call, const RnnTensors& computed) {
              is_input_product && given.x.element_size() == 2 && given.weight_ih.element_size() == 2,
              args);
   };
-  options.persistent = kPersistent;
+  options.persistent = true;
   return options;
+}
+
+/// Runs a core function for GPUs with its options and workspace.
+template <class T, class CallType, class Args>
+void RunOnGpu(const CallType& call, const RnnTensors& computed, const Args& args,
+              void (*run)(Cell, const Args&, const cuda::RnnOptions<T>&)) {
+  CheckOnGpu(call);
+  const OnDeviceOf device(computed.x);  // the workspace depends on it
+  const cuda::RnnOptions<T> options = GpuOptions<T>(call, computed);
+  const GpuCall gpu(computed.x, cuda::WorkspaceBytes(call.cell, args, options));
+  run(call.cell, args, gpu.With(options));
 }
 
 /// Sets the part of `saved` past the core's `size` elements to zero, so that no uninitialized
@@ -462,11 +471,7 @@ ForwardResults ForwardKernel(const ForwardCall& call) {
         std::fill_n(args.saved + results.saved.numel() - kSavedSlack, kSavedSlack, T());
       return RnnForward<T>(call.cell, args, CoreOptions<ForwardCall, T>(call));
     }
-    CheckOnGpu(call);
-    const OnDeviceOf device(tensors.x);
-    const GpuCall gpu(tensors.x,
-                      cuda::RnnForwardWorkspaceBytes<T>(call.cell, shape, call.save, kPersistent));
-    cuda::RnnForward<T>(call.cell, args, gpu.With(GpuOptions<T>(call, tensors)));
+    RunOnGpu<T>(call, tensors, args, cuda::RnnForward<T>);
     if (call.save) ClearBeyond(results.saved, cuda::RnnSavedSize<T>(call.cell, shape));
   });
   ToTypeOfX(call, {&results.y, &results.h_n, &results.c_n});
@@ -500,11 +505,7 @@ Gradients BackwardKernel(const BackwardCall& call) {
                                      .dh_reset = MutableData<T>(gradients[kHReset]),
                                      .dc_reset = MutableData<T>(gradients[kCReset])};
     if (tensors.x.is_cpu()) return RnnBackward<T>(call.cell, args, CoreOptions<T>(call.settings));
-    CheckOnGpu(call);
-    const GpuCall gpu(
-        tensors.x, cuda::RnnBackwardWorkspaceBytes<T>(call.cell, shape,
-                                                      args.inputs.lengths != nullptr, kPersistent));
-    cuda::RnnBackward<T>(call.cell, args, gpu.With(GpuOptions<T>(call, tensors)));
+    RunOnGpu<T>(call, tensors, args, cuda::RnnBackward<T>);
   });
   for (Tensor& gradient : gradients) ToTypeOfX(call, {&gradient});
   return gradients;
@@ -525,10 +526,7 @@ StepResults StepKernel(const StepCall& call) {
                                  .h_next = MutableData<T>(results.h1),
                                  .c_next = CarriedC<T>(call, results.c1)};
     if (tensors.x.is_cpu()) return RnnStep<T>(call.cell, args, CoreOptions<StepCall, T>(call));
-    CheckOnGpu(call);
-    const GpuCall gpu(
-        tensors.x, cuda::RnnStepWorkspaceBytes<T>(call.cell, args.batch, args.inputs, args.hidden));
-    cuda::RnnStep<T>(call.cell, args, gpu.With(GpuOptions<T>(call, tensors)));
+    RunOnGpu<T>(call, tensors, args, cuda::RnnStep<T>);
   });
   ToTypeOfX(call, {&results.h1, &results.c1});
   return results;

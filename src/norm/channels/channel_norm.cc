@@ -58,7 +58,7 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
     NormBackward(norm, internal::AsRows(args), options);
     return;
   }
-  const bool sums = args.dgain || args.dbias;
+  const bool sums = internal::HasParamGradients(args);
   if (!sums && args.dx == nullptr) return;
   if (!args.gain && !sums) recipe = internal::WithoutParams(recipe);
   const internal::Params<T, P> gains(args.gain, /*rows=*/0, channels, 1,

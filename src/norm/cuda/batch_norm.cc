@@ -10,16 +10,52 @@ namespace planish::cuda {
 inline namespace PLANISH_API {
 namespace {
 
+using internal::cuda::ColumnsKind;
 using internal::cuda::FillEach;
 using internal::cuda::RunColumnsCall;
 using internal::cuda::Untyped;
 
+// Training computes sums and a map, evaluation a map and the sums that are asked for.
+template <class T, class P>
+ColumnsKind KindOf(const BatchNormForwardArgs<T, P>&) {
+  return {};
+}
+template <class T, class P>
+ColumnsKind KindOf(const BatchNormBackwardArgs<T, P>&) {
+  return {};
+}
+template <class T, class P>
+ColumnsKind KindOf(const BatchNormEvaluateArgs<T, P>&) {
+  return {.sums = false};
+}
+template <class T, class P>
+ColumnsKind KindOf(const BatchNormEvaluateBackwardArgs<T, P>& args) {
+  return {.sums = internal::HasParamGradients(args)};
+}
+
+template <template <class, class> class Args, class T, class P>
+int64_t ChannelBytes(const Args<T, P>& args) {
+  internal::CheckChannels<T>("WorkspaceBytes", args.batch, args.channels, args.spatial);
+  return internal::cuda::ColumnsBytes<T>(args.batch, args.channels, args.spatial, KindOf(args));
+}
+
 }  // namespace
 
-template <class T>
-int64_t BatchNormWorkspaceBytes(int64_t batch, int64_t channels, int64_t spatial) {
-  internal::CheckChannels<T>("BatchNormWorkspaceBytes", batch, channels, spatial);
-  return internal::cuda::ColumnsBytes<T>(batch, channels, spatial, {});
+template <class T, class P>
+int64_t WorkspaceBytes(const BatchNormForwardArgs<T, P>& args) {
+  return ChannelBytes(args);
+}
+template <class T, class P>
+int64_t WorkspaceBytes(const BatchNormBackwardArgs<T, P>& args) {
+  return ChannelBytes(args);
+}
+template <class T, class P>
+int64_t WorkspaceBytes(const BatchNormEvaluateArgs<T, P>& args) {
+  return ChannelBytes(args);
+}
+template <class T, class P>
+int64_t WorkspaceBytes(const BatchNormEvaluateBackwardArgs<T, P>& args) {
+  return ChannelBytes(args);
 }
 
 template <class T, class P>
@@ -33,7 +69,7 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
   }
   const internal::cuda::BatchForward<T> call = {
       Untyped(args), options.eps, internal::CheckedMomentum(kFunction, options), options.unbiased};
-  RunColumnsCall(kFunction, call, {}, options);
+  RunColumnsCall(kFunction, call, KindOf(args), options);
 }
 
 template <class T, class P>
@@ -46,7 +82,7 @@ void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args, const BatchNormO
     return;
   }
   const internal::cuda::BatchBackward<T> call = {Untyped(args), options.unbiased};
-  RunColumnsCall(kFunction, call, {}, options);
+  RunColumnsCall(kFunction, call, KindOf(args), options);
 }
 
 template <class T, class P>
@@ -55,7 +91,7 @@ void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>& args, const BatchNormO
   const int64_t total = internal::CheckBatchEvaluate(kFunction, args, options);
   if (total == 0) return;
   const internal::cuda::BatchEvaluate<T> call = {Untyped(args), options.eps};
-  RunColumnsCall(kFunction, call, {.sums = false}, options);
+  RunColumnsCall(kFunction, call, KindOf(args), options);
 }
 
 template <class T, class P>
@@ -69,21 +105,20 @@ void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
     return;
   }
   const internal::cuda::BatchEvaluateBackward<T> call = {Untyped(args), options.eps};
-  RunColumnsCall(kFunction, call, {.sums = args.dgain != nullptr || args.dbias != nullptr},
-                 options);
+  RunColumnsCall(kFunction, call, KindOf(args), options);
 }
 
 #define PLANISH_INSTANTIATE(T, P)                                                               \
+  template int64_t WorkspaceBytes(const BatchNormForwardArgs<T, P>&);                           \
+  template int64_t WorkspaceBytes(const BatchNormBackwardArgs<T, P>&);                          \
+  template int64_t WorkspaceBytes(const BatchNormEvaluateArgs<T, P>&);                          \
+  template int64_t WorkspaceBytes(const BatchNormEvaluateBackwardArgs<T, P>&);                  \
   template void BatchNormForward(const BatchNormForwardArgs<T, P>&, const BatchNormOptions&);   \
   template void BatchNormBackward(const BatchNormBackwardArgs<T, P>&, const BatchNormOptions&); \
   template void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>&, const BatchNormOptions&); \
   template void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>&,           \
                                           const BatchNormOptions&);
 PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
-#undef PLANISH_INSTANTIATE
-#define PLANISH_INSTANTIATE(T) \
-  template int64_t BatchNormWorkspaceBytes<T>(int64_t, int64_t, int64_t);
-PLANISH_ELEMENT_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
 }  // namespace PLANISH_API

@@ -28,6 +28,7 @@ using tests::Shape;
 using tests::StorageError;
 using tests::ToDouble;
 using tests::UnitRoundoff;
+using tests::WithWorkspace;
 using tests::batch_norm::ApplyOnDevice;
 using tests::batch_norm::ChannelOf;
 using tests::batch_norm::ExpectAgreesWithReference;
@@ -217,35 +218,33 @@ TYPED_TEST(CudaBatchNormTest, EveryOutputIsOptional) {
     const auto expected = ApplyOnDevice(p);
     OnDevice<TypeParam> x(p.x), dy(p.dy), y(p.x), gain(p.gain), bias(p.bias);
     OnDevice<C> mean(expected.mean), mean_lo(expected.mean_lo), rstd(expected.rstd);
-    OnDevice<char> space(std::vector<char>(static_cast<size_t>(
-        cuda::BatchNormWorkspaceBytes<TypeParam>(shape.batch, shape.channels, shape.spatial))));
-    const cuda::BatchNormOptions options = {.workspace = space.data(),
-                                            .workspace_bytes = space.bytes()};
-    cuda::BatchNormForward<TypeParam>({.batch = shape.batch,
-                                       .channels = shape.channels,
-                                       .spatial = shape.spatial,
-                                       .x = x.data(),
-                                       .gain = gain.data(),
-                                       .bias = bias.data(),
-                                       .y = y.data()},
-                                      options);
+    const cuda::BatchNormOptions options;
+    const BatchNormForwardArgs<TypeParam> forward = {.batch = shape.batch,
+                                                     .channels = shape.channels,
+                                                     .spatial = shape.spatial,
+                                                     .x = x.data(),
+                                                     .gain = gain.data(),
+                                                     .bias = bias.data(),
+                                                     .y = y.data()};
+    cuda::BatchNormForward(forward, WithWorkspace(options, forward));
     EXPECT_TRUE(SameBits(y.Get(), expected.y));
     for (int wanted = 0; wanted < 8; ++wanted) {
       const Result<TypeParam> unset(p);
       OnDevice<TypeParam> dx(unset.dx), dgain(unset.dgain), dbias(unset.dbias);
-      cuda::BatchNormBackward<TypeParam>({.batch = shape.batch,
-                                          .channels = shape.channels,
-                                          .spatial = shape.spatial,
-                                          .dy = dy.data(),
-                                          .x = x.data(),
-                                          .gain = gain.data(),
-                                          .mean = mean.data(),
-                                          .mean_lo = mean_lo.data(),
-                                          .rstd = rstd.data(),
-                                          .dx = wanted & 1 ? dx.data() : nullptr,
-                                          .dgain = wanted & 2 ? dgain.data() : nullptr,
-                                          .dbias = wanted & 4 ? dbias.data() : nullptr},
-                                         options);
+      const BatchNormBackwardArgs<TypeParam> backward = {
+          .batch = shape.batch,
+          .channels = shape.channels,
+          .spatial = shape.spatial,
+          .dy = dy.data(),
+          .x = x.data(),
+          .gain = gain.data(),
+          .mean = mean.data(),
+          .mean_lo = mean_lo.data(),
+          .rstd = rstd.data(),
+          .dx = wanted & 1 ? dx.data() : nullptr,
+          .dgain = wanted & 2 ? dgain.data() : nullptr,
+          .dbias = wanted & 4 ? dbias.data() : nullptr};
+      cuda::BatchNormBackward(backward, WithWorkspace(options, backward));
       EXPECT_TRUE(SameBits(dx.Get(), wanted & 1 ? expected.dx : unset.dx));
       EXPECT_TRUE(SameBits(dgain.Get(), wanted & 2 ? expected.dgain : unset.dgain));
       EXPECT_TRUE(SameBits(dbias.Get(), wanted & 4 ? expected.dbias : unset.dbias));
@@ -269,34 +268,31 @@ TYPED_TEST(CudaBatchNormTest, EvaluationAgreesWithReference) {
     OnDevice<T> x(p.x), dy(p.dy), y(p.x), dx(p.x), gain(p.gain), bias(p.bias);
     OnDevice<T> dgain(out.dgain), dbias(out.dbias);
     OnDevice<C> running_mean(mean), running_var(var);
-    OnDevice<char> space(std::vector<char>(static_cast<size_t>(
-        cuda::BatchNormWorkspaceBytes<T>(shape.batch, shape.channels, shape.spatial))));
-    const cuda::BatchNormOptions options = {.workspace = space.data(),
-                                            .workspace_bytes = space.bytes()};
-    cuda::BatchNormEvaluate<T>({.batch = shape.batch,
-                                .channels = shape.channels,
-                                .spatial = shape.spatial,
-                                .x = x.data(),
-                                .gain = gain.data(),
-                                .bias = bias.data(),
-                                .running_mean = running_mean.data(),
-                                .running_var = running_var.data(),
-                                .y = y.data()},
-                               options);
+    const cuda::BatchNormOptions options;
+    const BatchNormEvaluateArgs<T> evaluate = {.batch = shape.batch,
+                                               .channels = shape.channels,
+                                               .spatial = shape.spatial,
+                                               .x = x.data(),
+                                               .gain = gain.data(),
+                                               .bias = bias.data(),
+                                               .running_mean = running_mean.data(),
+                                               .running_var = running_var.data(),
+                                               .y = y.data()};
+    cuda::BatchNormEvaluate(evaluate, WithWorkspace(options, evaluate));
     const auto backward = [&](bool with_dx, bool with_dgain, bool with_dbias) {
-      cuda::BatchNormEvaluateBackward<T>(
-          {.batch = shape.batch,
-           .channels = shape.channels,
-           .spatial = shape.spatial,
-           .dy = dy.data(),
-           .x = with_dgain ? x.data() : nullptr,
-           .gain = gain.data(),
-           .running_mean = with_dgain ? running_mean.data() : nullptr,
-           .running_var = running_var.data(),
-           .dx = with_dx ? dx.data() : nullptr,
-           .dgain = with_dgain ? dgain.data() : nullptr,
-           .dbias = with_dbias ? dbias.data() : nullptr},
-          options);
+      const BatchNormEvaluateBackwardArgs<T> args = {
+          .batch = shape.batch,
+          .channels = shape.channels,
+          .spatial = shape.spatial,
+          .dy = dy.data(),
+          .x = with_dgain ? x.data() : nullptr,
+          .gain = gain.data(),
+          .running_mean = with_dgain ? running_mean.data() : nullptr,
+          .running_var = running_var.data(),
+          .dx = with_dx ? dx.data() : nullptr,
+          .dgain = with_dgain ? dgain.data() : nullptr,
+          .dbias = with_dbias ? dbias.data() : nullptr};
+      cuda::BatchNormEvaluateBackward(args, WithWorkspace(options, args));
     };
     backward(true, true, false);
     backward(false, false, true);
@@ -335,7 +331,8 @@ TYPED_TEST(CudaBatchNormTest, EvaluationAgreesWithReference) {
 TEST(CudaBatchNormErrorTest, Texts) {
   if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
   OnDevice<float> x(std::vector<float>(6)), y(std::vector<float>(6)), three(std::vector<float>(3));
-  const int64_t needed = cuda::BatchNormWorkspaceBytes<float>(2, 3, 1);
+  const int64_t needed =
+      cuda::WorkspaceBytes(BatchNormForwardArgs<float>{.batch = 2, .channels = 3});
   OnDevice<char> space(std::vector<char>(static_cast<size_t>(needed)));
   const auto error = [&](auto&& change) {
     BatchNormForwardArgs<float> args = {
@@ -363,8 +360,10 @@ TEST(CudaBatchNormErrorTest, Texts) {
   EXPECT_EQ(error([](auto&, auto& o) { o.workspace = static_cast<char*>(o.workspace) + 4; }),
             "[BatchNormForward] workspace must be aligned to 16 bytes, got an address 4 bytes "
             "beyond");
-  EXPECT_EQ(tests::ErrorOf([] { cuda::BatchNormWorkspaceBytes<float>(1, -2, 1); }),
-            "[BatchNormWorkspaceBytes] channels must be at least 0, got -2");
+  EXPECT_EQ(tests::ErrorOf([] {
+              cuda::WorkspaceBytes(BatchNormForwardArgs<float>{.batch = 1, .channels = -2});
+            }),
+            "[WorkspaceBytes] channels must be at least 0, got -2");
 }
 
 }  // namespace

@@ -14,16 +14,16 @@ namespace planish::tests::batch_norm {
 template <class T, class P>
 Result<T, P> ApplyOnDevice(const Problem<T, P>& p, const Layout& layout = {}) {
   Result<T, P> out(p);
-  const auto& [batch, channels, spatial] = p.shape;
-  const WithWorkspace options(cuda::BatchNormOptions{.eps = p.options.eps,
-                                                     .unbiased = p.options.unbiased,
-                                                     .momentum = p.options.momentum,
-                                                     .batches = p.options.batches},
-                              cuda::BatchNormWorkspaceBytes<T>(batch, channels, spatial));
-  RunOnDevice(ForwardArgs(p, out), layout,
-              [&](const auto& args) { cuda::BatchNormForward(args, options); });
-  RunOnDevice(BackwardArgs(p, out), layout,
-              [&](const auto& args) { cuda::BatchNormBackward(args, options); });
+  const cuda::BatchNormOptions options = {.eps = p.options.eps,
+                                          .unbiased = p.options.unbiased,
+                                          .momentum = p.options.momentum,
+                                          .batches = p.options.batches};
+  RunOnDevice(ForwardArgs(p, out), layout, [&](const auto& args) {
+    cuda::BatchNormForward(args, WithWorkspace(options, args));
+  });
+  RunOnDevice(BackwardArgs(p, out), layout, [&](const auto& args) {
+    cuda::BatchNormBackward(args, WithWorkspace(options, args));
+  });
   return out;
 }
 

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 
@@ -34,14 +33,18 @@ PositionsWork WorkOf(int64_t batch, int64_t channels, int64_t spatial,
 
 }  // namespace
 
-template <class T>
-int64_t ChannelNormWorkspaceBytes(int64_t batch, int64_t channels, int64_t spatial) {
-  internal::CheckChannels<T>("ChannelNormWorkspaceBytes", batch, channels, spatial);
-  if (spatial == 1) {  // rows
-    return std::max(NormForwardWorkspaceBytes<T>(batch, channels),
-                    NormBackwardWorkspaceBytes<T>(batch, channels, true));
-  }
-  return internal::cuda::ColumnsBytes<T>(batch, channels, spatial, kColumns);
+template <class T, class P>
+int64_t WorkspaceBytes(const ChannelNormForwardArgs<T, P>& args) {
+  internal::CheckChannels<T>("WorkspaceBytes", args.batch, args.channels, args.spatial);
+  return args.spatial == 1 ? WorkspaceBytes(internal::AsRows(args)) : 0;
+}
+
+template <class T, class P>
+int64_t WorkspaceBytes(const ChannelNormBackwardArgs<T, P>& args) {
+  internal::CheckChannels<T>("WorkspaceBytes", args.batch, args.channels, args.spatial);
+  if (args.spatial == 1) return WorkspaceBytes(internal::AsRows(args));
+  if (!internal::HasParamGradients(args)) return 0;
+  return internal::cuda::ColumnsBytes<T>(args.batch, args.channels, args.spatial, kColumns);
 }
 
 template <class T, class P>
@@ -85,7 +88,7 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
   internal::cuda::PositionsBackward<T> call = {Untyped(args), KernelSettingsOf<C>(recipe, options)};
   internal::cuda::DropUnread(recipe, call);
   // Must precede dx, which can be dy.
-  if (args.dgain != nullptr || args.dbias != nullptr) {
+  if (internal::HasParamGradients(args)) {
     const internal::cuda::UntypedParams<ChannelNormBackwardArgs, T>& untyped = call;
     internal::cuda::RunColumnsCall(kFunction, internal::cuda::PositionGradients<T>{untyped},
                                    kColumns, options);
@@ -97,13 +100,11 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
 }
 
 #define PLANISH_INSTANTIATE(T, P)                                                                  \
+  template int64_t WorkspaceBytes(const ChannelNormForwardArgs<T, P>&);                            \
+  template int64_t WorkspaceBytes(const ChannelNormBackwardArgs<T, P>&);                           \
   template void ChannelNormForward(Norm, const ChannelNormForwardArgs<T, P>&, const NormOptions&); \
   template void ChannelNormBackward(Norm, const ChannelNormBackwardArgs<T, P>&, const NormOptions&);
 PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
-#undef PLANISH_INSTANTIATE
-#define PLANISH_INSTANTIATE(T) \
-  template int64_t ChannelNormWorkspaceBytes<T>(int64_t, int64_t, int64_t);
-PLANISH_ELEMENT_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
 }  // namespace PLANISH_API

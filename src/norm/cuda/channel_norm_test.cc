@@ -22,6 +22,7 @@ using tests::OnDevice;
 using tests::SameBits;
 using tests::Shape;
 using tests::ToDouble;
+using tests::WithWorkspace;
 using tests::channel_norm::ApplyOnDevice;
 using tests::channel_norm::ExpectAgreesWithReference;
 using tests::channel_norm::Problem;
@@ -197,9 +198,6 @@ TYPED_TEST(CudaChannelNormTest, EveryOutputIsOptional) {
   const Result<TypeParam> unset(p);
   OnDevice<TypeParam> x(p.x), dy(p.dy), y(unset.y), gain(p.gain), bias(p.bias);
   OnDevice<C> mean(expected.mean), mean_lo(expected.mean_lo), rstd(expected.rstd);
-  OnDevice<char> space(
-      std::vector<char>(static_cast<size_t>(cuda::ChannelNormWorkspaceBytes<TypeParam>(3, 5, 40))));
-  const cuda::NormOptions options = {.workspace = space.data(), .workspace_bytes = space.bytes()};
   cuda::ChannelNormForward<TypeParam>(p.norm, {.batch = 3,
                                                .channels = 5,
                                                .spatial = 40,
@@ -210,20 +208,19 @@ TYPED_TEST(CudaChannelNormTest, EveryOutputIsOptional) {
   EXPECT_TRUE(SameBits(y.Get(), expected.y));
   for (int wanted = 0; wanted < 8; ++wanted) {
     OnDevice<TypeParam> dx(unset.dx), dgain(unset.dgain), dbias(unset.dbias);
-    cuda::ChannelNormBackward<TypeParam>(p.norm,
-                                         {.batch = 3,
-                                          .channels = 5,
-                                          .spatial = 40,
-                                          .dy = dy.data(),
-                                          .x = x.data(),
-                                          .gain = gain.data(),
-                                          .mean = mean.data(),
-                                          .mean_lo = mean_lo.data(),
-                                          .rstd = rstd.data(),
-                                          .dx = wanted & 1 ? dx.data() : nullptr,
-                                          .dgain = wanted & 2 ? dgain.data() : nullptr,
-                                          .dbias = wanted & 4 ? dbias.data() : nullptr},
-                                         options);
+    const ChannelNormBackwardArgs<TypeParam> args = {.batch = 3,
+                                                     .channels = 5,
+                                                     .spatial = 40,
+                                                     .dy = dy.data(),
+                                                     .x = x.data(),
+                                                     .gain = gain.data(),
+                                                     .mean = mean.data(),
+                                                     .mean_lo = mean_lo.data(),
+                                                     .rstd = rstd.data(),
+                                                     .dx = wanted & 1 ? dx.data() : nullptr,
+                                                     .dgain = wanted & 2 ? dgain.data() : nullptr,
+                                                     .dbias = wanted & 4 ? dbias.data() : nullptr};
+    cuda::ChannelNormBackward(p.norm, args, WithWorkspace(cuda::NormOptions(), args));
     EXPECT_TRUE(SameBits(dx.Get(), wanted & 1 ? expected.dx : unset.dx));
     EXPECT_TRUE(SameBits(dgain.Get(), wanted & 2 ? expected.dgain : unset.dgain));
     EXPECT_TRUE(SameBits(dbias.Get(), wanted & 4 ? expected.dbias : unset.dbias));
@@ -258,16 +255,15 @@ TEST(CudaChannelNormErrorTest, Texts) {
   EXPECT_EQ(forward([](auto&) {}, Norm::kLayerSimple),
             "[ChannelNormForward] gain must be null for a norm without gain and bias, got an "
             "address");
-  const int64_t needed = cuda::ChannelNormWorkspaceBytes<float>(2, 3, 4);
-  EXPECT_EQ(tests::ErrorOf([&] {
-              cuda::ChannelNormBackward<float>(Norm::kRms, {.batch = 2,
-                                                            .channels = 3,
-                                                            .spatial = 4,
-                                                            .dy = y.data(),
-                                                            .x = x.data(),
-                                                            .rstd = gain.data(),
-                                                            .dgain = gain.data() + 12});
-            }),
+  const ChannelNormBackwardArgs<float> backward = {.batch = 2,
+                                                   .channels = 3,
+                                                   .spatial = 4,
+                                                   .dy = y.data(),
+                                                   .x = x.data(),
+                                                   .rstd = gain.data(),
+                                                   .dgain = gain.data() + 12};
+  const int64_t needed = cuda::WorkspaceBytes(backward);
+  EXPECT_EQ(tests::ErrorOf([&] { cuda::ChannelNormBackward(Norm::kRms, backward); }),
             "[ChannelNormBackward] workspace must point to " + std::to_string(needed) +
                 " bytes, got null");
 }

@@ -14,17 +14,21 @@ namespace planish::tests::channel_norm {
 template <class T, class P>
 Result<T, P> ApplyOnDevice(const Problem<T, P>& p, const Layout& layout = {}) {
   Result<T, P> out(p);
-  const auto& [batch, channels, spatial] = p.shape;
   const internal::Recipe recipe = internal::RecipeOf(p.norm);
-  const WithWorkspace options(
-      cuda::NormOptions{.eps = p.options.eps, .scale = p.options.scale, .slope = p.options.slope},
-      cuda::ChannelNormWorkspaceBytes<T>(batch, channels, spatial));
+  const cuda::NormOptions options = {
+      .eps = p.options.eps, .scale = p.options.scale, .slope = p.options.slope};
   RunOnDevice(
       ForwardArgs(p, out), layout,
-      [&](const auto& args) { cuda::ChannelNormForward(p.norm, args, options); }, recipe);
+      [&](const auto& args) {
+        cuda::ChannelNormForward(p.norm, args, WithWorkspace(options, args));
+      },
+      recipe);
   RunOnDevice(
       BackwardArgs(p, out), layout,
-      [&](const auto& args) { cuda::ChannelNormBackward(p.norm, args, options); }, recipe);
+      [&](const auto& args) {
+        cuda::ChannelNormBackward(p.norm, args, WithWorkspace(options, args));
+      },
+      recipe);
   return out;
 }
 

@@ -39,6 +39,7 @@ RowsWork Work(int64_t rows, int64_t cols, bool columns, std::initializer_list<Pl
 // Returns the maximum over all alignments and devices.
 template <class T, class Bytes>
 int64_t MaxBytes(int64_t rows, int64_t cols, bool columns, const Bytes& bytes) {
+  internal::CheckShape<T>("WorkspaceBytes", rows, cols);
   int64_t max = 0;
   if (rows == 0 || cols == 0) return max;
   for (const int pack : {1, kFullPack<T>}) {
@@ -59,20 +60,19 @@ int64_t MaxBytes(int64_t rows, int64_t cols, bool columns, const Bytes& bytes) {
 
 int Devices() { return internal::cuda::Devices(); }
 
-template <class T>
-int64_t NormForwardWorkspaceBytes(int64_t rows, int64_t cols) {
-  internal::CheckShape<T>("NormForwardWorkspaceBytes", rows, cols);
-  return MaxBytes<T>(rows, cols, false, [](const RowsWork& work) {
+template <class T, class P>
+int64_t WorkspaceBytes(const NormForwardArgs<T, P>& args) {
+  return MaxBytes<T>(args.rows, args.cols, false, [](const RowsWork& work) {
     return ForwardWorkspaceBytes(work, PlanForward(work));
   });
 }
 
-template <class T>
-int64_t NormBackwardWorkspaceBytes(int64_t rows, int64_t cols, bool gradients) {
-  internal::CheckShape<T>("NormBackwardWorkspaceBytes", rows, cols);
-  return MaxBytes<T>(rows, cols, gradients, [](const RowsWork& work) {
-    return BackwardWorkspaceBytes(work, PlanBackward(work), sizeof(Compute<T>));
-  });
+template <class T, class P>
+int64_t WorkspaceBytes(const NormBackwardArgs<T, P>& args) {
+  return MaxBytes<T>(args.rows, args.cols, internal::HasParamGradients(args),
+                     [](const RowsWork& work) {
+                       return BackwardWorkspaceBytes(work, PlanBackward(work), sizeof(Compute<T>));
+                     });
 }
 
 template <class T, class P>
@@ -113,7 +113,7 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& arguments, const Norm
                              options.stream);
     return;
   }
-  const bool columns = args.dgain != nullptr || args.dbias != nullptr;
+  const bool columns = internal::HasParamGradients(args);
   if (!columns && args.dx == nullptr) return;
   internal::cuda::Backward<T> call = {Untyped(args), KernelSettingsOf<C>(recipe, options)};
   internal::cuda::DropUnread(recipe, call);
@@ -129,14 +129,11 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& arguments, const Norm
 }
 
 #define PLANISH_INSTANTIATE(T, P)                                                    \
+  template int64_t WorkspaceBytes(const NormForwardArgs<T, P>&);                     \
+  template int64_t WorkspaceBytes(const NormBackwardArgs<T, P>&);                    \
   template void NormForward(Norm, const NormForwardArgs<T, P>&, const NormOptions&); \
   template void NormBackward(Norm, const NormBackwardArgs<T, P>&, const NormOptions&);
 PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
-#undef PLANISH_INSTANTIATE
-#define PLANISH_INSTANTIATE(T)                                     \
-  template int64_t NormForwardWorkspaceBytes<T>(int64_t, int64_t); \
-  template int64_t NormBackwardWorkspaceBytes<T>(int64_t, int64_t, bool);
-PLANISH_ELEMENT_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
 }  // namespace PLANISH_API

@@ -181,21 +181,19 @@ TEST(CudaEmulated, WorkspaceIsThatOfAnyDevice) {
   const tests::Problem<float> p(Norm::kLayer, rows, cols);
   OnDevice<float> x(p.x), dy(p.dy), mean(std::vector<float>(rows, 0)), dbias(p.gain),
       rstd(std::vector<float>(rows, 1));
+  const NormBackwardArgs<float> args = {.rows = rows,
+                                        .cols = cols,
+                                        .dy = dy.data(),
+                                        .x = x.data(),
+                                        .mean = mean.data(),
+                                        .mean_lo = mean.data(),
+                                        .rstd = rstd.data(),
+                                        .dbias = dbias.data()};
   const auto run = [&](int clusters, char* workspace, int64_t bytes) {
     const tests::ClustersUpTo limit(clusters);
-    cuda::NormBackward<float>(Norm::kLayer,
-                              {.rows = rows,
-                               .cols = cols,
-                               .dy = dy.data(),
-                               .x = x.data(),
-                               .mean = mean.data(),
-                               .mean_lo = mean.data(),
-                               .rstd = rstd.data(),
-                               .dbias = dbias.data()},
-                              {.workspace = workspace, .workspace_bytes = bytes});
+    cuda::NormBackward(Norm::kLayer, args, {.workspace = workspace, .workspace_bytes = bytes});
   };
-  OnDevice<char> space(std::vector<char>(
-      static_cast<size_t>(cuda::NormBackwardWorkspaceBytes<float>(rows, cols, true))));
+  OnDevice<char> space(std::vector<char>(static_cast<size_t>(cuda::WorkspaceBytes(args))));
   std::vector<double> expected(static_cast<size_t>(cols));
   for (size_t i = 0; i < p.dy.size(); ++i) expected[i % expected.size()] += p.dy[i];
   for (const int clusters : {1, 2, 4, 8}) {

@@ -25,6 +25,7 @@ using tests::ApplyOnDevice;
 using tests::Layout;
 using tests::OnDevice;
 using tests::Problem;
+using tests::WithWorkspace;
 
 template <class T, class P>
 struct Types {
@@ -243,20 +244,15 @@ TYPED_TEST(CudaTest, AddsAResidual) {
     for (const bool in_place : {false, true}) {
       OnDevice<T> x(p.x), more(residual), y(p.x), sum(p.x);
       OnDevice<P> gain(p.gain), bias(p.bias);
-      std::vector<char> space(static_cast<size_t>(cuda::NormForwardWorkspaceBytes<T>(rows, cols)));
-      OnDevice<char> workspace(space);
-      T* to = in_place ? x.data() : sum.data();
-      cuda::NormForward<T, P>(
-          Norm::kLayer,
-          {.rows = rows,
-           .cols = cols,
-           .x = x.data(),
-           .gain = gain.data(),
-           .bias = bias.data(),
-           .y = y.data(),
-           .residual = more.data(),
-           .sum = to},
-          {.workspace = workspace.data(), .workspace_bytes = workspace.bytes()});
+      const NormForwardArgs<T, P> args = {.rows = rows,
+                                          .cols = cols,
+                                          .x = x.data(),
+                                          .gain = gain.data(),
+                                          .bias = bias.data(),
+                                          .y = y.data(),
+                                          .residual = more.data(),
+                                          .sum = in_place ? x.data() : sum.data()};
+      cuda::NormForward(Norm::kLayer, args, WithWorkspace(cuda::NormOptions(), args));
       EXPECT_TRUE(tests::SameBits(y.Get(), expected.y)) << cols;
       EXPECT_TRUE(tests::SameBits((in_place ? x : sum).Get(), summed.x)) << cols;
     }
@@ -275,20 +271,16 @@ TYPED_TEST(CudaTest, AddsTheGradientOfTheSum) {
     const auto without = ApplyOnDevice(p);
     OnDevice<T> x(p.x), dy(p.dy), more(dsum), dx(p.x);
     OnDevice<Compute<T>> mean(without.mean), mean_lo(without.mean_lo), rstd(without.rstd);
-    std::vector<char> space(
-        static_cast<size_t>(cuda::NormBackwardWorkspaceBytes<T>(rows, cols, false)));
-    OnDevice<char> workspace(space);
-    cuda::NormBackward<T, P>(p.norm,
-                             {.rows = rows,
-                              .cols = cols,
-                              .dy = dy.data(),
-                              .x = x.data(),
-                              .mean = mean.data(),
-                              .mean_lo = mean_lo.data(),
-                              .rstd = rstd.data(),
-                              .dx = dx.data(),
-                              .dsum = more.data()},
-                             {.workspace = workspace.data(), .workspace_bytes = workspace.bytes()});
+    const NormBackwardArgs<T, P> args = {.rows = rows,
+                                         .cols = cols,
+                                         .dy = dy.data(),
+                                         .x = x.data(),
+                                         .mean = mean.data(),
+                                         .mean_lo = mean_lo.data(),
+                                         .rstd = rstd.data(),
+                                         .dx = dx.data(),
+                                         .dsum = more.data()};
+    cuda::NormBackward(p.norm, args, WithWorkspace(cuda::NormOptions(), args));
     const std::vector<T> with = dx.Get();
     for (size_t i = 0; i < with.size(); ++i) {
       const double a = tests::ToDouble(without.dx[i]), b = tests::ToDouble(dsum[i]);
@@ -316,23 +308,18 @@ TYPED_TEST(CudaTest, GradientsOneByOne) {
     for (int which = 0; which < 3; ++which) {
       OnDevice<T> dx(p.x);
       OnDevice<P> dgain(p.gain), dbias(p.gain);
-      std::vector<char> space(
-          static_cast<size_t>(cuda::NormBackwardWorkspaceBytes<T>(rows, cols, which > 0)));
-      OnDevice<char> workspace(space);
-      cuda::NormBackward<T, P>(
-          p.norm,
-          {.rows = rows,
-           .cols = cols,
-           .dy = dy.data(),
-           .x = x.data(),
-           .gain = gain.data(),
-           .mean = mean.data(),
-           .mean_lo = mean_lo.data(),
-           .rstd = rstd.data(),
-           .dx = which == 0 ? dx.data() : nullptr,
-           .dgain = which == 1 ? dgain.data() : nullptr,
-           .dbias = which == 2 ? dbias.data() : nullptr},
-          {.workspace = workspace.data(), .workspace_bytes = workspace.bytes()});
+      const NormBackwardArgs<T, P> args = {.rows = rows,
+                                           .cols = cols,
+                                           .dy = dy.data(),
+                                           .x = x.data(),
+                                           .gain = gain.data(),
+                                           .mean = mean.data(),
+                                           .mean_lo = mean_lo.data(),
+                                           .rstd = rstd.data(),
+                                           .dx = which == 0 ? dx.data() : nullptr,
+                                           .dgain = which == 1 ? dgain.data() : nullptr,
+                                           .dbias = which == 2 ? dbias.data() : nullptr};
+      cuda::NormBackward(p.norm, args, WithWorkspace(cuda::NormOptions(), args));
       EXPECT_TRUE(tests::SameBits(dx.Get(), which == 0 ? all.dx : p.x)) << cols;
       EXPECT_TRUE(tests::SameBits(dgain.Get(), which == 1 ? all.dgain : p.gain)) << cols;
       EXPECT_TRUE(tests::SameBits(dbias.Get(), which == 2 ? all.dbias : p.gain)) << cols;
@@ -499,14 +486,13 @@ TEST_F(CudaErrorsTest, OfTheWorkspace) {
   const int64_t rows = 2, cols = 1 << 18;  // more than clusters hold
   OnDevice<float> x(std::vector<float>(static_cast<size_t>(rows * cols))),
       y(std::vector<float>(static_cast<size_t>(rows * cols)));
-  const int64_t needed = cuda::NormForwardWorkspaceBytes<float>(rows, cols);
+  const NormForwardArgs<float> args = {.rows = rows, .cols = cols, .x = x.data(), .y = y.data()};
+  const int64_t needed = cuda::WorkspaceBytes(args);
   ASSERT_GT(needed, 0);
   OnDevice<char> space(std::vector<char>(static_cast<size_t>(needed + 16)));
   const auto error = [&](void* workspace, int64_t bytes) {
     return tests::ErrorOf([&] {
-      cuda::NormForward<float>(Norm::kLayer,
-                               {.rows = rows, .cols = cols, .x = x.data(), .y = y.data()},
-                               {.workspace = workspace, .workspace_bytes = bytes});
+      cuda::NormForward(Norm::kLayer, args, {.workspace = workspace, .workspace_bytes = bytes});
     });
   };
   EXPECT_EQ(error(nullptr, 0),
@@ -516,8 +502,9 @@ TEST_F(CudaErrorsTest, OfTheWorkspace) {
                                                  std::to_string(needed - 1));
   EXPECT_THAT(error(space.data() + 8, needed), HasSubstr("be aligned to 16 bytes, got"));
   EXPECT_EQ(error(space.data(), needed), "");
-  EXPECT_EQ(tests::ErrorOf([] { cuda::NormForwardWorkspaceBytes<float>(-1, 3); }),
-            "[NormForwardWorkspaceBytes] rows must be at least 0, got -1");
+  EXPECT_EQ(
+      tests::ErrorOf([] { cuda::WorkspaceBytes(NormForwardArgs<float>{.rows = -1, .cols = 3}); }),
+      "[WorkspaceBytes] rows must be at least 0, got -1");
 }
 
 // Calls throw in a build without CUDA and on a machine without a GPU.

@@ -137,10 +137,14 @@ void RunOnDevice(Args args, const Layout& layout, const Call& call, const Facts&
   arrays.Get();
 }
 
-/// Options with a workspace, which is initially NaN.
+/// Options with a workspace for the call with `args`, which is initially NaN. It is freed with the
+/// object, once the call has finished.
 template <class Options>
 class WithWorkspace {
  public:
+  template <class Args>
+  WithWorkspace(const Options& options, const Args& args)
+      : WithWorkspace(options, cuda::WorkspaceBytes(args)) {}
   WithWorkspace(Options options, int64_t bytes)
       : space_(std::vector<char>(static_cast<size_t>(bytes), -1)), options_(std::move(options)) {
     options_.workspace = space_.data();
@@ -159,15 +163,14 @@ Result<T, P> ApplyOnDevice(const Problem<T, P>& p, const Layout& layout = {}) {
   Result<T, P> out(p);
   const internal::Recipe recipe = internal::RecipeOf(p.norm);
   const cuda::NormOptions options = {.eps = p.eps, .scale = p.scale, .slope = p.slope};
-  const WithWorkspace forward(options, cuda::NormForwardWorkspaceBytes<T>(p.rows, p.cols));
   RunOnDevice(
       ForwardArgs(p, out), layout,
-      [&](const auto& args) { cuda::NormForward(p.norm, args, forward); }, recipe);
-  const WithWorkspace backward(
-      options, cuda::NormBackwardWorkspaceBytes<T>(p.rows, p.cols, IsAffine(p.norm)));
+      [&](const auto& args) { cuda::NormForward(p.norm, args, WithWorkspace(options, args)); },
+      recipe);
   RunOnDevice(
       BackwardArgs(p, out), layout,
-      [&](const auto& args) { cuda::NormBackward(p.norm, args, backward); }, recipe);
+      [&](const auto& args) { cuda::NormBackward(p.norm, args, WithWorkspace(options, args)); },
+      recipe);
   return out;
 }
 

@@ -35,15 +35,30 @@ Alphas CheckedAlphas(const char* function, const OnlineNormOptions& options, int
   return {options.alpha, options.alphas};
 }
 
-}  // namespace
-
 template <class T>
-int64_t OnlineNormWorkspaceBytes(int64_t rows, int64_t cols) {
-  constexpr const char* kFunction = "OnlineNormWorkspaceBytes";
+void CheckSizes(int64_t rows, int64_t cols) {
+  constexpr const char* kFunction = "WorkspaceBytes";
   internal::CheckShape<T>(kFunction, rows, cols);
   internal::CheckCases(kFunction, cols);
-  return std::max(internal::cuda::ColumnsBytes<T>(1, rows, cols, kRows),
-                  internal::cuda::ColumnsBytes<T>(rows, cols, 1, kColumns));
+}
+
+}  // namespace
+
+template <class T, class P>
+int64_t WorkspaceBytes(const OnlineNormForwardArgs<T, P>& args) {
+  CheckSizes<T>(args.rows, args.cols);
+  return internal::cuda::ColumnsBytes<T>(1, args.rows, args.cols, kRows);
+}
+
+template <class T, class P>
+int64_t WorkspaceBytes(const OnlineNormBackwardArgs<T, P>& args) {
+  const int64_t rows = args.rows, cols = args.cols;
+  CheckSizes<T>(rows, cols);
+  // The two parts of a call run one after the other.
+  return std::max(internal::HasParamGradients(args)
+                      ? internal::cuda::ColumnsBytes<T>(rows, cols, 1, kColumns)
+                      : 0,
+                  args.dx != nullptr ? internal::cuda::ColumnsBytes<T>(1, rows, cols, kRows) : 0);
 }
 
 template <class T, class P>
@@ -75,9 +90,9 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
     return;
   }
   // Must precede all writes.
-  internal::CheckWorkspace(kFunction, options, OnlineNormWorkspaceBytes<T>(rows, cols));
+  internal::CheckWorkspace(kFunction, options, WorkspaceBytes(args));
   // Must precede dx, which can be dy.
-  if (args.dgain != nullptr || args.dbias != nullptr) {
+  if (internal::HasParamGradients(args)) {
     // A case is a sample with one position.
     const ChannelNormBackwardArgs<T, P> columns = {.batch = rows,
                                                    .channels = cols,
@@ -98,13 +113,12 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
 }
 
 #define PLANISH_INSTANTIATE(T, P)                                                   \
+  template int64_t WorkspaceBytes(const OnlineNormForwardArgs<T, P>&);              \
+  template int64_t WorkspaceBytes(const OnlineNormBackwardArgs<T, P>&);             \
   template void OnlineNormForward(const OnlineNormForwardArgs<T, P>&, OnlineState*, \
                                   const OnlineNormOptions&);                        \
   template void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>&, const OnlineNormOptions&);
 PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
-#undef PLANISH_INSTANTIATE
-#define PLANISH_INSTANTIATE(T) template int64_t OnlineNormWorkspaceBytes<T>(int64_t, int64_t);
-PLANISH_ELEMENT_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
 }  // namespace PLANISH_API

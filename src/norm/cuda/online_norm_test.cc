@@ -18,6 +18,7 @@ namespace {
 using tests::OnDevice;
 using tests::SameBits;
 using tests::Unset;
+using tests::WithWorkspace;
 using tests::online_norm::ApplyOnDevice;
 using tests::online_norm::ExpectAgrees;
 using tests::online_norm::Problem;
@@ -138,31 +139,28 @@ void ExpectAgreesWithFloat() {
     OnDevice<float> mean(expected.mean), mean_lo(expected.mean_lo), rstd(expected.rstd);
     OnDevice<float> offset(expected.offset), deviation(expected.deviation);
     OnDevice<OnlineState> state(std::vector<OnlineState>(1));
-    OnDevice<char> space(
-        std::vector<char>(static_cast<size_t>(cuda::OnlineNormWorkspaceBytes<Half>(4, cols))));
-    const cuda::OnlineNormOptions options = {
-        .alpha = 0.4, .workspace = space.data(), .workspace_bytes = space.bytes()};
-    cuda::OnlineNormForward<Half, float>({.rows = 4,
-                                          .cols = cols,
-                                          .x = x.data(),
-                                          .gain = gain.data(),
-                                          .bias = bias.data(),
-                                          .y = y.data()},
-                                         state.data(), options);
-    cuda::OnlineNormBackward<Half, float>({.rows = 4,
-                                           .cols = cols,
-                                           .dy = dy.data(),
-                                           .x = x.data(),
-                                           .gain = gain.data(),
-                                           .mean = mean.data(),
-                                           .mean_lo = mean_lo.data(),
-                                           .rstd = rstd.data(),
-                                           .offset = offset.data(),
-                                           .deviation = deviation.data(),
-                                           .dx = dx.data(),
-                                           .dgain = dgain.data(),
-                                           .dbias = dbias.data()},
-                                          options);
+    const cuda::OnlineNormOptions options = {.alpha = 0.4};
+    const OnlineNormForwardArgs<Half, float> forward = {.rows = 4,
+                                                        .cols = cols,
+                                                        .x = x.data(),
+                                                        .gain = gain.data(),
+                                                        .bias = bias.data(),
+                                                        .y = y.data()};
+    cuda::OnlineNormForward(forward, state.data(), WithWorkspace(options, forward));
+    const OnlineNormBackwardArgs<Half, float> backward = {.rows = 4,
+                                                          .cols = cols,
+                                                          .dy = dy.data(),
+                                                          .x = x.data(),
+                                                          .gain = gain.data(),
+                                                          .mean = mean.data(),
+                                                          .mean_lo = mean_lo.data(),
+                                                          .rstd = rstd.data(),
+                                                          .offset = offset.data(),
+                                                          .deviation = deviation.data(),
+                                                          .dx = dx.data(),
+                                                          .dgain = dgain.data(),
+                                                          .dbias = dbias.data()};
+    cuda::OnlineNormBackward(backward, WithWorkspace(options, backward));
     const double u = tests::UnitRoundoff<Half>();
     const std::vector<Half> ys = y.Get(), dxs = dx.Get();
     for (size_t i = 0; i < ys.size(); ++i) {

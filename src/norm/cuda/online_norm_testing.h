@@ -19,17 +19,14 @@ Result<T> ApplyOnDevice(const Problem<T>& p, const Layout& layout = {}, int64_t 
   Result<T> out(p);
   OnDevice<OnlineState> state(std::vector<OnlineState>(1));
   OnDevice<double> weights(alphas);
-  OnDevice<char> space(std::vector<char>(
-      static_cast<size_t>(cuda::OnlineNormWorkspaceBytes<T>(p.rows, p.cols)), -1));
-  cuda::OnlineNormOptions options = {
-      .alpha = p.alpha, .workspace = space.data(), .workspace_bytes = space.bytes()};
+  cuda::OnlineNormOptions options = {.alpha = p.alpha};
   if (cases == 0) cases = p.rows;
   RunOnDevice(ForwardArgs(p, out), layout, [&](OnlineNormForwardArgs<T> args) {
     using A = OnlineNormForwardArgs<T>;
     for (int64_t first = 0; first < p.rows; first += cases) {
       args.rows = std::min(cases, p.rows - first);
       options.alphas = alphas.empty() ? nullptr : weights.data() + first;
-      cuda::OnlineNormForward(args, state.data(), options);
+      cuda::OnlineNormForward(args, state.data(), WithWorkspace(options, args));
       args.x += cases * p.cols;
       args.y += cases * p.cols;
       for (const auto member : {&A::mean, &A::mean_lo, &A::rstd, &A::offset, &A::deviation}) {
@@ -38,8 +35,9 @@ Result<T> ApplyOnDevice(const Problem<T>& p, const Layout& layout = {}, int64_t 
     }
   });
   options.alphas = alphas.empty() ? nullptr : weights.data();
-  RunOnDevice(BackwardArgs(p, out), layout,
-              [&](const auto& args) { cuda::OnlineNormBackward(args, options); });
+  RunOnDevice(BackwardArgs(p, out), layout, [&](const auto& args) {
+    cuda::OnlineNormBackward(args, WithWorkspace(options, args));
+  });
   out.state_mean = state.Get()[0].mean;
   out.state_deviation = state.Get()[0].deviation;
   return out;

@@ -18,12 +18,21 @@ using internal::cuda::Untyped;
 
 constexpr internal::cuda::ColumnsKind kAlone = {.alone = true};
 
+template <template <class, class> class Args, class T, class P>
+int64_t WeightBytes(const Args<T, P>& args) {
+  internal::CheckShape<T>("WorkspaceBytes", args.rows, args.cols);
+  return internal::cuda::ColumnsBytes<T>(1, args.rows, args.cols, kAlone);
+}
+
 }  // namespace
 
-template <class T>
-int64_t WeightNormWorkspaceBytes(int64_t rows, int64_t cols) {
-  internal::CheckShape<T>("WeightNormWorkspaceBytes", rows, cols);
-  return internal::cuda::ColumnsBytes<T>(1, rows, cols, kAlone);
+template <class T, class P>
+int64_t WorkspaceBytes(const WeightNormForwardArgs<T, P>& args) {
+  return WeightBytes(args);
+}
+template <class T, class P>
+int64_t WorkspaceBytes(const WeightNormBackwardArgs<T, P>& args) {
+  return WeightBytes(args);
 }
 
 template <class T, class P>
@@ -50,12 +59,11 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args,
 }
 
 #define PLANISH_INSTANTIATE(T, P)                                                                \
+  template int64_t WorkspaceBytes(const WeightNormForwardArgs<T, P>&);                           \
+  template int64_t WorkspaceBytes(const WeightNormBackwardArgs<T, P>&);                          \
   template void WeightNormForward(const WeightNormForwardArgs<T, P>&, const WeightNormOptions&); \
   template void WeightNormBackward(const WeightNormBackwardArgs<T, P>&, const WeightNormOptions&);
 PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
-#undef PLANISH_INSTANTIATE
-#define PLANISH_INSTANTIATE(T) template int64_t WeightNormWorkspaceBytes<T>(int64_t, int64_t);
-PLANISH_ELEMENT_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
 }  // namespace PLANISH_API

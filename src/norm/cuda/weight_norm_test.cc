@@ -22,6 +22,7 @@ using tests::IsNan;
 using tests::OnDevice;
 using tests::SameBits;
 using tests::ToDouble;
+using tests::WithWorkspace;
 using tests::weight_norm::ApplyOnDevice;
 using tests::weight_norm::ExpectAgreesWithReference;
 using tests::weight_norm::Problem;
@@ -138,23 +139,21 @@ TYPED_TEST(CudaWeightNormTest, EveryOutputIsOptional) {
     const Result<TypeParam> unset(p);
     OnDevice<TypeParam> v(p.v), dw(p.dw), w(unset.w), dv(unset.dv), g(p.g), dg(unset.dg);
     OnDevice<Compute<TypeParam>> norm(expected.norm);
-    OnDevice<char> space(std::vector<char>(
-        static_cast<size_t>(cuda::WeightNormWorkspaceBytes<TypeParam>(rows, cols))));
-    const cuda::WeightNormOptions options = {.workspace = space.data(),
-                                             .workspace_bytes = space.bytes()};
-    cuda::WeightNormForward<TypeParam>(
-        {.rows = rows, .cols = cols, .v = v.data(), .g = g.data(), .w = w.data()}, options);
+    const cuda::WeightNormOptions options;
+    const WeightNormForwardArgs<TypeParam> forward = {
+        .rows = rows, .cols = cols, .v = v.data(), .g = g.data(), .w = w.data()};
+    cuda::WeightNormForward(forward, WithWorkspace(options, forward));
     EXPECT_TRUE(SameBits(w.Get(), expected.w));
     const auto backward = [&](bool with_dv, bool with_dg) {
-      cuda::WeightNormBackward<TypeParam>({.rows = rows,
-                                           .cols = cols,
-                                           .dw = dw.data(),
-                                           .v = v.data(),
-                                           .g = with_dv ? g.data() : nullptr,
-                                           .norm = norm.data(),
-                                           .dv = with_dv ? dv.data() : nullptr,
-                                           .dg = with_dg ? dg.data() : nullptr},
-                                          options);
+      const WeightNormBackwardArgs<TypeParam> args = {.rows = rows,
+                                                      .cols = cols,
+                                                      .dw = dw.data(),
+                                                      .v = v.data(),
+                                                      .g = with_dv ? g.data() : nullptr,
+                                                      .norm = norm.data(),
+                                                      .dv = with_dv ? dv.data() : nullptr,
+                                                      .dg = with_dg ? dg.data() : nullptr};
+      cuda::WeightNormBackward(args, WithWorkspace(options, args));
     };
     backward(false, true);
     EXPECT_TRUE(SameBits(dv.Get(), unset.dv) && SameBits(dg.Get(), expected.dg));
@@ -176,7 +175,7 @@ TYPED_TEST(CudaWeightNormTest, NoNumbers) {
 TEST(CudaWeightNormErrorTest, Texts) {
   if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
   OnDevice<float> v(std::vector<float>(6)), w(std::vector<float>(6)), g(std::vector<float>(2));
-  const int64_t needed = cuda::WeightNormWorkspaceBytes<float>(2, 3);
+  const int64_t needed = cuda::WorkspaceBytes(WeightNormForwardArgs<float>{.rows = 2, .cols = 3});
   OnDevice<char> space(std::vector<char>(static_cast<size_t>(needed)));
   const auto error = [&](auto&& change) {
     WeightNormForwardArgs<float> args = {
@@ -195,8 +194,9 @@ TEST(CudaWeightNormErrorTest, Texts) {
   EXPECT_EQ(error([](auto&, auto& o) { --o.workspace_bytes; }),
             "[WeightNormForward] workspace_bytes must be at least " + std::to_string(needed) +
                 ", got " + std::to_string(needed - 1));
-  EXPECT_EQ(tests::ErrorOf([] { cuda::WeightNormWorkspaceBytes<float>(1, -2); }),
-            "[WeightNormWorkspaceBytes] cols must be at least 0, got -2");
+  EXPECT_EQ(tests::ErrorOf(
+                [] { cuda::WorkspaceBytes(WeightNormForwardArgs<float>{.rows = 1, .cols = -2}); }),
+            "[WorkspaceBytes] cols must be at least 0, got -2");
 }
 
 }  // namespace

@@ -14,12 +14,13 @@ namespace planish::tests::weight_norm {
 template <class T, class P>
 Result<T, P> ApplyOnDevice(const Problem<T, P>& p, const Layout& layout = {}) {
   Result<T, P> out(p);
-  const WithWorkspace options(cuda::WeightNormOptions(),
-                              cuda::WeightNormWorkspaceBytes<T>(p.rows, p.cols));
-  RunOnDevice(ForwardArgs(p, out), layout,
-              [&](const auto& args) { cuda::WeightNormForward(args, options); });
-  RunOnDevice(BackwardArgs(p, out), layout,
-              [&](const auto& args) { cuda::WeightNormBackward(args, options); });
+  const cuda::WeightNormOptions options;
+  RunOnDevice(ForwardArgs(p, out), layout, [&](const auto& args) {
+    cuda::WeightNormForward(args, WithWorkspace(options, args));
+  });
+  RunOnDevice(BackwardArgs(p, out), layout, [&](const auto& args) {
+    cuda::WeightNormBackward(args, WithWorkspace(options, args));
+  });
   return out;
 }
 

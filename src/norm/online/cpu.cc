@@ -8,6 +8,7 @@
 #include "planish/online_norm.h"
 #include "src/base/aligned.h"
 #include "src/base/loop.h"
+#include "src/norm/arguments.h"
 #include "src/norm/element_types.h"
 #include "src/norm/online/turns.h"
 #include "src/norm/params.h"
@@ -204,7 +205,7 @@ void BackwardOnline(const OnlineNormBackwardArgs<T, P>& args, const OnlineNormOp
                   .scale = s == 0 ? 0 : alpha * n / ((n - 1) * s * reciprocal),
                   .shift = alpha * static_cast<double>(args.offset[r]) * reciprocal};
   }
-  const bool columns = args.dgain || args.dbias;
+  const bool columns = HasParamGradients(args);
   const Params<T, P> gains(args.gain, rows, cols, 1, true);
   ParamGradients<T, P> dgains(args.dgain, cols, columns), dbiases(args.dbias, cols, columns);
   const RowsBackward<T> call = {{.rows = rows,

@@ -46,7 +46,7 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& arguments, const Norm
     internal::FillEach({args.dgain, args.dbias}, cols, P{});
     return;
   }
-  const bool columns = args.dgain || args.dbias;
+  const bool columns = internal::HasParamGradients(args);
   if (!args.gain && !columns) recipe = internal::WithoutParams(recipe);
   const internal::Params<T, P> gains(args.gain, rows, cols, 1,
                                      recipe.output == internal::Output::kAffine);

@@ -380,23 +380,25 @@ bool FitsPersistent(const CellRecipe& recipe, const RnnShape& shape) {
 }
 
 template <class T>
-int64_t ForwardWorkspaceBytes(const CellRecipe& recipe, const RnnShape& shape, bool saved,
-                              bool persistent) {
+int64_t WorkspaceBytesOf(const CellRecipe& recipe, const RnnForwardArgs<T>& args, bool persistent) {
+  const RnnShape& shape = args.inputs.shape;
   Workspace workspace(nullptr);
   CellLayer<T> layer = {};
   const PersistentPlan plan = persistent ? PlanOnDevice<T>(recipe, shape) : PersistentPlan();
-  TakeForward(workspace, recipe, Sizes(recipe, shape), saved, plan, layer);
+  TakeForward(workspace, recipe, Sizes(recipe, shape), args.saved != nullptr, plan, layer);
   return workspace.bytes();
 }
 
 template <class T>
-int64_t BackwardWorkspaceBytes(const CellRecipe& recipe, const RnnShape& shape, bool lengths,
-                               bool persistent) {
+int64_t WorkspaceBytesOf(const CellRecipe& recipe, const RnnBackwardArgs<T>& args,
+                         bool persistent) {
+  const RnnShape& shape = args.inputs.shape;
   Workspace workspace(nullptr);
   CellLayer<T> layer = {};
   const PersistentBackwardPlan plan =
       persistent ? PlanBackwardOnDevice<T>(recipe, shape) : PersistentBackwardPlan();
-  TakeBackward(workspace, recipe, Sizes(recipe, shape), shape.inputs, lengths, plan, layer);
+  TakeBackward(workspace, recipe, Sizes(recipe, shape), shape.inputs,
+               args.inputs.lengths != nullptr, plan, layer);
   return workspace.bytes();
 }
 
@@ -497,14 +499,14 @@ void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBack
   RunBeginState<T>(function, layer, -1, args.dc_n, nullptr, args.dc0, stream);
 }
 
-#define PLANISH_INSTANTIATE(T)                                                                \
-  template int64_t SavedBytes<T>(const CellRecipe&, const RnnShape&);                         \
-  template bool FitsPersistent<T>(const CellRecipe&, const RnnShape&);                        \
-  template int64_t ForwardWorkspaceBytes<T>(const CellRecipe&, const RnnShape&, bool, bool);  \
-  template int64_t BackwardWorkspaceBytes<T>(const CellRecipe&, const RnnShape&, bool, bool); \
-  template void ForwardLayer(const char*, const CellRecipe&, const RnnForwardArgs<T>&,        \
-                             const RnnOptions<T>&);                                           \
-  template void BackwardLayer(const char*, const CellRecipe&, const RnnBackwardArgs<T>&,      \
+#define PLANISH_INSTANTIATE(T)                                                           \
+  template int64_t SavedBytes<T>(const CellRecipe&, const RnnShape&);                    \
+  template bool FitsPersistent<T>(const CellRecipe&, const RnnShape&);                   \
+  template int64_t WorkspaceBytesOf(const CellRecipe&, const RnnForwardArgs<T>&, bool);  \
+  template int64_t WorkspaceBytesOf(const CellRecipe&, const RnnBackwardArgs<T>&, bool); \
+  template void ForwardLayer(const char*, const CellRecipe&, const RnnForwardArgs<T>&,   \
+                             const RnnOptions<T>&);                                      \
+  template void BackwardLayer(const char*, const CellRecipe&, const RnnBackwardArgs<T>&, \
                               const RnnOptions<T>&);
 PLANISH_RNN_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE

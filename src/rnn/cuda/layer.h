@@ -18,12 +18,11 @@ int64_t SavedBytes(const CellRecipe& recipe, const RnnShape& shape);
 template <class T>
 bool FitsPersistent(const CellRecipe& recipe, const RnnShape& shape);
 
+/// Return the workspace of a call in bytes.
 template <class T>
-int64_t ForwardWorkspaceBytes(const CellRecipe& recipe, const RnnShape& shape, bool saved,
-                              bool persistent);
+int64_t WorkspaceBytesOf(const CellRecipe& recipe, const RnnForwardArgs<T>& args, bool persistent);
 template <class T>
-int64_t BackwardWorkspaceBytes(const CellRecipe& recipe, const RnnShape& shape, bool lengths,
-                               bool persistent);
+int64_t WorkspaceBytesOf(const CellRecipe& recipe, const RnnBackwardArgs<T>& args, bool persistent);
 
 /// Enqueue a layer. Errors name `function`.
 template <class T>

@@ -14,6 +14,7 @@ namespace {
 
 using internal::Arrays;
 using internal::CellRecipe;
+using internal::cuda::WorkspaceBytesOf;
 
 CellRecipe CheckedRecipe(const char* function, Cell cell) {
   const CellRecipe recipe = internal::RecipeOf(cell);
@@ -33,6 +34,14 @@ int64_t SavedElements(const CellRecipe& recipe, const RnnShape& shape) {
   return internal::cuda::SavedBytes<T>(recipe, shape) / static_cast<int64_t>(sizeof(T));
 }
 
+template <template <class> class Args, class T>
+int64_t CheckedBytes(Cell cell, const Args<T>& args, const RnnOptions<T>& options) {
+  constexpr const char* kFunction = "WorkspaceBytes";
+  const CellRecipe recipe = CheckedRecipe(kFunction, cell);
+  CheckRnnShape<T>(kFunction, args.inputs.shape);
+  return WorkspaceBytesOf(recipe, args, options.persistent);
+}
+
 }  // namespace
 
 template <class T>
@@ -50,25 +59,18 @@ bool RnnFitsPersistent(Cell cell, const RnnShape& shape) {
 }
 
 template <class T>
-int64_t RnnForwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool saved, bool persistent) {
-  const CellRecipe recipe = CheckedRecipe("RnnForwardWorkspaceBytes", cell);
-  CheckRnnShape<T>("RnnForwardWorkspaceBytes", shape);
-  return internal::cuda::ForwardWorkspaceBytes<T>(recipe, shape, saved, persistent);
+int64_t WorkspaceBytes(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& options) {
+  return CheckedBytes(cell, args, options);
 }
 
 template <class T>
-int64_t RnnBackwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool lengths, bool persistent) {
-  const CellRecipe recipe = CheckedRecipe("RnnBackwardWorkspaceBytes", cell);
-  CheckRnnShape<T>("RnnBackwardWorkspaceBytes", shape);
-  return internal::cuda::BackwardWorkspaceBytes<T>(recipe, shape, lengths, persistent);
+int64_t WorkspaceBytes(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>& options) {
+  return CheckedBytes(cell, args, options);
 }
 
 template <class T>
-int64_t RnnStepWorkspaceBytes(Cell cell, int64_t batch, int64_t inputs, int64_t hidden) {
-  const CellRecipe recipe = CheckedRecipe("RnnStepWorkspaceBytes", cell);
-  const RnnShape shape{1, batch, inputs, hidden};
-  CheckRnnShape<T>("RnnStepWorkspaceBytes", shape);
-  return internal::cuda::ForwardWorkspaceBytes<T>(recipe, shape, false, false);
+int64_t WorkspaceBytes(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options) {
+  return CheckedBytes(cell, internal::AsForward(args), options);
 }
 
 template <class T>
@@ -87,9 +89,7 @@ void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& o
   if (args.saved != nullptr) {
     internal::CheckBlock(kFunction, "saved", args.saved, saved * static_cast<int64_t>(sizeof(T)));
   }
-  internal::CheckWorkspace(kFunction, options,
-                           internal::cuda::ForwardWorkspaceBytes<T>(
-                               recipe, shape, args.saved != nullptr, options.persistent));
+  internal::CheckWorkspace(kFunction, options, WorkspaceBytesOf(recipe, args, options.persistent));
   internal::cuda::ForwardLayer(kFunction, recipe, args, options);
 }
 
@@ -110,9 +110,7 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   arrays.Add(args.dparams, recipe, shape);
   arrays.CheckAlignedAndDisjoint();
   internal::CheckBlock(kFunction, "saved", args.saved, saved * static_cast<int64_t>(sizeof(T)));
-  internal::CheckWorkspace(kFunction, options,
-                           internal::cuda::BackwardWorkspaceBytes<T>(
-                               recipe, shape, inputs.lengths != nullptr, options.persistent));
+  internal::CheckWorkspace(kFunction, options, WorkspaceBytesOf(recipe, args, options.persistent));
   internal::cuda::BackwardLayer(kFunction, recipe, args, options);
 }
 
@@ -127,19 +125,19 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
   arrays.Add(args, recipe);
   arrays.Add(args.params, recipe, shape);
   arrays.CheckAlignedAndDisjoint();
-  internal::CheckWorkspace(kFunction, options,
-                           internal::cuda::ForwardWorkspaceBytes<T>(recipe, shape, false, false));
-  internal::cuda::ForwardLayer(kFunction, recipe, internal::AsForward(args), options);
+  const RnnForwardArgs<T> layer = internal::AsForward(args);
+  internal::CheckWorkspace(kFunction, options, WorkspaceBytesOf(recipe, layer, options.persistent));
+  internal::cuda::ForwardLayer(kFunction, recipe, layer, options);
 }
 
-#define PLANISH_INSTANTIATE(T)                                                      \
-  template int64_t RnnSavedSize<T>(Cell, const RnnShape&);                          \
-  template bool RnnFitsPersistent<T>(Cell, const RnnShape&);                        \
-  template int64_t RnnForwardWorkspaceBytes<T>(Cell, const RnnShape&, bool, bool);  \
-  template int64_t RnnBackwardWorkspaceBytes<T>(Cell, const RnnShape&, bool, bool); \
-  template int64_t RnnStepWorkspaceBytes<T>(Cell, int64_t, int64_t, int64_t);       \
-  template void RnnForward(Cell, const RnnForwardArgs<T>&, const RnnOptions<T>&);   \
-  template void RnnBackward(Cell, const RnnBackwardArgs<T>&, const RnnOptions<T>&); \
+#define PLANISH_INSTANTIATE(T)                                                            \
+  template int64_t RnnSavedSize<T>(Cell, const RnnShape&);                                \
+  template bool RnnFitsPersistent<T>(Cell, const RnnShape&);                              \
+  template int64_t WorkspaceBytes(Cell, const RnnForwardArgs<T>&, const RnnOptions<T>&);  \
+  template int64_t WorkspaceBytes(Cell, const RnnBackwardArgs<T>&, const RnnOptions<T>&); \
+  template int64_t WorkspaceBytes(Cell, const RnnStepArgs<T>&, const RnnOptions<T>&);     \
+  template void RnnForward(Cell, const RnnForwardArgs<T>&, const RnnOptions<T>&);         \
+  template void RnnBackward(Cell, const RnnBackwardArgs<T>&, const RnnOptions<T>&);       \
   template void RnnStep(Cell, const RnnStepArgs<T>&, const RnnOptions<T>&);
 PLANISH_RNN_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE

@@ -292,11 +292,9 @@ TYPED_TEST(RnnCudaTest, StepsGiveTheSameBits) {
       const RnnResult<T> expected = device.Result();
       const bool lstm = internal::RecipeOf(cell).is_lstm();
       OnDevice<T> h(p.layer.h0), c(p.layer.c0), h_next(p.layer.h0), c_next(p.layer.c0);
-      OnDevice<char> space(std::vector<char>(
-          static_cast<size_t>(cuda::RnnStepWorkspaceBytes<T>(cell, kBatch, kInputs, kHidden)), -1));
-      const cuda::RnnOptions<T> options = {
-          .eps = p.layer.eps, .workspace = space.data(), .workspace_bytes = space.bytes()};
       RnnStepArgs<T> args{.batch = kBatch, .inputs = kInputs, .hidden = kHidden};
+      const tests::WithWorkspace options(cuda::RnnOptions<T>{.eps = p.layer.eps},
+                                         cuda::WorkspaceBytes(cell, args));
       args.params = device.forward().inputs.params;
       OnDevice<T>*from = &h, *to = in_place ? &h : &h_next;
       OnDevice<T>*from_c = &c, *to_c = in_place ? &c : &c_next;
@@ -543,8 +541,8 @@ template <class F>
 std::string ForwardError(F&& change, Cell cell = Cell::kLnLstm) {
   const RnnProblem<float> p(cell, {3, 2, 4, 5}, {.lengths = true, .resets = true});
   RnnOnDevice<float> device(p);
-  OnDevice<char> space(std::vector<char>(static_cast<size_t>(
-      cuda::RnnForwardWorkspaceBytes<float>(Cell::kLnLstm, {3, 2, 4, 5}, true))));
+  OnDevice<char> space(std::vector<char>(
+      static_cast<size_t>(cuda::WorkspaceBytes(Cell::kLnLstm, device.forward()))));
   device.options().workspace = space.data();
   device.options().workspace_bytes = space.bytes();
   change(device.forward(), device.options());
@@ -583,7 +581,8 @@ TEST_F(RnnCudaErrors, Arguments) {
 }
 
 TEST_F(RnnCudaErrors, Workspace) {
-  const int64_t needed = cuda::RnnForwardWorkspaceBytes<float>(Cell::kLnLstm, {3, 2, 4, 5}, true);
+  RnnOnDevice<float> device(RnnProblem<float>(Cell::kLnLstm, {3, 2, 4, 5}));
+  const int64_t needed = cuda::WorkspaceBytes(Cell::kLnLstm, device.forward());
   const std::string bytes = std::to_string(needed), fewer = std::to_string(needed - 1);
   EXPECT_EQ(ForwardError([](auto&, auto& o) { o.workspace = nullptr; }),
             "[RnnForward] workspace must point to " + bytes + " bytes, got null");

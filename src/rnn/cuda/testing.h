@@ -53,16 +53,12 @@ class RnnOnDevice {
   cuda::RnnOptions<T>& options() { return options_; }
 
   void Forward() {
-    const WithWorkspace options(
-        options_, cuda::RnnForwardWorkspaceBytes<T>(cell_, shape_, forward_.saved != nullptr,
-                                                    options_.persistent));
+    const WithWorkspace options(options_, cuda::WorkspaceBytes(cell_, forward_, options_));
     cuda::RnnForward<T>(cell_, forward_, options);
     internal::cuda::Synchronize();
   }
   void Backward() {
-    const WithWorkspace options(
-        options_, cuda::RnnBackwardWorkspaceBytes<T>(
-                      cell_, shape_, backward_.inputs.lengths != nullptr, options_.persistent));
+    const WithWorkspace options(options_, cuda::WorkspaceBytes(cell_, backward_, options_));
     cuda::RnnBackward<T>(cell_, backward_, options);
     internal::cuda::Synchronize();
   }
