@@ -219,8 +219,8 @@ def test_events_are_those_of_metrics(sweep):
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(program, tmp_path_factory):
-    planish = Command(program, tmp_path_factory.mktemp("uninterrupted"))
+def uninterrupted(program, tmp_path_factory, server):
+    planish = Command(program, tmp_path_factory.mktemp("uninterrupted"), server)
     planish.ok(*LONG)
     return planish.folder / LONG_FOLDER
 

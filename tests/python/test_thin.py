@@ -38,9 +38,9 @@ def done(shared):
 
 
 @pytest.fixture(scope="module")
-def two_runs(program, tmp_path_factory):
+def two_runs(program, tmp_path_factory, server):
     """Folder of two runs of a column, in in/, and their archive, runs/small-b4.runs.tar.gz."""
-    planish = Command(program, tmp_path_factory.mktemp("two runs"))
+    planish = Command(program, tmp_path_factory.mktemp("two runs"), server)
     for norm, error in (("none", 0.2), ("layer", 0.1)):
         write_run(planish.folder / "in" / f"small-{norm}-b4-s0", norm, 0, [0.9, error])
     planish.ok("thin", "in", "runs")
