@@ -76,14 +76,20 @@ function(planish_read_headers name libraries)
   target_precompile_headers(${name} PRIVATE ${ARGN})
 endfunction()
 
-# planish_precompiled_gtest(target): uses the precompiled headers of GoogleTest, unless planish_precompiled has
-# given the target another precompiled header.
-function(planish_precompiled_gtest target)
+# planish_precompiled_gtest(target headers): uses the precompiled headers of GoogleTest of the target HEADERS, unless
+# planish_precompiled has given the target another precompiled header.
+function(planish_precompiled_gtest target headers)
   get_target_property(reader ${target} PRECOMPILE_HEADERS_REUSE_FROM)
   if(NOT reader)
     target_compile_options(${target} PRIVATE -fPIC)
-    target_precompile_headers(${target} REUSE_FROM planish_gtest_headers)
+    target_precompile_headers(${target} REUSE_FROM ${headers})
   endif()
+endfunction()
+
+# planish_unoptimized_test(target): options of a test that spends its time in the libraries that it tests. Releases
+# compile it with -O0, which halves the compile time.
+function(planish_unoptimized_test target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O0>)
 endfunction()
 
 # planish_test(name SOURCES... LINK libs... [PARTS n] [LONG filter]): a GoogleTest program. For ctest it is one test,
@@ -98,7 +104,12 @@ function(planish_test name)
   add_executable(${name} ${arg_SOURCES})
   planish_o1_options(${name})
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
-  cmake_language(EVAL CODE "cmake_language(DEFER CALL planish_precompiled_gtest ${name})")
+  set(headers planish_gtest_headers)
+  if(CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/(bench|lab|src/c|tests/headers|torch)(/|$)")
+    set(headers planish_unoptimized_gtest_headers)
+    planish_unoptimized_test(${name})
+  endif()
+  cmake_language(EVAL CODE "cmake_language(DEFER CALL planish_precompiled_gtest ${name} ${headers})")
   if(NOT arg_PARTS)
     set(arg_PARTS 1)
   endif()

@@ -24,8 +24,7 @@ if(PLANISH_TESTS)
   planish_read_headers(planish_test_headers "planish::libtorch;GTest::gmock" ${_planish_headers} <gmock/gmock.h>
     <gtest/gtest.h>)
   planish_header_flags(planish_test_headers)
-  # Tests of the binding and of the lab spend their time in what they test.
-  target_compile_options(planish_test_headers PRIVATE $<$<CONFIG:Release>:-O0>)
+  planish_unoptimized_test(planish_test_headers)
 endif()
 
 # planish_precompiled(target): uses a precompiled header in a target whose files include libtorch's headers. Each
@@ -38,7 +37,6 @@ function(planish_precompiled target)
   if(target MATCHES "^planish_torch-")  # another libtorch
     target_precompile_headers(${target} PRIVATE ${_planish_libtorch_headers})
   elseif(target MATCHES "_test$")
-    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O0>)
     target_precompile_headers(${target} REUSE_FROM planish_test_headers)
   else()
     target_precompile_headers(${target} REUSE_FROM planish_headers)

@@ -13,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::SizeIs;
 
-const MetricSpec kError = {"test_error", "test error", "%", true};
+const MetricSpec kTestError = {"test_error", "test error", "%", true};
 const MetricSpec kAccuracy = {"accuracy", "accuracy", "", false};
 
 std::vector<std::string> GroupValues(const Panel& panel) {
@@ -114,14 +114,15 @@ TEST(SummaryTest, ComparesWithTheDirectionOfTheMetric) {
   const Section section = Summarize(runs)[0];
   const Panel& panel = section.panels[0];
   const Comparison sure =
-      Compare(*panel.Find("layer"), *panel.Find("batch"), kError, Measure::kFinal);
+      Compare(*panel.Find("layer"), *panel.Find("batch"), kTestError, Measure::kFinal);
   EXPECT_NEAR(sure.a.mean, .051, 1e-15);
   EXPECT_NEAR(sure.difference.low(), -0.014127916366930098, 1e-12);
   EXPECT_NEAR(sure.difference.high(), -0.006538750299736568, 1e-12);
   EXPECT_EQ(sure.better, 1);
-  EXPECT_EQ(Compare(*panel.Find("batch"), *panel.Find("layer"), kError, Measure::kFinal).better,
+  EXPECT_EQ(Compare(*panel.Find("batch"), *panel.Find("layer"), kTestError, Measure::kFinal).better,
             -1);
-  EXPECT_EQ(Compare(*panel.Find("layer"), *panel.Find("none"), kError, Measure::kFinal).better, 0);
+  EXPECT_EQ(Compare(*panel.Find("layer"), *panel.Find("none"), kTestError, Measure::kFinal).better,
+            0);
   EXPECT_EQ(Compare(*panel.Find("layer"), *panel.Find("batch"), kAccuracy, Measure::kFinal).better,
             1);
 }
@@ -131,13 +132,13 @@ TEST(SummaryTest, ReachesATargetAtTheFirstEvaluationAtOrBeyondIt) {
                      FinishedRun("none", 4, 2, {.2, .1, .3, .25})};
   const Section section = Summarize(runs)[0];
   const Group& group = section.panels[0].groups[0];
-  const Reached both = Reach(group, kError, .1);
+  const Reached both = Reach(group, kTestError, .1);
   EXPECT_EQ(both.count, 2);
   EXPECT_EQ(both.of, 2);
   EXPECT_DOUBLE_EQ(both.steps.mean, 250);  // 300 and 200
   EXPECT_DOUBLE_EQ(both.seconds.mean, 5);  // 6 and 4
-  EXPECT_EQ(Reach(group, kError, .05).count, 1);
-  EXPECT_EQ(Reach(group, kError, .01).count, 0);
+  EXPECT_EQ(Reach(group, kTestError, .05).count, 1);
+  EXPECT_EQ(Reach(group, kTestError, .01).count, 0);
   EXPECT_DOUBLE_EQ(Reach(group, kAccuracy, .9).steps.mean, 250);
 }
 
@@ -147,7 +148,7 @@ TEST(SummaryTest, AnUnfinishedRunHasNotFailedToReachATarget) {
   runs[1].result->status = "diverged";
   runs[2].result.reset();
   const Section section = Summarize(runs)[0];
-  const Reached reached = Reach(section.panels[0].groups[0], kError, .1);
+  const Reached reached = Reach(section.panels[0].groups[0], kTestError, .1);
   EXPECT_EQ(reached.count, 1);
   EXPECT_EQ(reached.of, 2);
 }

@@ -284,11 +284,13 @@ inline ParallelFor SplitIn(int64_t parts, int* calls) {
   };
 }
 
-/// Returns the thread counts that tests of equal bits compare: 2 and 7; in the long tests
-/// (PLANISH_LONG_TESTS, set by `make test-long`) 1 and 3 as well.
+/// Returns whether these are the long tests (PLANISH_LONG_TESTS, set by `make test-long`).
+inline bool AreLongTests() { return std::getenv("PLANISH_LONG_TESTS") != nullptr; }
+
+/// Returns the thread counts that tests of equal bits compare: 2 and 7; in the long tests 1 and 3
+/// as well.
 inline std::vector<int> ThreadCounts() {
-  if (std::getenv("PLANISH_LONG_TESTS") != nullptr) return {1, 2, 3, 7};
-  return {2, 7};
+  return AreLongTests() ? std::vector{1, 2, 3, 7} : std::vector{2, 7};
 }
 
 /// Returns a ParallelFor that runs `parts` ranges concurrently, each on its own thread.

@@ -389,9 +389,11 @@ TEST_F(AttentiveReaderTest, ReadsRealBooks) {
   if (!path || !fs::exists(*path / "books" / "dracula.txt.gz")) {
     GTEST_SKIP() << "PLANISH_DATA does not name a folder with books/*.txt.gz";
   }
-  const Sets sets = {{"train_cases", "2000"}, {"eval_cases", "50"}, {"min_count", "5"}};
+  const Sets sets = {{"train_cases", "15001"}, {"eval_cases", "1000"}, {"min_count", "5"}};
   const auto data = task->Load(Smoke(sets), path);
-  EXPECT_EQ(data->about.sizes.at("train"), 2000);
+  EXPECT_EQ(data->about.sizes.at("train"), 15001);
+  EXPECT_EQ(data->about.sizes.at("valid"), 1000);
+  EXPECT_EQ(data->about.sizes.at("test"), 1000);
   const auto& corpus = dynamic_cast<const ReaderCorpus&>(*data);
   EXPECT_EQ(corpus.entities, 8);
   // Words that occur five times in training are also most of the words of other books.

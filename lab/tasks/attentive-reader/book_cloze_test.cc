@@ -237,16 +237,5 @@ TEST_F(BookClozeTest, SaysWhatItCannotUse) {
   EXPECT_THAT(ErrorOf(), HasSubstr("gzip"));
 }
 
-TEST(BookCloze, MakesQuestionsOfRealBooks) {
-  const std::optional<fs::path> path = DataFolder("");
-  if (!path || !fs::exists(*path / "books" / "dracula.txt.gz")) {
-    GTEST_SKIP() << "PLANISH_DATA does not name a folder with books/*.txt.gz";
-  }
-  const ClozeSets sets = MakeBookCloze(*path, {});
-  EXPECT_GT(sets.train.size(), 15'000u);
-  EXPECT_EQ(sets.valid.size(), 1'000u);
-  EXPECT_EQ(sets.test.size(), 1'000u);
-}
-
 }  // namespace
 }  // namespace planish::lab

@@ -698,6 +698,7 @@ TYPED_TEST(BitwiseTest, StridesBeyond32Bits) {
 // first output alternates between 1 and -1, rounded to eight digits. The second output is 3 and -3
 // by its gain, and its last row is the bias.
 TEST(ShapesTest, MoreNumbersThan32BitsCount) {
+  if (!tests::AreLongTests()) GTEST_SKIP() << "takes 11 seconds: a long test (PLANISH_LONG_TESTS)";
   const int64_t n = (int64_t{1} << 31) + 64;
   if (sysconf(_SC_AVPHYS_PAGES) < 6 * (int64_t{1} << 30) / sysconf(_SC_PAGESIZE)) {
     GTEST_SKIP() << "needs 4.3 GB of memory";
