@@ -18,7 +18,7 @@ import sys
 
 # The files that a unity file includes count as headers.
 HEADERS = r"/(include/planish|src|torch|lab|bench)/[^:]*\.(h|cu|cc)$"
-NOT_CHECKED = re.compile(r"_test\b|_test_|/tests/|cmake_pch|\.pb\.cc$|\.c$")
+NOT_CHECKED = re.compile(r"_test\b|_test_|/tests/|/testing/|cmake_pch|\.pb\.cc$|\.c$")
 
 
 def check(tidy: str, build: pathlib.Path, source: str) -> tuple[str, str]:
