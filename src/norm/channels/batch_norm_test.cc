@@ -183,7 +183,7 @@ TYPED_TEST(BatchNormTest, SomeChannelsAreComputedAgain) {
       for (int64_t c = 2; c < shape.channels; c += 5) {
         for (int64_t i = 0; i < 8; ++i) {
           const int64_t b = (shape.batch - 1) * i / 7, s = (shape.spatial - 1) * i / 7;
-          p.x[shape.At(b, c, s)] = TypeParam(100);
+          p.x[shape.At(b, c, s)] = tests::FromDouble<TypeParam>(100);
         }
       }
       ExpectAgreesWithReference(p, Apply(p));
@@ -690,7 +690,7 @@ TEST(BatchNormErrorTest, Backward) {
   for (const auto& [member, name] : {std::pair{&BatchNormBackwardArgs<double>::mean, "mean"},
                                      {&BatchNormBackwardArgs<double>::mean_lo, "mean_lo"},
                                      {&BatchNormBackwardArgs<double>::rstd, "rstd"}}) {
-    EXPECT_EQ(error([&](auto& a, auto&) { a.*member = nullptr; }),
+    EXPECT_EQ(error([of = member](auto& a, auto&) { a.*of = nullptr; }),
               std::string("[BatchNormBackward] ") + name + " must point to 24 bytes, got null");
   }
   EXPECT_EQ(error([](auto& a, auto&) { a.dx = const_cast<double*>(a.x); }),

@@ -55,14 +55,14 @@ constexpr Shape kKernels[] = {{11, 2},    {11, 8},    {11, 9},   {70, 16},      
 template <class T, class F>
 void ForEachKernel(F&& f) {
   for (const Norm norm : tests::kNorms) {
-    for (const auto& [rows, cols] : kKernels) {
-      const Problem<T> p(norm, rows, cols);
+    for (const Shape& shape : kKernels) {
+      const Problem<T> p(norm, shape.rows, shape.cols);
       tests::ForEachTarget([&](const std::string& target) {
         const auto expected = tests::Apply(p);
-        SCOPED_TRACE(::testing::Message()
-                     << tests::NameOf(norm) << ", " << rows << " x " << cols << " on " << target);
+        SCOPED_TRACE(::testing::Message() << tests::NameOf(norm) << ", " << p.rows << " x "
+                                          << p.cols << " on " << target);
         f(p, expected);
-        SCOPED_TRACE("past the caches");
+        SCOPED_TRACE("non-temporal stores");
         const tests::NtStores nt_stores;
         f(p, expected);
       });

@@ -401,12 +401,13 @@ TYPED_TEST(ExactnessOfTest, BadRowsStayAloneInEveryKernel) {
   const T nan = tests::FromDouble<T>(std::numeric_limits<double>::quiet_NaN());
   const T inf = tests::FromDouble<T>(-std::numeric_limits<double>::infinity());
   for (const Norm norm : tests::kNorms) {
-    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{11, 8},
-                                     {11, 79},
-                                     {11, 639},
-                                     {11, 640},
-                                     {4, 4097},
-                                     {4, (1 << 17) + 3}}) {
+    for (const auto& shape : {std::pair<int64_t, int64_t>{11, 8},
+                              {11, 79},
+                              {11, 639},
+                              {11, 640},
+                              {4, 4097},
+                              {4, (1 << 17) + 3}}) {
+      const int64_t rows = shape.first, cols = shape.second;
       const Problem<T> clean(norm, rows, cols);
       for (const T bad : {nan, inf}) {
         Problem<T> p = clean;
@@ -434,7 +435,7 @@ TYPED_TEST(ExactnessOfTest, BadRowsStayAloneInEveryKernel) {
           SCOPED_TRACE(::testing::Message()
                        << tests::NameOf(norm) << ", " << rows << " x " << cols << " on " << target);
           expect(tests::Apply(p));
-          SCOPED_TRACE("past the caches");
+          SCOPED_TRACE("non-temporal stores");
           const tests::NtStores nt_stores;
           expect(tests::Apply(p));
         });
