@@ -64,11 +64,16 @@ std::string UsageText(const CLI::App& app, const CLI::ParseError& e) {
         fmt::join(commands, ", "),
         app.remaining().empty() ? "none" : fmt::format("\"{}\"", app.remaining()[0]));
   }
+  std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
   if (e.get_name() == "RequiredError") {
     // CLI11 checks for missing arguments first, but an unknown option is the likelier mistake.
-    std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
     std::erase_if(unknown, [](const std::string& argument) { return !argument.starts_with('-'); });
-    if (!unknown.empty()) what = CLI::ExtrasError(unknown).what();
+  }
+  // ExtrasError lists the last argument first.
+  const bool has_extras = e.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+  if (has_extras || (e.get_name() == "RequiredError" && !unknown.empty())) {
+    std::ranges::reverse(unknown);
+    what = CLI::ExtrasError(unknown).what();
   }
   std::string command;  // "make cloze" for a command with subcommands
   for (auto at = chosen; !at.empty(); at = at[0]->get_subcommands()) {

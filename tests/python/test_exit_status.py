@@ -140,6 +140,7 @@ def trained(shared):
         (("downstream", "vectors.safetensors", "--data", "empty", "--write", "x"), 2, "--write"),
         (("downstream", "vectors.safetensors", "--data", "empty", "--write", ""), 2, "--write is empty"),
         (("downstream", "{pi-mnist}", "--training-data", ""), 2, "--training-data is empty"),
+        (("train", "pi-mnist", "--foo", "1", "--bar"), 2, "The following arguments were not expected: --foo 1 --bar"),
         (("report", "--foo"), 2, "[report] The following argument was not expected: --foo (see planish report --help)"),
         (("make", "cloze", "--foo"), 2, "[make cloze] The following argument was not expected: --foo"),
         (("make",), 2, "make --help"),
