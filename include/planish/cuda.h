@@ -59,10 +59,10 @@ struct NormOptions {
   int64_t workspace_bytes = 0;  ///< at least WorkspaceBytes of the call
 };
 
-/// Each WorkspaceBytes function returns the workspace of the call with these arguments, in bytes.
-/// It is enough for any alignment of the arrays and on any device. The functions read sizes, and
-/// whether dgain, dbias and dx are null; no array is accessed. They throw ArgumentError for invalid
-/// sizes.
+/// Each WorkspaceBytes function returns the size in bytes of the workspace for a call with these
+/// arguments, sufficient for any alignment of the arrays and on any device. The functions read the
+/// sizes and whether dx, dgain and dbias are null; they access no array. They throw ArgumentError
+/// for invalid sizes.
 template <class T, class P>
 int64_t WorkspaceBytes(const NormForwardArgs<T, P>& args);
 template <class T, class P>

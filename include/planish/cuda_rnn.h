@@ -98,9 +98,9 @@ int64_t RnnSavedSize(Cell cell, const RnnShape& shape);
 template <class T>
 bool RnnFitsPersistent(Cell cell, const RnnShape& shape);
 
-/// Each WorkspaceBytes function returns the workspace of the call with these arguments, in bytes,
-/// on the current device. The functions read sizes, whether `saved` and `lengths` are null, and
-/// options.persistent; no array is accessed. They throw ArgumentError as RnnForward does.
+/// Each WorkspaceBytes function returns the size in bytes of the workspace for a call with these
+/// arguments on the current device. The functions read the sizes, whether `saved` and `lengths` are
+/// null, and options.persistent; they access no array. They throw ArgumentError as RnnForward does.
 template <class T>
 int64_t WorkspaceBytes(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& options = {});
 template <class T>

@@ -9,9 +9,9 @@
 // - A call enqueues kernels on the stream of its options, a cudaStream_t of the current device or
 //   NULL for the default stream, and returns. It neither synchronizes nor allocates, so it can be
 //   captured in a CUDA graph. Arrays and workspace must stay valid until the kernels have run.
-// - The workspace is device memory, aligned to 16 bytes, of the size that the call's _workspace
-//   function writes to `*bytes`. That function reads sizes in the arguments, and which arrays are
-//   NULL. Calls that run at once each have their own workspace.
+// - The workspace is device memory, aligned to 16 bytes. The call's _workspace function writes its
+//   size to `*bytes`. It reads the sizes in the arguments and which arrays are NULL, and accesses
+//   no array. Concurrent calls need separate workspaces.
 // - PLANISH_INVALID_ARGUMENT is returned before anything is enqueued, PLANISH_DEVICE_ERROR if a
 //   kernel cannot be launched. In a library built without CUDA calls return PLANISH_NO_CUDA.
 // - Results have the same bits in every run and on every device, with the exceptions in cuda.h and
@@ -65,8 +65,8 @@ typedef struct planish_cuda_norm_options {
 PLANISH_C_API planish_status planish_cuda_norm_options_init(planish_cuda_norm_options* options,
                                                             size_t size);
 
-/// Each _workspace function of a norm writes the workspace of the call with these arguments to
-/// `*bytes`. It is enough for any alignment of the arrays and on any device.
+/// Each _workspace function of a norm writes the size in bytes of the workspace for a call with
+/// these arguments to `*bytes`, sufficient for any alignment of the arrays and on any device.
 PLANISH_C_API planish_status
 planish_cuda_norm_forward_workspace(const planish_norm_forward_args* args, int64_t* bytes);
 PLANISH_C_API planish_status
@@ -233,8 +233,8 @@ PLANISH_C_API planish_status planish_cuda_rnn_saved_size(planish_cell cell, plan
 PLANISH_C_API planish_status planish_cuda_rnn_fits_persistent(planish_cell cell, planish_type type,
                                                               const planish_rnn_shape* shape,
                                                               int32_t* fits);
-/// Each _workspace function of a layer writes the workspace of the call with these arguments on the
-/// current device to `*bytes`. Of the options it reads persistent.
+/// Each _workspace function of a layer writes the size in bytes of the workspace for a call with
+/// these arguments on the current device to `*bytes`. Of the options it reads only `persistent`.
 PLANISH_C_API planish_status
 planish_cuda_rnn_forward_workspace(planish_cell cell, const planish_rnn_forward_args* args,
                                    const planish_cuda_rnn_options* options, int64_t* bytes);

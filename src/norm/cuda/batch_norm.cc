@@ -15,7 +15,7 @@ using internal::cuda::FillEach;
 using internal::cuda::RunColumnsCall;
 using internal::cuda::Untyped;
 
-// Training computes sums and a map, evaluation a map and the sums that are asked for.
+// Training computes sums and a map, evaluation a map and the requested sums.
 template <class T, class P>
 ColumnsKind KindOf(const BatchNormForwardArgs<T, P>&) {
   return {};
