@@ -23,6 +23,7 @@ using tests::IsNan;
 using tests::Near;
 using tests::OnDevice;
 using tests::Real;
+using tests::RunOnDevice;
 using tests::SameBits;
 using tests::Shape;
 using tests::StorageError;
@@ -212,43 +213,21 @@ TYPED_TEST(CudaBatchNormTest, NoNumbers) {
 }
 
 TYPED_TEST(CudaBatchNormTest, EveryOutputIsOptional) {
-  using C = Compute<TypeParam>;
+  const cuda::BatchNormOptions options;
   for (const Shape& shape : {Shape{9, 12, 1}, {3, 4, 100}}) {
     const Problem<TypeParam> p(shape);
     const auto expected = ApplyOnDevice(p);
-    OnDevice<TypeParam> x(p.x), dy(p.dy), y(p.x), gain(p.gain), bias(p.bias);
-    OnDevice<C> mean(expected.mean), mean_lo(expected.mean_lo), rstd(expected.rstd);
-    const cuda::BatchNormOptions options;
-    const BatchNormForwardArgs<TypeParam> forward = {.batch = shape.batch,
-                                                     .channels = shape.channels,
-                                                     .spatial = shape.spatial,
-                                                     .x = x.data(),
-                                                     .gain = gain.data(),
-                                                     .bias = bias.data(),
-                                                     .y = y.data()};
-    cuda::BatchNormForward(forward, WithWorkspace(options, forward));
-    EXPECT_TRUE(SameBits(y.Get(), expected.y));
-    for (int wanted = 0; wanted < 8; ++wanted) {
-      const Result<TypeParam> unset(p);
-      OnDevice<TypeParam> dx(unset.dx), dgain(unset.dgain), dbias(unset.dbias);
-      const BatchNormBackwardArgs<TypeParam> backward = {
-          .batch = shape.batch,
-          .channels = shape.channels,
-          .spatial = shape.spatial,
-          .dy = dy.data(),
-          .x = x.data(),
-          .gain = gain.data(),
-          .mean = mean.data(),
-          .mean_lo = mean_lo.data(),
-          .rstd = rstd.data(),
-          .dx = wanted & 1 ? dx.data() : nullptr,
-          .dgain = wanted & 2 ? dgain.data() : nullptr,
-          .dbias = wanted & 4 ? dbias.data() : nullptr};
-      cuda::BatchNormBackward(backward, WithWorkspace(options, backward));
-      EXPECT_TRUE(SameBits(dx.Get(), wanted & 1 ? expected.dx : unset.dx));
-      EXPECT_TRUE(SameBits(dgain.Get(), wanted & 2 ? expected.dgain : unset.dgain));
-      EXPECT_TRUE(SameBits(dbias.Get(), wanted & 4 ? expected.dbias : unset.dbias));
-    }
+    Result<TypeParam> out(p);
+    auto forward = ForwardArgs(p, out);
+    forward.mean = forward.mean_lo = forward.rstd = nullptr;
+    forward.running_mean = forward.running_var = nullptr;
+    RunOnDevice(forward, {}, [&](const auto& args) {
+      cuda::BatchNormForward(args, WithWorkspace(options, args));
+    });
+    EXPECT_TRUE(SameBits(out.y, expected.y));
+    tests::ExpectEachSubsetOfGradients(p, expected, [&](const auto& args) {
+      cuda::BatchNormBackward(args, WithWorkspace(options, args));
+    });
   }
 }
 
@@ -265,41 +244,38 @@ TYPED_TEST(CudaBatchNormTest, EvaluationAgreesWithReference) {
     auto var = tests::Random<C>(shape.channels, random);
     for (C& value : var) value = value * value;
     Result<T> out(p);
-    OnDevice<T> x(p.x), dy(p.dy), y(p.x), dx(p.x), gain(p.gain), bias(p.bias);
-    OnDevice<T> dgain(out.dgain), dbias(out.dbias);
-    OnDevice<C> running_mean(mean), running_var(var);
     const cuda::BatchNormOptions options;
     const BatchNormEvaluateArgs<T> evaluate = {.batch = shape.batch,
                                                .channels = shape.channels,
                                                .spatial = shape.spatial,
-                                               .x = x.data(),
-                                               .gain = gain.data(),
-                                               .bias = bias.data(),
-                                               .running_mean = running_mean.data(),
-                                               .running_var = running_var.data(),
-                                               .y = y.data()};
-    cuda::BatchNormEvaluate(evaluate, WithWorkspace(options, evaluate));
-    const auto backward = [&](bool with_dx, bool with_dgain, bool with_dbias) {
-      const BatchNormEvaluateBackwardArgs<T> args = {
+                                               .x = p.x.data(),
+                                               .gain = p.gain.data(),
+                                               .bias = p.bias.data(),
+                                               .running_mean = mean.data(),
+                                               .running_var = var.data(),
+                                               .y = out.y.data()};
+    RunOnDevice(evaluate, {}, [&](const auto& args) {
+      cuda::BatchNormEvaluate(args, WithWorkspace(options, args));
+    });
+    const auto backward = [&](T* dx, T* dgain, T* dbias) {
+      const BatchNormEvaluateBackwardArgs<T> backward_args = {
           .batch = shape.batch,
           .channels = shape.channels,
           .spatial = shape.spatial,
-          .dy = dy.data(),
-          .x = with_dgain ? x.data() : nullptr,
-          .gain = gain.data(),
-          .running_mean = with_dgain ? running_mean.data() : nullptr,
-          .running_var = running_var.data(),
-          .dx = with_dx ? dx.data() : nullptr,
-          .dgain = with_dgain ? dgain.data() : nullptr,
-          .dbias = with_dbias ? dbias.data() : nullptr};
-      cuda::BatchNormEvaluateBackward(args, WithWorkspace(options, args));
+          .dy = p.dy.data(),
+          .x = dgain != nullptr ? p.x.data() : nullptr,
+          .gain = p.gain.data(),
+          .running_mean = dgain != nullptr ? mean.data() : nullptr,
+          .running_var = var.data(),
+          .dx = dx,
+          .dgain = dgain,
+          .dbias = dbias};
+      RunOnDevice(backward_args, {}, [&](const auto& args) {
+        cuda::BatchNormEvaluateBackward(args, WithWorkspace(options, args));
+      });
     };
-    backward(true, true, false);
-    backward(false, false, true);
-    out.y = y.Get();
-    out.dx = dx.Get();
-    out.dgain = dgain.Get();
-    out.dbias = dbias.Get();
+    backward(out.dx.data(), out.dgain.data(), nullptr);
+    backward(nullptr, nullptr, out.dbias.data());
     for (int64_t c = 0; c < shape.channels; ++c) {
       const std::vector<Real> xs = ChannelOf(shape, p.x, c), dys = ChannelOf(shape, p.dy, c);
       const std::vector<Real> ys = ChannelOf(shape, out.y, c), dxs = ChannelOf(shape, out.dx, c);

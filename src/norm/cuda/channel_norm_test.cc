@@ -19,6 +19,7 @@ namespace {
 using tests::FromDouble;
 using tests::IsNan;
 using tests::OnDevice;
+using tests::RunOnDevice;
 using tests::SameBits;
 using tests::Shape;
 using tests::ToDouble;
@@ -191,40 +192,21 @@ TYPED_TEST(CudaChannelNormTest, NanAndInfinityStayAtTheirPosition) {
 }
 
 TYPED_TEST(CudaChannelNormTest, EveryOutputIsOptional) {
-  using C = Compute<TypeParam>;
-  const Shape shape = {3, 5, 40};
-  const Problem<TypeParam> p(Norm::kLayer, shape);
+  const Problem<TypeParam> p(Norm::kLayer, {3, 5, 40});
+  const internal::Recipe recipe = internal::RecipeOf(p.norm);
   const auto expected = ApplyOnDevice(p);
-  const Result<TypeParam> unset(p);
-  OnDevice<TypeParam> x(p.x), dy(p.dy), y(unset.y), gain(p.gain), bias(p.bias);
-  OnDevice<C> mean(expected.mean), mean_lo(expected.mean_lo), rstd(expected.rstd);
-  cuda::ChannelNormForward<TypeParam>(p.norm, {.batch = 3,
-                                               .channels = 5,
-                                               .spatial = 40,
-                                               .x = x.data(),
-                                               .gain = gain.data(),
-                                               .bias = bias.data(),
-                                               .y = y.data()});
-  EXPECT_TRUE(SameBits(y.Get(), expected.y));
-  for (int wanted = 0; wanted < 8; ++wanted) {
-    OnDevice<TypeParam> dx(unset.dx), dgain(unset.dgain), dbias(unset.dbias);
-    const ChannelNormBackwardArgs<TypeParam> args = {.batch = 3,
-                                                     .channels = 5,
-                                                     .spatial = 40,
-                                                     .dy = dy.data(),
-                                                     .x = x.data(),
-                                                     .gain = gain.data(),
-                                                     .mean = mean.data(),
-                                                     .mean_lo = mean_lo.data(),
-                                                     .rstd = rstd.data(),
-                                                     .dx = wanted & 1 ? dx.data() : nullptr,
-                                                     .dgain = wanted & 2 ? dgain.data() : nullptr,
-                                                     .dbias = wanted & 4 ? dbias.data() : nullptr};
-    cuda::ChannelNormBackward(p.norm, args, WithWorkspace(cuda::NormOptions(), args));
-    EXPECT_TRUE(SameBits(dx.Get(), wanted & 1 ? expected.dx : unset.dx));
-    EXPECT_TRUE(SameBits(dgain.Get(), wanted & 2 ? expected.dgain : unset.dgain));
-    EXPECT_TRUE(SameBits(dbias.Get(), wanted & 4 ? expected.dbias : unset.dbias));
-  }
+  Result<TypeParam> out(p);
+  auto forward = ForwardArgs(p, out);
+  forward.mean = forward.mean_lo = forward.rstd = nullptr;
+  RunOnDevice(
+      forward, {}, [&](const auto& args) { cuda::ChannelNormForward(p.norm, args); }, recipe);
+  EXPECT_TRUE(SameBits(out.y, expected.y));
+  tests::ExpectEachSubsetOfGradients(
+      p, expected,
+      [&](const auto& args) {
+        cuda::ChannelNormBackward(p.norm, args, WithWorkspace(cuda::NormOptions(), args));
+      },
+      recipe);
 }
 
 TYPED_TEST(CudaChannelNormTest, NoNumbers) {

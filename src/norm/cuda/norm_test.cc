@@ -293,37 +293,19 @@ TYPED_TEST(CudaTest, AddsTheGradientOfTheSum) {
   }
 }
 
-// Each of dx, dgain and dbias requested separately has the same bits as together.
-TYPED_TEST(CudaTest, GradientsOneByOne) {
+TYPED_TEST(CudaTest, EachSubsetOfGradientsHasTheSameBits) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
   for (const auto& [cols, clusters] : LengthsAndClusters<T, P>({6, 64, 1024, 9000})) {
+    SCOPED_TRACE(cols);
     const tests::ClustersUpTo limit(clusters);
-    const int64_t rows = cols < 100 ? 300 : 3;
-    const Problem<T, P> p(Norm::kLayer, rows, cols);
-    const auto all = ApplyOnDevice(p);
-    OnDevice<T> x(p.x), dy(p.dy);
-    OnDevice<P> gain(p.gain);
-    OnDevice<Compute<T>> mean(all.mean), mean_lo(all.mean_lo), rstd(all.rstd);
-    for (int which = 0; which < 3; ++which) {
-      OnDevice<T> dx(p.x);
-      OnDevice<P> dgain(p.gain), dbias(p.gain);
-      const NormBackwardArgs<T, P> args = {.rows = rows,
-                                           .cols = cols,
-                                           .dy = dy.data(),
-                                           .x = x.data(),
-                                           .gain = gain.data(),
-                                           .mean = mean.data(),
-                                           .mean_lo = mean_lo.data(),
-                                           .rstd = rstd.data(),
-                                           .dx = which == 0 ? dx.data() : nullptr,
-                                           .dgain = which == 1 ? dgain.data() : nullptr,
-                                           .dbias = which == 2 ? dbias.data() : nullptr};
-      cuda::NormBackward(p.norm, args, WithWorkspace(cuda::NormOptions(), args));
-      EXPECT_TRUE(tests::SameBits(dx.Get(), which == 0 ? all.dx : p.x)) << cols;
-      EXPECT_TRUE(tests::SameBits(dgain.Get(), which == 1 ? all.dgain : p.gain)) << cols;
-      EXPECT_TRUE(tests::SameBits(dbias.Get(), which == 2 ? all.dbias : p.gain)) << cols;
-    }
+    const Problem<T, P> p(Norm::kLayer, cols < 100 ? 300 : 3, cols);
+    tests::ExpectEachSubsetOfGradients(
+        p, ApplyOnDevice(p),
+        [&](const auto& args) {
+          cuda::NormBackward(p.norm, args, WithWorkspace(cuda::NormOptions(), args));
+        },
+        internal::RecipeOf(p.norm));
   }
 }
 

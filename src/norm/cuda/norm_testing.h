@@ -137,8 +137,8 @@ void RunOnDevice(Args args, const Layout& layout, const Call& call, const Facts&
   arrays.Get();
 }
 
-/// Options with a workspace for the call with `args`, which is initially NaN. It is freed with the
-/// object, once the call has finished.
+/// Options with a workspace for the call with `args`. The workspace is initially NaN. It is freed
+/// with the object, after the call has finished.
 template <class Options>
 class WithWorkspace {
  public:
@@ -156,6 +156,29 @@ class WithWorkspace {
   OnDevice<char> space_;
   Options options_;
 };
+
+/// Checks that backward computes each subset of dx, dgain and dbias with the bits that they have in
+/// `expected`, and does not change the others. `call(args)` is the call.
+template <class Problem, class Result, class Call, class... Facts>
+void ExpectEachSubsetOfGradients(const Problem& p, const Result& expected, const Call& call,
+                                 const Facts&... facts) {
+  const Result unset(p);
+  for (int subset = 0; subset < 8; ++subset) {
+    const bool dx = subset & 1, dgain = subset & 2, dbias = subset & 4;
+    Result out = expected;
+    out.dx = unset.dx;
+    out.dgain = unset.dgain;
+    out.dbias = unset.dbias;
+    auto args = BackwardArgs(p, out);
+    if (!dx) args.dx = nullptr;
+    if (!dgain) args.dgain = nullptr;
+    if (!dbias) args.dbias = nullptr;
+    RunOnDevice(args, {}, call, facts...);
+    EXPECT_TRUE(SameBits(out.dx, dx ? expected.dx : unset.dx)) << subset;
+    EXPECT_TRUE(SameBits(out.dgain, dgain ? expected.dgain : unset.dgain)) << subset;
+    EXPECT_TRUE(SameBits(out.dbias, dbias ? expected.dbias : unset.dbias)) << subset;
+  }
+}
 
 /// Runs forward, then backward, on the device.
 template <class T, class P>
