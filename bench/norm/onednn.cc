@@ -40,7 +40,7 @@ Contestant Repeat(const Primitive& primitive, std::unordered_map<int, memory> me
 Contestant Make(const Case& c, const Arrays& arrays) {
   const dnnl::engine& engine = TheOneDnn().engine;
   const memory::desc rows({c.rows, c.cols}, DataType(c.type), memory::format_tag::ab);
-  const memory::desc moments({c.rows}, memory::data_type::f32, memory::format_tag::a);
+  const memory::desc statistics({c.rows}, memory::data_type::f32, memory::format_tag::a);
   const memory::desc parameters({c.cols}, memory::data_type::f32, memory::format_tag::a);
   const auto on = [&](const memory::desc& shape, const void* data) {
     return memory(shape, engine, const_cast<void*>(data));  // the inputs are only read
@@ -49,16 +49,16 @@ Contestant Make(const Case& c, const Arrays& arrays) {
   const auto eps = static_cast<float>(kEps);
   if (c.direction == Direction::kForward) {
     const Forward::primitive_desc desc(engine, dnnl::prop_kind::forward_inference, rows, rows,
-                                       moments, eps, flags);
+                                       statistics, eps, flags);
     return Repeat(Forward(desc), {{DNNL_ARG_SRC, on(rows, arrays.x)},
                                   {DNNL_ARG_SCALE, on(parameters, arrays.gain)},
                                   {DNNL_ARG_SHIFT, on(parameters, arrays.bias)},
                                   {DNNL_ARG_DST, on(rows, arrays.out)}});
   }
-  const Forward::primitive_desc hint(engine, dnnl::prop_kind::forward_training, rows, rows, moments,
-                                     eps, flags);
-  const Backward::primitive_desc desc(engine, dnnl::prop_kind::backward, rows, rows, rows, moments,
-                                      eps, flags, hint);
+  const Forward::primitive_desc hint(engine, dnnl::prop_kind::forward_training, rows, rows,
+                                     statistics, eps, flags);
+  const Backward::primitive_desc desc(engine, dnnl::prop_kind::backward, rows, rows, rows,
+                                      statistics, eps, flags, hint);
   // oneDNN takes the variance, the others rstd.
   const auto variance = std::make_shared<std::vector<float>>(c.rows);
   for (int64_t row = 0; row < c.rows; ++row) {
@@ -68,8 +68,8 @@ Contestant Make(const Case& c, const Arrays& arrays) {
   Contestant contestant = Repeat(
       Backward(desc), {{DNNL_ARG_SRC, on(rows, arrays.x)},
                        {DNNL_ARG_DIFF_DST, on(rows, arrays.dy)},
-                       {DNNL_ARG_MEAN, on(moments, arrays.mean)},
-                       {DNNL_ARG_VARIANCE, on(moments, variance->data())},
+                       {DNNL_ARG_MEAN, on(statistics, arrays.mean)},
+                       {DNNL_ARG_VARIANCE, on(statistics, variance->data())},
                        {DNNL_ARG_SCALE, on(parameters, arrays.gain)},
                        {DNNL_ARG_SHIFT, on(parameters, arrays.bias)},  // unread, but required
                        {DNNL_ARG_DIFF_SRC, on(rows, arrays.out)},

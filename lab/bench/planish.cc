@@ -110,7 +110,7 @@ Contestant MakeOnline(const Case& c, const Arrays& arrays) {
 
 // Makes a contestant of a norm over [samples, channels, spatial] from its two functions.
 template <class T, class ForwardArgs, class BackwardArgs, class Forward, class Backward>
-Contestant MakeOverChannels(const Case& c, const Arrays& arrays, int64_t moments,
+Contestant MakeOverChannels(const Case& c, const Arrays& arrays, int64_t statistics,
                             const Forward& forward, const Backward& backward) {
   using P = Compute<T>;
   ForwardArgs args{.batch = c.rows,
@@ -121,7 +121,7 @@ Contestant MakeOverChannels(const Case& c, const Arrays& arrays, int64_t moments
                    .bias = static_cast<const P*>(arrays.bias),
                    .y = static_cast<T*>(arrays.out)};
   if (c.direction == Direction::kForward) return {.call = [=] { forward(args); }};
-  const auto saved = std::make_shared<Saved<P>>(moments);
+  const auto saved = std::make_shared<Saved<P>>(statistics);
   args.mean = saved->mean.data();
   args.mean_lo = saved->mean_lo.data();
   args.rstd = saved->rstd.data();

@@ -58,9 +58,9 @@ ChannelArrays<T> ArraysOf(const OnlineNormBackwardArgs<T, P>& args) {
 /// Sums over the elements a of a channel.
 enum class ChannelSums : uint8_t {
   kNone,
-  kMoments,   ///< d and d^2 with d = a - shift; parameters: {shift}
-  kGradient,  ///< a and a * xhat, xhat = (x - mean) * rstd + offset; parameters: {mean, rstd,
-              ///< offset}
+  kStatistics,  ///< d and d^2 with d = a - shift; parameters: {shift}
+  kGradient,    ///< a and a * xhat, xhat = (x - mean) * rstd + offset; parameters: {mean, rstd,
+                ///< offset}
   // On a GPU only:
   kSquares,              ///< a^2; for double in two parts, large elements and others
   kGradientOfRows,       ///< kGradient of gain * a; the gain depends on the place in the channel
@@ -84,7 +84,7 @@ inline constexpr int kMaxSumParameters = 3, kMaxMapParameters = 6;  // upper bou
 
 /// Return the number of parameters of a channel.
 constexpr int ParameterCount(ChannelSums sums) {
-  return sums == ChannelSums::kNone ? 0 : sums == ChannelSums::kMoments ? 1 : 3;
+  return sums == ChannelSums::kNone ? 0 : sums == ChannelSums::kStatistics ? 1 : 3;
 }
 constexpr int ParameterCount(ChannelMap map) {
   return map == ChannelMap::kNone             ? 0

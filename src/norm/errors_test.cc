@@ -258,15 +258,16 @@ TEST_F(BackwardErrorTest, Null) {
 // A norm reads what its gradient needs and does not require the rest.
 TEST_F(BackwardErrorTest, NotRead) {
   takes_params_ = false;
-  const auto without_moments = [](auto& a, auto&) { a.mean = a.mean_lo = nullptr; };
+  const auto without_statistics = [](auto& a, auto&) { a.mean = a.mean_lo = nullptr; };
   const auto without_x = [](auto& a, auto&) { a.x = nullptr, a.mean = a.mean_lo = nullptr; };
-  EXPECT_EQ(Error(without_moments, Norm::kRms), "");
+  EXPECT_EQ(Error(without_statistics, Norm::kRms), "");
   EXPECT_EQ(Error(without_x, Norm::kRms), "[NormBackward] x must point to 48 bytes, got null");
   EXPECT_EQ(Error(without_x, Norm::kDetach), "");
   EXPECT_EQ(Error(without_x, Norm::kDetachDeviation), "");
   for (const Norm norm :
        {Norm::kLayer, Norm::kLayerSimple, Norm::kDetachMean, Norm::kAda, Norm::kAdaAsCoded}) {
-    EXPECT_EQ(Error(without_moments, norm), "[NormBackward] mean must point to 16 bytes, got null");
+    EXPECT_EQ(Error(without_statistics, norm),
+              "[NormBackward] mean must point to 16 bytes, got null");
   }
 }
 

@@ -137,11 +137,11 @@ template <class T, class P = T>
 struct Outputs {
   using C = Compute<T>;
 
-  /// Outputs of `n` elements, with `moments` statistics and `params` parameters.
-  Outputs(int64_t n, int64_t moments, int64_t params)
+  /// Outputs of `n` elements, with `statistics` statistics and `params` parameters.
+  Outputs(int64_t n, int64_t statistics, int64_t params)
       : y(static_cast<size_t>(n), Unset<T>()),
         dx(y),
-        mean(static_cast<size_t>(moments), Unset<C>()),
+        mean(static_cast<size_t>(statistics), Unset<C>()),
         mean_lo(mean),
         rstd(mean),
         dgain(static_cast<size_t>(params), Unset<P>()),

@@ -15,26 +15,26 @@ inline void OneDnnLayerNorm(Rows& rows, std::vector<float> gain, std::vector<flo
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   dnnl::stream stream(engine);
   const memory::desc matrix({rows.rows, rows.cols}, memory::data_type::f32, memory::format_tag::ab);
-  const memory::desc moments({rows.rows}, memory::data_type::f32, memory::format_tag::a);
+  const memory::desc statistics({rows.rows}, memory::data_type::f32, memory::format_tag::a);
   const memory::desc vector({rows.cols}, memory::data_type::f32, memory::format_tag::a);
   const auto flags = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
   using Forward = dnnl::layer_normalization_forward;
   using Backward = dnnl::layer_normalization_backward;
 #if DNNL_VERSION_MAJOR >= 3
   const Forward::primitive_desc forward(engine, dnnl::prop_kind::forward_training, matrix, matrix,
-                                        moments, eps, flags);
+                                        statistics, eps, flags);
   const Backward::primitive_desc backward(engine, dnnl::prop_kind::backward, matrix, matrix, matrix,
-                                          moments, eps, flags, forward);
+                                          statistics, eps, flags, forward);
 #else
   const Forward::primitive_desc forward(
-      Forward::desc(dnnl::prop_kind::forward_training, matrix, moments, eps, flags), engine);
+      Forward::desc(dnnl::prop_kind::forward_training, matrix, statistics, eps, flags), engine);
   const Backward::primitive_desc backward(
-      Backward::desc(dnnl::prop_kind::backward, matrix, matrix, moments, eps, flags), engine,
+      Backward::desc(dnnl::prop_kind::backward, matrix, matrix, statistics, eps, flags), engine,
       forward);
 #endif
   memory x(matrix, engine, rows.x.data()), y(matrix, engine, rows.y.data());
   memory dx(matrix, engine, rows.dx.data()), dy(matrix, engine, rows.dy.data());
-  memory mean(moments, engine), variance(moments, engine);
+  memory mean(statistics, engine), variance(statistics, engine);
   memory scale(vector, engine, gain.data()), shift(vector, engine, bias.data());
   memory dscale(vector, engine, rows.dgain.data()), dshift(vector, engine, rows.dbias.data());
   Forward(forward).execute(stream, {{DNNL_ARG_SRC, x},

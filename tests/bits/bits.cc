@@ -100,7 +100,7 @@ constexpr Variant kFresh = {.name = "fresh", .new_outputs = true};
 /// The inputs of a norm.
 template <class T, class P>
 struct Inputs {
-  Inputs(int64_t rows, int64_t cols, int64_t params, int64_t moments, const Variant& v,
+  Inputs(int64_t rows, int64_t cols, int64_t params, int64_t statistics, const Variant& v,
          Values values = Values::kPlain)
       : stride(cols + v.gap),
         x(rows * stride, v.offset),
@@ -109,8 +109,8 @@ struct Inputs {
         dsum(v.residual ? rows * stride : 0),
         gain(params, v.offset),
         bias(params, v.offset),
-        running(moments),
-        statistics(moments) {
+        running(statistics),
+        statistics(statistics) {
     Random random(static_cast<uint64_t>(rows * 7919 + cols));
     for (int64_t i = 0; i < x.size(); ++i) {
       const int64_t row = i / stride;

@@ -194,7 +194,7 @@ def test_checkpoint_is_readable_elsewhere(sweep):
     folder = sweep.folder / "runs/pi-mnist/smoke-layer-b64-s1"
     tensors = numpy.load_file(folder / "checkpoint" / "state.safetensors")
     result = json.loads((folder / "result.json").read_text())
-    # Each parameter, at the end and at the best evaluation, and its two moments in Adam.
+    # Each parameter, at the end and at the best evaluation, and its two statistics in Adam.
     numbers = sum(t.size for t in tensors.values() if t.dtype == "float32" and t.ndim > 0)
     assert numbers == 4 * result["parameters"]
 

@@ -216,15 +216,15 @@ Tensor BatchNorm(const Tensor& x, const OptionalTensor& weight_, const OptionalT
       (!running_mean && !unbiased) || count != 1,
       "[batch_norm] x must have at least 2 elements in each channel in training, got ",
       x.sym_sizes());
-  auto [y, moments] = CallNormForward(
+  auto [y, statistics] = CallNormForward(
       x, weight, bias, {.over = Over::kBatch, .eps = eps, .unbiased = unbiased}, /*save=*/true);
   if (running_mean && count != 0) {
     const at::NoGradGuard no_grad;
     const auto update = [&](const Tensor& estimate, const Tensor& now) {
       estimate.mul_(1 - momentum).add_(now.to(estimate.scalar_type()), momentum);
     };
-    update(*running_mean, moments.select(0, 0));
-    update(*running_var, moments.select(0, 3));
+    update(*running_mean, statistics.select(0, 0));
+    update(*running_var, statistics.select(0, 3));
   }
   return y;
 }

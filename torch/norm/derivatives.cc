@@ -22,7 +22,7 @@ class Statistics {
       (d == feature ? feature_ : others_).push_back(d);
       parameter_shape_.push_back(d == feature ? x.sym_size(d) : c10::SymInt(1));
       const bool moment = (d == feature) == (spec.over == Over::kBatch);
-      moment_shape_.push_back(moment ? x.sym_size(d) : c10::SymInt(1));
+      statistics_shape_.push_back(moment ? x.sym_size(d) : c10::SymInt(1));
     }
     for (const int64_t d : Dims()) count_ *= x.sym_size(d);
 
@@ -31,11 +31,11 @@ class Statistics {
     if (!IsCentered(spec.norm)) {
       centred_ = wide;
     } else {
-      centred_ = wide - Moment(inputs.moments, 0) - Moment(inputs.moments, 1);
+      centred_ = wide - Moment(inputs.statistics, 0) - Moment(inputs.statistics, 1);
       if (ViaMean(spec.norm)) centred_ = centred_ - Mean(centred_);
     }
     if (!ViaDeviation(spec.norm)) {
-      rstd = Moment(inputs.moments, 2);
+      rstd = Moment(inputs.statistics, 2);
     } else if (AddsEpsToDeviation(spec.norm)) {
       deviation = (Mean(centred_.square()) * Unbiasing()).sqrt();
       rstd = (deviation + spec.eps).reciprocal();
@@ -108,15 +108,15 @@ class Statistics {
     return spec_.over == Over::kBatch ? others_ : feature_;
   }
 
-  Tensor Moment(const Tensor& moments, int64_t row) const {
-    return moments.select(0, row).reshape_symint(moment_shape_);
+  Tensor Moment(const Tensor& statistics, int64_t row) const {
+    return statistics.select(0, row).reshape_symint(statistics_shape_);
   }
 
   c10::SymFloat Unbiasing() const { return BesselFactor(count_); }
 
   NormSpec spec_;
   std::vector<int64_t> feature_, others_;
-  std::vector<c10::SymInt> parameter_shape_, moment_shape_;
+  std::vector<c10::SymInt> parameter_shape_, statistics_shape_;
   c10::SymInt count_ = 1;
   Tensor centred_;
 };
@@ -129,7 +129,7 @@ Tensor AsType(const Tensor& t, const Tensor& like) {
 
 }  // namespace
 
-Tensor ComposedMoments(const NormSpec& spec, const Tensor& x_) {
+Tensor ComposedStatistics(const NormSpec& spec, const Tensor& x_) {
   const Tensor x = Wide(x_);
   std::vector<int64_t> dims;
   c10::SymInt n = 1;
@@ -149,7 +149,7 @@ Tensor ComposedMoments(const NormSpec& spec, const Tensor& x_) {
   const Tensor rstd = ada ? (var.sqrt() + spec.eps).reciprocal() : (var + spec.eps).rsqrt();
   std::vector<Tensor> rows = {mean, mean_lo, rstd};
   if (spec.over == Over::kBatch) rows.push_back(biased * BesselFactor(n));
-  return at::stack(rows).reshape_symint(MomentSizes(spec, x)).detach();
+  return at::stack(rows).reshape_symint(StatisticsSizes(spec, x)).detach();
 }
 
 Tensor ComposedNorm(const NormSpec& spec, const NormInputs& inputs) {

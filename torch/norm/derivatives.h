@@ -13,10 +13,10 @@
 // operators, for higher derivatives and those in forward mode. docs/math.md has the derivations.
 namespace planish {
 
-/// x and the moments that norm_forward saved. Derivatives pass only through x; the moments are
-/// constants, subtracted from x for accuracy.
+/// x and the statistics that norm_forward saved. Derivatives pass only through x; the statistics
+/// are constants, subtracted from x for accuracy.
 struct NormInputs {
-  at::Tensor x, moments, weight, bias;  ///< weight and bias can be undefined
+  at::Tensor x, statistics, weight, bias;  ///< weight and bias can be undefined
 };
 
 /// Returns n / (n - 1), symbolic if n is.
@@ -25,8 +25,8 @@ inline c10::SymFloat BesselFactor(const c10::SymInt& n) {
   return count / (count - 1.0);
 }
 
-/// Returns the moments that norm_forward saves, for callers that cannot call it.
-at::Tensor ComposedMoments(const NormSpec& spec, const at::Tensor& x);
+/// Returns the statistics that norm_forward saves, for callers that cannot call it.
+at::Tensor ComposedStatistics(const NormSpec& spec, const at::Tensor& x);
 
 /// Returns y.
 at::Tensor ComposedNorm(const NormSpec& spec, const NormInputs& inputs);

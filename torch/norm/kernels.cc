@@ -56,9 +56,9 @@ Args ForwardArgs(const Args& sizes, const NormForwardTensors& t, const Facts&...
                      {"residual", t.residual},
                      {"y", t.y},
                      {"sum", t.sum},
-                     {"mean", t.moments, 0},
-                     {"mean_lo", t.moments, 1},
-                     {"rstd", t.moments, 2}},
+                     {"mean", t.statistics, 0},
+                     {"mean_lo", t.statistics, 1},
+                     {"rstd", t.statistics, 2}},
                     facts...);
 }
 template <class Args, class... Facts>
@@ -67,9 +67,9 @@ Args BackwardArgs(const Args& sizes, const NormBackwardTensors& t, const Facts&.
                     {{"dy", t.dy},
                      {"x", t.x},
                      {"gain", t.weight},
-                     {"mean", t.moments, 0},
-                     {"mean_lo", t.moments, 1},
-                     {"rstd", t.moments, 2},
+                     {"mean", t.statistics, 0},
+                     {"mean_lo", t.statistics, 1},
+                     {"rstd", t.statistics, 2},
                      {"dsum", t.dsum},
                      {"dx", t.dx},
                      {"dgain", t.dweight},
@@ -132,12 +132,12 @@ void BackwardChannels(const NormSpec& spec, const NormBackwardTensors& t, const 
 template <class T, class P>
 void ForwardBatch(const NormSpec& spec, const NormForwardTensors& t, const Layout& layout) {
   constexpr int64_t kVarRow = 3;
-  if (t.moments.defined()) t.moments.select(0, kVarRow).zero_();
+  if (t.statistics.defined()) t.statistics.select(0, kVarRow).zero_();
   auto args = ForwardArgs(ChannelSizes<BatchNormForwardArgs<T, P>>(layout), t);
   Tensor mean;
-  if (t.moments.defined() && layout.outer * layout.inner >= 2) {
-    mean = at::zeros({layout.features}, t.moments.options());
-    args = WithArrays(args, {{"running_mean", mean}, {"running_var", t.moments, kVarRow}});
+  if (t.statistics.defined() && layout.outer * layout.inner >= 2) {
+    mean = at::zeros({layout.features}, t.statistics.options());
+    args = WithArrays(args, {{"running_mean", mean}, {"running_var", t.statistics, kVarRow}});
   }
   if (t.x.is_cpu()) return BatchNormForward<T, P>(args, CoreBatchOptions(spec));
   const GpuCall call(t.x, cuda::WorkspaceBytes(args));
@@ -165,7 +165,8 @@ void RunNormForward(const NormSpec& spec, const NormForwardTensors& given) {
   const at::MemoryFormat format = FormatOf(spec, given.x);
   const auto x = KernelArray(spec, given.x, format);
   const auto residual = KernelArray(spec, given.residual, format);
-  const NormForwardTensors t = {*x, *residual, *weight, *bias, given.y, given.sum, given.moments};
+  const NormForwardTensors t = {*x,      *residual, *weight,         *bias,
+                                given.y, given.sum, given.statistics};
   const Layout layout = LayoutOf(spec, given.x);
   ByTypes(t.x, t.weight.defined() ? t.weight : t.bias, [&]<class T, class P>() {
     switch (spec.over) {
@@ -181,11 +182,11 @@ void RunNormForward(const NormSpec& spec, const NormForwardTensors& given) {
 
 void RunNormBackward(const NormSpec& spec, const NormBackwardTensors& given) {
   const auto weight = ContiguousOrBorrowed(given.weight);
-  const auto moments = ContiguousOrBorrowed(given.moments);
+  const auto statistics = ContiguousOrBorrowed(given.statistics);
   const at::MemoryFormat format = FormatOf(spec, given.x);
   const auto x = KernelArray(spec, given.x, format), dy = KernelArray(spec, given.dy, format);
   const auto dsum = KernelArray(spec, given.dsum, format);
-  const NormBackwardTensors t = {*dy,      *dsum,         *x,         *moments, *weight,
+  const NormBackwardTensors t = {*dy,      *dsum,         *x,         *statistics, *weight,
                                  given.dx, given.dweight, given.dbias};
   const Layout layout = LayoutOf(spec, given.x);
   const Tensor& like = t.dweight.defined() ? t.dweight : t.dbias.defined() ? t.dbias : t.weight;

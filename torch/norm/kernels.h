@@ -12,13 +12,13 @@ namespace planish {
 struct NormForwardTensors {
   const at::Tensor &x, &residual, &weight, &bias;  ///< all except x can be undefined
   const at::Tensor &y, &sum;                       ///< in FormatOf(x); sum only with residual
-  const at::Tensor& moments;                       ///< [MomentSizes], or undefined
+  const at::Tensor& statistics;                    ///< [StatisticsSizes], or undefined
 };
 
 void RunNormForward(const NormSpec& spec, const NormForwardTensors& tensors);
 
 struct NormBackwardTensors {
-  const at::Tensor &dy, &dsum, &x, &moments, &weight;  ///< dsum and weight can be undefined
+  const at::Tensor &dy, &dsum, &x, &statistics, &weight;  ///< dsum and weight can be undefined
   const at::Tensor &dx, &dweight, &dbias;  ///< undefined if not needed; dx in FormatOf(x)
 };
 

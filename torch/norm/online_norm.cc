@@ -23,7 +23,7 @@ using at::Tensor;
 
 constexpr char kName[] = "online_layer_norm";
 // Rows of the saved statistics: mean, mean_lo, rstd, offset, deviation; see OnlineNormForwardArgs.
-constexpr int64_t kMoments = 5;
+constexpr int64_t kStatistics = 5;
 
 TensorTriple CallForward(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
                          const OptionalTensor& bias, double alpha) {
@@ -33,12 +33,12 @@ TensorTriple CallForward(const Tensor& x, const Tensor& state, const OptionalTen
   return op.call(x, state, weight, bias, alpha);
 }
 
-TensorTriple CallBackward(const Tensor& dy, const Tensor& x, const Tensor& moments,
+TensorTriple CallBackward(const Tensor& dy, const Tensor& x, const Tensor& statistics,
                           const OptionalTensor& weight, double alpha, Mask mask) {
   static const auto op =
       FindOperator<TensorTriple(const Tensor&, const Tensor&, const Tensor&, const OptionalTensor&,
                                 double, Mask)>("planish::online_norm_backward");
-  return op.call(dy, x, moments, weight, alpha, mask);
+  return op.call(dy, x, statistics, weight, alpha, mask);
 }
 
 void CheckForward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
@@ -65,12 +65,12 @@ TensorTriple ForwardMeta(const Tensor& x, const Tensor& state, const OptionalTen
                     "[online_layer_norm] state must have [2] Double on ", x.device(), ", got ",
                     state.sym_sizes(), " ", state.scalar_type(), " on ", state.device());
   return {EmptyOn(x, x.sym_sizes(), x.scalar_type()), EmptyOn(x, {2}, at::kDouble),
-          EmptyOn(x, {kMoments, Cases(x)}, ComputeType(x.scalar_type()))};
+          EmptyOn(x, {kStatistics, Cases(x)}, ComputeType(x.scalar_type()))};
 }
 
 TensorTriple Forward(const Tensor& x_, const Tensor& state, const OptionalTensor& weight_,
                      const OptionalTensor& bias_, double alpha) {
-  auto [y, next, moments] = ForwardMeta(x_, state, weight_, bias_, alpha);
+  auto [y, next, statistics] = ForwardMeta(x_, state, weight_, bias_, alpha);
   const Tensor x = x_.contiguous();
   const Tensor weight = Contiguous(OrUndefined(weight_)), bias = Contiguous(OrUndefined(bias_));
   next.copy_(state);
@@ -78,15 +78,15 @@ TensorTriple Forward(const Tensor& x_, const Tensor& state, const OptionalTensor
   ByTypes(x, weight.defined() ? weight : bias, [&]<class T, class P>() {
     auto* state_after = reinterpret_cast<OnlineState*>(next.mutable_data_ptr<double>());
     const auto args = WithArrays<OnlineNormForwardArgs<T, P>>(
-        {.rows = moments.size(1), .cols = x.size(-1)}, {{"x", x},
-                                                        {"gain", weight},
-                                                        {"bias", bias},
-                                                        {"y", y},
-                                                        {"mean", moments, 0},
-                                                        {"mean_lo", moments, 1},
-                                                        {"rstd", moments, 2},
-                                                        {"offset", moments, 3},
-                                                        {"deviation", moments, 4}});
+        {.rows = statistics.size(1), .cols = x.size(-1)}, {{"x", x},
+                                                           {"gain", weight},
+                                                           {"bias", bias},
+                                                           {"y", y},
+                                                           {"mean", statistics, 0},
+                                                           {"mean_lo", statistics, 1},
+                                                           {"rstd", statistics, 2},
+                                                           {"offset", statistics, 3},
+                                                           {"deviation", statistics, 4}});
     if (x.is_cpu()) {
       return OnlineNormForward<T, P>(args, *state_after,
                                      {.alpha = alpha, .parallel_for = TorchParallelFor});
@@ -95,39 +95,40 @@ TensorTriple Forward(const Tensor& x_, const Tensor& state, const OptionalTensor
     cuda::OnlineNormForward<T, P>(args, state_after,
                                   call.With(cuda::OnlineNormOptions{.alpha = alpha}));
   });
-  return {y, next, moments};
+  return {y, next, statistics};
 }
 
-TensorTriple BackwardMeta(const Tensor& dy, const Tensor& x, const Tensor& moments,
+TensorTriple BackwardMeta(const Tensor& dy, const Tensor& x, const Tensor& statistics,
                           const OptionalTensor& weight, double alpha, Mask mask) {
   CheckForward(x, weight, std::nullopt, alpha);
   CheckLike(kName, "dy", dy, x);
-  TORCH_CHECK_VALUE(
-      moments.dim() == 2 && moments.sym_size(0) == kMoments && moments.sym_size(1) == Cases(x) &&
-          moments.scalar_type() == ComputeType(x.scalar_type()),
-      "[online_layer_norm] moments must have [5, ", Cases(x), "] ", ComputeType(x.scalar_type()),
-      ", got ", moments.sym_sizes(), " ", moments.scalar_type());
+  TORCH_CHECK_VALUE(statistics.dim() == 2 && statistics.sym_size(0) == kStatistics &&
+                        statistics.sym_size(1) == Cases(x) &&
+                        statistics.scalar_type() == ComputeType(x.scalar_type()),
+                    "[online_layer_norm] statistics must have [5, ", Cases(x), "] ",
+                    ComputeType(x.scalar_type()), ", got ", statistics.sym_sizes(), " ",
+                    statistics.scalar_type());
   return EmptyGradients({}, x, weight, mask);
 }
 
-TensorTriple Backward(const Tensor& dy_, const Tensor& x_, const Tensor& moments_,
+TensorTriple Backward(const Tensor& dy_, const Tensor& x_, const Tensor& statistics_,
                       const OptionalTensor& weight_, double alpha, Mask mask) {
-  auto [dx, dweight, dbias] = BackwardMeta(dy_, x_, moments_, weight_, alpha, mask);
-  const Tensor dy = dy_.contiguous(), x = x_.contiguous(), moments = moments_.contiguous();
+  auto [dx, dweight, dbias] = BackwardMeta(dy_, x_, statistics_, weight_, alpha, mask);
+  const Tensor dy = dy_.contiguous(), x = x_.contiguous(), statistics = statistics_.contiguous();
   const Tensor weight = Contiguous(OrUndefined(weight_));
   ByTypes(x, dweight.defined() ? dweight : weight, [&]<class T, class P>() {
     const auto args = WithArrays<OnlineNormBackwardArgs<T, P>>(
-        {.rows = moments.size(1), .cols = x.size(-1)}, {{"dy", dy},
-                                                        {"x", x},
-                                                        {"gain", weight},
-                                                        {"mean", moments, 0},
-                                                        {"mean_lo", moments, 1},
-                                                        {"rstd", moments, 2},
-                                                        {"dx", dx},
-                                                        {"dgain", dweight},
-                                                        {"dbias", dbias},
-                                                        {"offset", moments, 3},
-                                                        {"deviation", moments, 4}});
+        {.rows = statistics.size(1), .cols = x.size(-1)}, {{"dy", dy},
+                                                           {"x", x},
+                                                           {"gain", weight},
+                                                           {"mean", statistics, 0},
+                                                           {"mean_lo", statistics, 1},
+                                                           {"rstd", statistics, 2},
+                                                           {"dx", dx},
+                                                           {"dgain", dweight},
+                                                           {"dbias", dbias},
+                                                           {"offset", statistics, 3},
+                                                           {"deviation", statistics, 4}});
     if (x.is_cpu()) {
       return OnlineNormBackward<T, P>(args, {.alpha = alpha, .parallel_for = TorchParallelFor});
     }
@@ -146,10 +147,10 @@ struct Statistics {
   Tensor z, sigma, s;
 };
 
-Statistics StatisticsOf(const Tensor& x, const Tensor& moments, double alpha) {
+Statistics StatisticsOf(const Tensor& x, const Tensor& statistics, double alpha) {
   std::vector<c10::SymInt> shape = x.sym_sizes().vec();
   shape.back() = 1;
-  const auto saved = [&](int64_t row) { return moments.select(0, row).view_symint(shape); };
+  const auto saved = [&](int64_t row) { return statistics.select(0, row).view_symint(shape); };
   // Subtracting the saved mean cancels nothing. The rest adds zeros whose derivatives matter.
   const Tensor near = Wide(x) - saved(0) - saved(1);
   const Tensor centred = near - alpha * (Mean(near) - Mean(near).detach());
@@ -187,14 +188,14 @@ TensorTriple ForwardAutograd(const Tensor& x, const Tensor& state, const Optiona
   return outputs;
 }
 
-TensorTriple BackwardAutograd(const Tensor& dy_, const Tensor& x, const Tensor& moments,
+TensorTriple BackwardAutograd(const Tensor& dy_, const Tensor& x, const Tensor& statistics,
                               const OptionalTensor& weight, double alpha, Mask mask) {
   const Tensor& w = OrUndefined(weight);
   if (!AnyTangent(dy_, x, w) && !torch::autograd::compute_requires_grad(dy_, x, w)) {
-    return BelowAutograd([&] { return CallBackward(dy_, x, moments, weight, alpha, mask); });
+    return BelowAutograd([&] { return CallBackward(dy_, x, statistics, weight, alpha, mask); });
   }
   const Tensor dy = Wide(dy_);
-  const auto [z, sigma, s] = StatisticsOf(x, moments, alpha);
+  const auto [z, sigma, s] = StatisticsOf(x, statistics, alpha);
   const Tensor g = w.defined() ? dy * Wide(w) : dy;
   const at::ScalarType type = OrElse(weight, x).scalar_type();
   const auto sum = [&](const Tensor& t) {
@@ -216,7 +217,7 @@ TensorPair OnlineLayerNorm(const Tensor& x, const Tensor& state, const OptionalT
                            const OptionalTensor& bias, double alpha) {
   CheckLayout(kName, x);
   const KernelParameters parameters(x, weight, bias);
-  auto [y, next, moments] = CallForward(x, state, parameters.weight(), parameters.bias(), alpha);
+  auto [y, next, statistics] = CallForward(x, state, parameters.weight(), parameters.bias(), alpha);
   return {std::move(y), std::move(next)};
 }
 
@@ -234,9 +235,9 @@ TensorPair online_layer_norm(const Tensor& x, const Tensor& state, const Optiona
 TORCH_LIBRARY_FRAGMENT(planish, m) {
   m.def(
       "online_norm_forward(Tensor x, Tensor state, Tensor? weight, Tensor? bias, float alpha) -> "
-      "(Tensor y, Tensor new_state, Tensor moments)");
+      "(Tensor y, Tensor new_state, Tensor statistics)");
   m.def(
-      "online_norm_backward(Tensor dy, Tensor x, Tensor moments, Tensor? weight, float alpha, "
+      "online_norm_backward(Tensor dy, Tensor x, Tensor statistics, Tensor? weight, float alpha, "
       "bool[3] mask) -> (Tensor dx, Tensor dweight, Tensor dbias)");
   m.def(
       "online_layer_norm(Tensor x, Tensor state, Tensor? weight=None, Tensor? bias=None, float "

@@ -31,12 +31,13 @@ using at::Tensor;
 
 constexpr char kForward[] =
     "norm_forward(Tensor x, Tensor? weight, Tensor? bias, str norm, int over, float eps, float "
-    "scale, float slope, bool unbiased, bool save) -> (Tensor y, Tensor moments)";
+    "scale, float slope, bool unbiased, bool save) -> (Tensor y, Tensor statistics)";
 constexpr char kAddForward[] =
     "add_norm_forward(Tensor x, Tensor residual, Tensor? weight, Tensor? bias, str norm, int over, "
-    "float eps, bool save) -> (Tensor y, Tensor sum, Tensor moments)";
+    "float eps, bool save) -> (Tensor y, Tensor sum, Tensor statistics)";
 constexpr char kBackward[] =
-    "norm_backward(Tensor? dy, Tensor? dsum, Tensor x, Tensor moments, Tensor? weight, str norm, "
+    "norm_backward(Tensor? dy, Tensor? dsum, Tensor x, Tensor statistics, Tensor? weight, str "
+    "norm, "
     "int over, float eps, float scale, float slope, bool unbiased, bool[3] mask) -> (Tensor dx, "
     "Tensor dweight, Tensor dbias)";
 
@@ -58,7 +59,7 @@ void CheckSpec(const NormSpec& spec, const Tensor& x) {
 }
 
 void CheckBackward(const NormSpec& spec, const OptionalTensor& dy, const OptionalTensor& dsum,
-                   const Tensor& x, const Tensor& moments, const OptionalTensor& weight,
+                   const Tensor& x, const Tensor& statistics, const OptionalTensor& weight,
                    const Mask& mask) {
   CheckNormForward(spec, x, weight, std::nullopt);
   TORCH_CHECK_VALUE(dy, "[norm_backward] dy must be a tensor, got none");
@@ -70,13 +71,14 @@ void CheckBackward(const NormSpec& spec, const OptionalTensor& dy, const Optiona
   }
   TORCH_CHECK_VALUE(IsAffine(spec.norm) || (!mask[1] && !mask[2]),
                     "[norm_backward] mask must select only dx, got also dweight or dbias");
-  const auto sizes = MomentSizes(spec, x);
-  TORCH_CHECK_VALUE(moments.sym_sizes().equals(sizes) &&
-                        moments.scalar_type() == ComputeType(x.scalar_type()) &&
-                        moments.device() == x.device(),
-                    "[norm_backward] moments must have ", c10::SymIntArrayRef(sizes), " ",
-                    ComputeType(x.scalar_type()), " on ", x.device(), ", got ", moments.sym_sizes(),
-                    " ", moments.scalar_type(), " on ", moments.device());
+  const auto sizes = StatisticsSizes(spec, x);
+  TORCH_CHECK_VALUE(statistics.sym_sizes().equals(sizes) &&
+                        statistics.scalar_type() == ComputeType(x.scalar_type()) &&
+                        statistics.device() == x.device(),
+                    "[norm_backward] statistics must have ", c10::SymIntArrayRef(sizes), " ",
+                    ComputeType(x.scalar_type()), " on ", x.device(), ", got ",
+                    statistics.sym_sizes(), " ", statistics.scalar_type(), " on ",
+                    statistics.device());
 }
 
 }  // namespace
@@ -118,13 +120,13 @@ TensorTriple EmptyGradients(const NormSpec& spec, const Tensor& x, const Optiona
 namespace {
 
 /// Returns an undefined tensor (None in Python) unless `save`.
-Tensor EmptyMoments(const NormSpec& spec, const Tensor& x, bool save) {
+Tensor EmptyStatistics(const NormSpec& spec, const Tensor& x, bool save) {
   if (!save) return {};
-  return EmptyOn(x, MomentSizes(spec, x), ComputeType(x.scalar_type()));
+  return EmptyOn(x, StatisticsSizes(spec, x), ComputeType(x.scalar_type()));
 }
 
 TensorPair EmptyForward(const NormSpec& spec, const Tensor& x, bool save) {
-  return {EmptyOutput(spec, x), EmptyMoments(spec, x, save)};
+  return {EmptyOutput(spec, x), EmptyStatistics(spec, x, save)};
 }
 
 // ---- Kernels
@@ -140,15 +142,15 @@ TensorPair ForwardMeta(const Tensor& x, const OptionalTensor& weight, const Opti
 TensorPair RunForward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
                       const OptionalTensor& bias, bool save) {
   CheckNormForward(spec, x, weight, bias);
-  auto [y, moments] = EmptyForward(spec, x, save);
+  auto [y, statistics] = EmptyForward(spec, x, save);
   RunNormForward(spec, {.x = x,
                         .residual = {},
                         .weight = OrUndefined(weight),
                         .bias = OrUndefined(bias),
                         .y = y,
                         .sum = {},
-                        .moments = moments});
-  return {std::move(y), std::move(moments)};
+                        .statistics = statistics});
+  return {std::move(y), std::move(statistics)};
 }
 
 TensorPair Forward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
@@ -168,7 +170,7 @@ TensorTriple EmptyAddForward(const NormSpec& spec, const Tensor& x, const Tensor
                              const OptionalTensor& weight, const OptionalTensor& bias, bool save) {
   CheckNormForward(spec, x, weight, bias);
   CheckLike("add_norm_forward", "residual", residual, x);
-  return {EmptyOutput(spec, x), EmptyOutput(spec, x), EmptyMoments(spec, x, save)};
+  return {EmptyOutput(spec, x), EmptyOutput(spec, x), EmptyStatistics(spec, x, save)};
 }
 
 TensorTriple AddForwardMeta(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
@@ -179,15 +181,15 @@ TensorTriple AddForwardMeta(const Tensor& x, const Tensor& residual, const Optio
 
 TensorTriple RunAddForward(const NormSpec& spec, const Tensor& x, const Tensor& residual,
                            const OptionalTensor& weight, const OptionalTensor& bias, bool save) {
-  auto [y, sum, moments] = EmptyAddForward(spec, x, residual, weight, bias, save);
+  auto [y, sum, statistics] = EmptyAddForward(spec, x, residual, weight, bias, save);
   RunNormForward(spec, {.x = x,
                         .residual = residual,
                         .weight = OrUndefined(weight),
                         .bias = OrUndefined(bias),
                         .y = y,
                         .sum = sum,
-                        .moments = moments});
-  return {y, sum, moments};
+                        .statistics = statistics});
+  return {y, sum, statistics};
 }
 
 TensorTriple AddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
@@ -197,23 +199,23 @@ TensorTriple AddForward(const Tensor& x, const Tensor& residual, const OptionalT
 }
 
 TensorTriple BackwardMeta(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
-                          const Tensor& moments, const OptionalTensor& weight,
+                          const Tensor& statistics, const OptionalTensor& weight,
                           std::string_view norm, int64_t over, double eps, double scale,
                           double slope, bool unbiased, Mask mask) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
-  CheckBackward(spec, dy, dsum, x, moments, weight, mask);
+  CheckBackward(spec, dy, dsum, x, statistics, weight, mask);
   return EmptyGradients(spec, x, weight, mask);
 }
 
 /// Writes the defined tensors in `gradients`.
 void BackwardInto(const TensorTriple& gradients, const NormSpec& spec, const OptionalTensor& dy,
-                  const OptionalTensor& dsum, const Tensor& x, const Tensor& moments,
+                  const OptionalTensor& dsum, const Tensor& x, const Tensor& statistics,
                   const OptionalTensor& weight) {
   const auto& [dx, dweight, dbias] = gradients;
   RunNormBackward(spec, {.dy = *dy,
                          .dsum = OrUndefined(dsum),
                          .x = x,
-                         .moments = moments,
+                         .statistics = statistics,
                          .weight = OrUndefined(weight),
                          .dx = dx,
                          .dweight = dweight,
@@ -221,20 +223,20 @@ void BackwardInto(const TensorTriple& gradients, const NormSpec& spec, const Opt
 }
 
 TensorTriple RunBackward(const NormSpec& spec, const OptionalTensor& dy, const OptionalTensor& dsum,
-                         const Tensor& x, const Tensor& moments, const OptionalTensor& weight,
+                         const Tensor& x, const Tensor& statistics, const OptionalTensor& weight,
                          Mask mask) {
-  CheckBackward(spec, dy, dsum, x, moments, weight, mask);
+  CheckBackward(spec, dy, dsum, x, statistics, weight, mask);
   TensorTriple gradients = EmptyGradients(spec, x, weight, mask);
-  BackwardInto(gradients, spec, dy, dsum, x, moments, weight);
+  BackwardInto(gradients, spec, dy, dsum, x, statistics, weight);
   return gradients;
 }
 
 TensorTriple Backward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
-                      const Tensor& moments, const OptionalTensor& weight, std::string_view norm,
+                      const Tensor& statistics, const OptionalTensor& weight, std::string_view norm,
                       int64_t over, double eps, double scale, double slope, bool unbiased,
                       Mask mask) {
-  return RunBackward(SpecOf(norm, over, eps, scale, slope, unbiased), dy, dsum, x, moments, weight,
-                     mask);
+  return RunBackward(SpecOf(norm, over, eps, scale, slope, unbiased), dy, dsum, x, statistics,
+                     weight, mask);
 }
 
 // ---- Autograd
@@ -245,19 +247,19 @@ TensorTriple CallAddForward(const Tensor& x, const Tensor& residual, const Optio
 /// Computes the gradients. Writes dx over dy if nothing else refers to it, which saves the memory
 /// of one gradient, and the time for new pages.
 Tensors NormBackward(const NormSpec& spec, Tensor& dy, const Tensor& dsum, const Tensor& x,
-                     const Tensor& moments, const Tensor& weight, const Mask& mask) {
+                     const Tensor& statistics, const Tensor& weight, const Mask& mask) {
   if (!dy.defined()) return {mask[0] ? dsum : Tensor(), Tensor(), Tensor()};
   if (mask[0] && MayOverwrite(dy, x, FormatOf(spec, x)) && !AnyTangent(dy, dsum, x, weight)) {
     RECORD_FUNCTION("planish::norm_backward", c10::ArrayRef<c10::IValue>());
     const at::AutoDispatchBelowADInplaceOrView below;
-    CheckBackward(spec, dy, OrNone(dsum), x, moments, OrNone(weight), mask);
+    CheckBackward(spec, dy, OrNone(dsum), x, statistics, OrNone(weight), mask);
     TensorTriple gradients = EmptyGradients(spec, x, OrNone(weight), {false, mask[1], mask[2]});
     std::get<0>(gradients) = dy;
-    BackwardInto(gradients, spec, dy, OrNone(dsum), x, moments, OrNone(weight));
+    BackwardInto(gradients, spec, dy, OrNone(dsum), x, statistics, OrNone(weight));
     return {std::move(dy), std::get<1>(gradients), std::get<2>(gradients)};
   }
   auto [dx, dweight, dbias] =
-      CallNormBackward(dy, OrNone(dsum), x, moments, OrNone(weight), spec, mask);
+      CallNormBackward(dy, OrNone(dsum), x, statistics, OrNone(weight), spec, mask);
   return {std::move(dx), std::move(dweight), std::move(dbias)};
 }
 
@@ -298,8 +300,8 @@ TensorTriple RunAddForwardAutograd(const NormSpec& spec, const Tensor& x, const 
   const Tensor &weight = OrUndefined(weight_), &bias = OrUndefined(bias_);
   if (AnyTangent(x, residual, weight, bias)) {
     const Tensor sum = x + residual;
-    auto [y, moments] = CallNormForward(sum, weight_, bias_, spec, /*save=*/true);
-    return {y, sum, moments};
+    auto [y, statistics] = CallNormForward(sum, weight_, bias_, spec, /*save=*/true);
+    return {y, sum, statistics};
   }
   const bool needed = torch::autograd::compute_requires_grad(x, residual, weight, bias);
   const auto forward = [&] {
@@ -327,23 +329,24 @@ TensorTriple AddForwardAutograd(const Tensor& x, const Tensor& residual,
   return RunAddForwardAutograd(AddSpecOf(norm, over, eps), x, residual, weight, bias, save);
 }
 
-/// The moments are functions of x and have no gradient of their own.
+/// The statistics are functions of x and have no gradient of their own.
 TensorTriple RunBackwardAutograd(const NormSpec& spec, const OptionalTensor& dy_,
                                  const OptionalTensor& dsum_, const Tensor& x,
-                                 const Tensor& moments, const OptionalTensor& weight_, Mask mask) {
+                                 const Tensor& statistics, const OptionalTensor& weight_,
+                                 Mask mask) {
   const Tensor &dy = OrUndefined(dy_), &dsum = OrUndefined(dsum_), &weight = OrUndefined(weight_);
   if (AnyTangent(dy, dsum, x, weight)) {
     auto [dx, dweight, dbias] =
-        ComposedNormBackward(spec, dy, dsum, {x, moments, weight, {}}, mask);
+        ComposedNormBackward(spec, dy, dsum, {x, statistics, weight, {}}, mask);
     return {dx, dweight, dbias};
   }
   const auto backward = [&] {
-    return CallNormBackward(dy_, dsum_, x, moments, weight_, spec, mask);
+    return CallNormBackward(dy_, dsum_, x, statistics, weight_, spec, mask);
   };
   if (!torch::autograd::compute_requires_grad(dy, dsum, x, weight)) return BelowAutograd(backward);
   return WithHistory(
       "PlanishNormBackwardBackward", {dy, dsum, x, weight}, backward,
-      [&](const TensorTriple&) { return Tensors{dy, x, moments, weight}; },
+      [&](const TensorTriple&) { return Tensors{dy, x, statistics, weight}; },
       [](const TensorTriple& results) {
         return Tensors{std::get<0>(results), std::get<1>(results), std::get<2>(results)};
       },
@@ -356,11 +359,11 @@ TensorTriple RunBackwardAutograd(const NormSpec& spec, const OptionalTensor& dy_
 }
 
 TensorTriple BackwardAutograd(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
-                              const Tensor& moments, const OptionalTensor& weight,
+                              const Tensor& statistics, const OptionalTensor& weight,
                               std::string_view norm, int64_t over, double eps, double scale,
                               double slope, bool unbiased, Mask mask) {
-  return RunBackwardAutograd(SpecOf(norm, over, eps, scale, slope, unbiased), dy, dsum, x, moments,
-                             weight, mask);
+  return RunBackwardAutograd(SpecOf(norm, over, eps, scale, slope, unbiased), dy, dsum, x,
+                             statistics, weight, mask);
 }
 
 // ---- Calls of the primitives
@@ -415,17 +418,17 @@ TensorPair CallNormForward(const Tensor& x, const OptionalTensor& weight,
 }
 
 TensorTriple CallNormBackward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
-                              const Tensor& moments, const OptionalTensor& weight,
+                              const Tensor& statistics, const OptionalTensor& weight,
                               const NormSpec& spec, Mask mask) {
   const Tensor &g = OrUndefined(dy), &gsum = OrUndefined(dsum), &w = OrUndefined(weight);
-  switch (RouteOf(KeysOf(g) | KeysOf(gsum) | KeysOf(x) | KeysOf(moments) | KeysOf(w))) {
+  switch (RouteOf(KeysOf(g) | KeysOf(gsum) | KeysOf(x) | KeysOf(statistics) | KeysOf(w))) {
     case Route::kAutograd:
       if (NeedDerivatives(g, gsum, x, w)) {
-        return RunBackwardAutograd(spec, dy, dsum, x, moments, weight, mask);
+        return RunBackwardAutograd(spec, dy, dsum, x, statistics, weight, mask);
       }
       [[fallthrough]];
     case Route::kCpu:
-      return RunBackward(spec, dy, dsum, x, moments, weight, mask);
+      return RunBackward(spec, dy, dsum, x, statistics, weight, mask);
     case Route::kDispatcher:
       break;
   }
@@ -433,8 +436,9 @@ TensorTriple CallNormBackward(const OptionalTensor& dy, const OptionalTensor& ds
       FindOperator<TensorTriple(const OptionalTensor&, const OptionalTensor&, const Tensor&,
                                 const Tensor&, const OptionalTensor&, std::string_view, int64_t,
                                 double, double, double, bool, Mask)>("planish::norm_backward");
-  return op.call(dy, dsum, x, moments, weight, NameOf(spec.norm), static_cast<int64_t>(spec.over),
-                 spec.eps, spec.scale, spec.slope, spec.unbiased, mask);
+  return op.call(dy, dsum, x, statistics, weight, NameOf(spec.norm),
+                 static_cast<int64_t>(spec.over), spec.eps, spec.scale, spec.slope, spec.unbiased,
+                 mask);
 }
 
 namespace {
@@ -489,12 +493,12 @@ TensorPair AddRowNorm(const char* function, const NormSpec& spec, const Tensor& 
   const OptionalTensor &weight = parameters.weight(), &bias = parameters.bias();
   const int64_t dims = CheckNormalizedShape(function, x, normalized_shape, weight, bias);
   if (dims == 1) {
-    const auto [y, sum, moments] = CallAddForward(x, residual, weight, bias, spec, false);
+    const auto [y, sum, statistics] = CallAddForward(x, residual, weight, bias, spec, false);
     return {y, sum};
   }
   const int64_t first = x.dim() - dims;
-  const auto [y, sum, moments] = CallAddForward(x.flatten(first), residual.flatten(first),
-                                                Flat(weight), Flat(bias), spec, false);
+  const auto [y, sum, statistics] = CallAddForward(x.flatten(first), residual.flatten(first),
+                                                   Flat(weight), Flat(bias), spec, false);
   return {y.view_symint(x.sym_sizes()), sum.view_symint(x.sym_sizes())};
 }
 

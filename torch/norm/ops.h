@@ -44,7 +44,7 @@ TensorPair CallNormForward(const at::Tensor& x, const OptionalTensor& weight,
 
 /// Calls norm_backward; see RouteOf.
 TensorTriple CallNormBackward(const OptionalTensor& dy, const OptionalTensor& dsum,
-                              const at::Tensor& x, const at::Tensor& moments,
+                              const at::Tensor& x, const at::Tensor& statistics,
                               const OptionalTensor& weight, const NormSpec& spec, Mask mask);
 
 /// Returns the settings in the arguments of norm_forward and norm_backward.

@@ -58,14 +58,14 @@ inline int64_t FeatureDim(const NormSpec& spec, const at::Tensor& x) {
   return spec.over == Over::kRow ? x.dim() - 1 : 1;
 }
 
-/// Returns the number of rows of the moments: mean, mean_lo (the rounding error of the mean), rstd
-/// and, for batch norm, the unbiased variance.
-inline int64_t MomentRows(const NormSpec& spec) { return spec.over == Over::kBatch ? 4 : 3; }
+/// Returns the number of rows of the statistics: mean, mean_lo (the rounding error of the mean),
+/// rstd and, for batch norm, the unbiased variance.
+inline int64_t StatisticsRows(const NormSpec& spec) { return spec.over == Over::kBatch ? 4 : 3; }
 
-/// Returns the sizes of the moments: MomentRows, then the dimensions of x that are not reduced.
-/// They are not flattened, so that a tensor subclass can shard moments like x.
-inline c10::SmallVector<c10::SymInt, 5> MomentSizes(const NormSpec& spec, const at::Tensor& x) {
-  c10::SmallVector<c10::SymInt, 5> sizes = {MomentRows(spec)};
+/// Returns the sizes of the statistics: StatisticsRows, then the dimensions of x that are not
+/// reduced. They are not flattened, so that a tensor subclass can shard statistics like x.
+inline c10::SmallVector<c10::SymInt, 5> StatisticsSizes(const NormSpec& spec, const at::Tensor& x) {
+  c10::SmallVector<c10::SymInt, 5> sizes = {StatisticsRows(spec)};
   const int64_t feature = FeatureDim(spec, x);
   for (int64_t d = 0; d < x.dim(); ++d) {
     if ((d == feature) == (spec.over == Over::kBatch)) sizes.push_back(x.sym_size(d));

@@ -73,48 +73,49 @@ TensorPair ForwardBatched(const Tensor& x_, const OptionalTensor& weight_,
   const Mapped x = level.Unwrap(x_), weight = level.Unwrap(OrUndefined(weight_)),
                bias = level.Unwrap(OrUndefined(bias_));
   if (!CanFold(spec, {x}, {weight, bias})) {
-    const Tensor moments = ComposedMoments(spec, x_);
-    return {ComposedNorm(spec, {x_, moments, OrUndefined(weight_), OrUndefined(bias_)}), moments};
+    const Tensor statistics = ComposedStatistics(spec, x_);
+    return {ComposedNorm(spec, {x_, statistics, OrUndefined(weight_), OrUndefined(bias_)}),
+            statistics};
   }
   const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
-  auto [y, moments] =
+  auto [y, statistics] =
       CallNormForward(Fold(spec, x.tensor), OrNone(weight.tensor), OrNone(bias.tensor), spec, save);
   if (save) {
-    auto sizes = MomentSizes(spec, x_);
+    auto sizes = StatisticsSizes(spec, x_);
     sizes.insert(sizes.begin() + 1, x.tensor.sym_size(0));
-    moments = level.Wrap(moments.view_symint(sizes), 1);
+    statistics = level.Wrap(statistics.view_symint(sizes), 1);
   }
-  return {level.Wrap(Unfold(spec, y, x.tensor)), moments};
+  return {level.Wrap(Unfold(spec, y, x.tensor)), statistics};
 }
 
 TensorTriple AddForwardBatched(const Tensor& x, const Tensor& residual,
                                const OptionalTensor& weight, const OptionalTensor& bias,
                                std::string_view norm, int64_t over, double eps, bool save) {
   const Tensor sum = x + residual;
-  auto [y, moments] =
+  auto [y, statistics] =
       CallNormForward(sum, weight, bias, SpecOf(norm, over, eps, 1, 0, false), save);
-  return {y, sum, moments};
+  return {y, sum, statistics};
 }
 
 TensorTriple BackwardBatched(const OptionalTensor& dy_, const OptionalTensor& dsum_,
-                             const Tensor& x_, const Tensor& moments_,
+                             const Tensor& x_, const Tensor& statistics_,
                              const OptionalTensor& weight_, std::string_view norm, int64_t over,
                              double eps, double scale, double slope, bool unbiased, Mask mask) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   const Level level;
   const Mapped dy = level.Unwrap(OrUndefined(dy_)), dsum = level.Unwrap(OrUndefined(dsum_)),
-               x = level.Unwrap(x_), moments = level.Unwrap(moments_, 1),
+               x = level.Unwrap(x_), statistics = level.Unwrap(statistics_, 1),
                weight = level.Unwrap(OrUndefined(weight_));
-  const bool fold = mask[0] && CanFold(spec, {dy, dsum, x, moments}, {weight});
+  const bool fold = mask[0] && CanFold(spec, {dy, dsum, x, statistics}, {weight});
   // Each case has its own gradients of weight and bias.
   auto gradients = ComposedNormBackward(spec, OrUndefined(dy_), OrUndefined(dsum_),
-                                        {x_, moments_, OrUndefined(weight_), {}},
+                                        {x_, statistics_, OrUndefined(weight_), {}},
                                         {mask[0] && !fold, mask[1], mask[2]});
   if (fold) {
     const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
     const Tensor dx = std::get<0>(CallNormBackward(
         Fold(spec, dy.tensor), OrNone(Fold(spec, dsum.tensor)), Fold(spec, x.tensor),
-        spec.over == Over::kRow ? moments.tensor : moments.tensor.flatten(1, 2),
+        spec.over == Over::kRow ? statistics.tensor : statistics.tensor.flatten(1, 2),
         OrNone(weight.tensor), spec, {true, false, false}));
     gradients[0] = level.Wrap(Unfold(spec, dx, x.tensor));
   }

@@ -75,7 +75,7 @@ void BatchNormLstm::EndEstimates() {
 // of the estimates. `active` [B, 1] marks sequences that have the step; undefined: all.
 at::Tensor BatchNormLstm::Normalize(const at::Tensor& z, int64_t step, int64_t column,
                                     const at::Tensor& active) {
-  Statistics moments;
+  Statistics statistics;
   const int64_t known = std::min(step, options_.steps - 1);
   if (is_training() || sums_.count.defined()) {
     const at::Tensor count =
@@ -83,17 +83,17 @@ at::Tensor BatchNormLstm::Normalize(const at::Tensor& z, int64_t step, int64_t c
     const auto mean = [&](const at::Tensor& t) {
       return (active.defined() ? t * active : t).sum(0) / count;
     };
-    moments.mean = mean(z);
-    moments.variance = mean((z - moments.mean).square());
+    statistics.mean = mean(z);
+    statistics.variance = mean((z - statistics.mean).square());
     if (sums_.count.defined() && step == known) {
-      sums_.mean[known].narrow(0, column, z.size(1)) += moments.mean * count;
-      sums_.variance[known].narrow(0, column, z.size(1)) += moments.variance * count;
+      sums_.mean[known].narrow(0, column, z.size(1)) += statistics.mean * count;
+      sums_.variance[known].narrow(0, column, z.size(1)) += statistics.variance * count;
     }
   } else {
-    moments.mean = mean_[known].narrow(0, column, z.size(1));
-    moments.variance = variance_[known].narrow(0, column, z.size(1));
+    statistics.mean = mean_[known].narrow(0, column, z.size(1));
+    statistics.variance = variance_[known].narrow(0, column, z.size(1));
   }
-  return (z - moments.mean) * (moments.variance + options_.epsilon).rsqrt();
+  return (z - statistics.mean) * (statistics.variance + options_.epsilon).rsqrt();
 }
 
 std::pair<at::Tensor, at::Tensor> BatchNormLstm::Composed(const at::Tensor& x,

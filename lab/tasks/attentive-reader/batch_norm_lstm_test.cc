@@ -41,7 +41,7 @@ std::shared_ptr<BatchNormLstm> Layer(bool composed, int64_t steps = 6) {
 
 at::Tensor Random(at::IntArrayRef sizes) { return at::randn(sizes, at::kDouble); }
 
-struct StepMoments {
+struct StepStatistics {
   double count = 0;
   at::Tensor mean, variance;  // [9H]
 };
@@ -50,7 +50,7 @@ struct StepMoments {
 // the batch, which it stores in `found`.
 at::Tensor Reference(const BatchNormLstm& layer, const at::Tensor& x, const at::Tensor& h0,
                      const at::Tensor& c0, const std::vector<int64_t>& lengths,
-                     const std::vector<StepMoments>& given, std::vector<StepMoments>* found) {
+                     const std::vector<StepStatistics>& given, std::vector<StepStatistics>* found) {
   std::map<std::string, at::Tensor> p;
   for (const auto& item : layer.named_parameters()) {
     p[item.key().substr(std::string("layer.").size())] = item.value().detach();
@@ -73,9 +73,10 @@ at::Tensor Reference(const BatchNormLstm& layer, const at::Tensor& x, const at::
       const at::Tensor all = at::stack(rows);
       at::Tensor mean = all.mean(0), variance = all.var(0, /*unbiased=*/false);
       if (!given.empty()) {
-        const StepMoments& moments = given[std::min(static_cast<size_t>(t), given.size() - 1)];
-        mean = moments.mean.slice(0, column, column + all.size(1));
-        variance = moments.variance.slice(0, column, column + all.size(1));
+        const StepStatistics& statistics =
+            given[std::min(static_cast<size_t>(t), given.size() - 1)];
+        mean = statistics.mean.slice(0, column, column + all.size(1));
+        variance = statistics.variance.slice(0, column, column + all.size(1));
       }
       column += all.size(1);
       means.push_back(mean);
@@ -143,34 +144,34 @@ TEST(BatchNormLstm, TrainsAsTheEquationsSay) {
 
 // Estimates statistics from three batches, weighted by the sequences at each step, then evaluates a
 // longer batch with them.
-TEST(BatchNormLstm, EvaluatesWithTheMeanMomentsOfEachStep) {
+TEST(BatchNormLstm, EvaluatesWithTheMeanStatisticsOfEachStep) {
   constexpr int64_t kSteps = 4;
   const auto layer = Layer(false, kSteps);
   layer->eval();
   at::manual_seed(4);
   const at::NoGradGuard no_grad;
-  std::vector<StepMoments> sums;
+  std::vector<StepStatistics> sums;
   layer->BeginEstimates();
   for (const int64_t batch : {16, 18, 20}) {
     const at::Tensor x = 2 * Random({5, batch, kInputs}) + 1;
     const at::Tensor state = Random({2, 1, batch, kHidden});
     std::vector<int64_t> lengths;
     for (int64_t b = 0; b < batch; ++b) lengths.push_back(b % 3 == 0 ? 5 : 1 + b % 4);
-    std::vector<StepMoments> found;
+    std::vector<StepStatistics> found;
     const at::Tensor y = layer->forward(x, state, at::tensor(lengths, at::kLong)).first;
     ExpectNear(y, Reference(*layer, x, state[0][0], state[1][0], lengths, {}, &found),
                "estimating");
     sums.resize(kSteps);
     for (size_t t = 0; t < kSteps; ++t) {
       sums[t].count += found[t].count;
-      for (const auto member : {&StepMoments::mean, &StepMoments::variance}) {
+      for (const auto member : {&StepStatistics::mean, &StepStatistics::variance}) {
         const at::Tensor weighed = found[t].*member * found[t].count;
         sums[t].*member = (sums[t].*member).defined() ? sums[t].*member + weighed : weighed;
       }
     }
   }
   layer->EndEstimates();
-  for (StepMoments& sum : sums) {
+  for (StepStatistics& sum : sums) {
     ASSERT_GE(sum.count, 16);
     sum.mean /= sum.count;
     sum.variance /= sum.count;
@@ -184,7 +185,7 @@ TEST(BatchNormLstm, EvaluatesWithTheMeanMomentsOfEachStep) {
              "one");
 }
 
-TEST(BatchNormLstm, TakesEarlierMomentsWhereFewSequencesCome) {
+TEST(BatchNormLstm, UsesEarlierStatisticsForTimesWithFewSequences) {
   const auto layer = Layer(false, 6);
   layer->eval();
   at::manual_seed(5);

@@ -49,8 +49,8 @@ at::Tensor MixtureNats(const at::Tensor& y, const at::Tensor& points, double flo
   const at::Tensor r = m.correlation;
   const at::Tensor log_root = std::numbers::ln2 - r - at::softplus(-2 * r);
   // (x^2 + z^2 - 2 rho x z) / (1 - rho^2) as two squares, without cancellation.
-  const at::Tensor apart = (x - r.tanh() * z) * (-log_root).exp();
-  const at::Tensor log_density = -0.5 * (apart.square() + z.square()) - m.log_sigma_x -
+  const at::Tensor conditional = (x - r.tanh() * z) * (-log_root).exp();
+  const at::Tensor log_density = -0.5 * (conditional.square() + z.square()) - m.log_sigma_x -
                                  m.log_sigma_y - log_root - std::log(2 * std::numbers::pi);
   const at::Tensor log_weights = at::log_softmax(m.weights, 1);
   return at::binary_cross_entropy_with_logits(m.lift, points.select(1, 2), {}, {},

@@ -116,21 +116,24 @@ std::vector<std::string> Tokenize13a(std::string_view line) {
   ReplaceAll(text, "&amp;", "&");
   ReplaceAll(text, "&lt;", "<");
   ReplaceAll(text, "&gt;", ">");
-  std::string apart = " ";
+  std::string separated = " ";
   for (const char c : text + " ") {
     if (IsDisjoint(c)) {
-      apart += ' ';
-      apart += c;
-      apart += ' ';
+      separated += ' ';
+      separated += c;
+      separated += ' ';
     } else {
-      apart += c;
+      separated += c;
     }
   }
   // Bytes suffice: those of multibyte characters are not ASCII.
-  apart = Separate(apart, [](char a, char b) { return !IsDigit(a) && IsPoint(b); }, "", " ", " ");
-  apart = Separate(apart, [](char a, char b) { return IsPoint(a) && !IsDigit(b); }, " ", " ", "");
-  apart = Separate(apart, [](char a, char b) { return IsDigit(a) && b == '-'; }, "", " ", " ");
-  return SplitAtBlanks(apart);
+  separated =
+      Separate(separated, [](char a, char b) { return !IsDigit(a) && IsPoint(b); }, "", " ", " ");
+  separated =
+      Separate(separated, [](char a, char b) { return IsPoint(a) && !IsDigit(b); }, " ", " ", "");
+  separated =
+      Separate(separated, [](char a, char b) { return IsDigit(a) && b == '-'; }, "", " ", " ");
+  return SplitAtBlanks(separated);
 }
 
 Bleu CorpusBleu(std::span<const std::string> hypotheses, std::span<const std::string> references) {

@@ -59,22 +59,22 @@ OnlineMlp::OnlineMlp(const Options& options) {
 }
 
 std::vector<OnlineMlp::Statistics> OnlineMlp::StatisticsOf(const at::Tensor& x) {
-  std::vector<Statistics> moments;
+  std::vector<Statistics> statistics;
   for (const auto& module : net_->children()) {
     if (const auto* norm = module->as<nn::OnlineLayerNormImpl>()) {
-      moments.push_back({norm->mu(), norm->sigma()});
+      statistics.push_back({norm->mu(), norm->sigma()});
     }
   }
-  if (!moments.empty()) return moments;
+  if (!statistics.empty()) return statistics;
   at::Tensor y = x;
   for (torch::nn::AnyModule& layer : *net_) {
     y = layer.forward(y);
     if (layer.ptr()->as<torch::nn::LinearImpl>()) {
-      moments.push_back(
+      statistics.push_back(
           {y.mean().item<double>(), y.std(at::OptionalIntArrayRef(1), true).mean().item<double>()});
     }
   }
-  return moments;
+  return statistics;
 }
 
 }  // namespace planish::lab

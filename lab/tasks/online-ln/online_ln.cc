@@ -44,10 +44,10 @@ class OnlineLn final : public DigitExperiment {
 
   Values Evaluate() override {
     Values values = DigitExperiment::Evaluate();
-    const auto moments = model_.StatisticsOf(FirstCases(data().valid, kEvaluationBatch).x);
-    for (size_t layer = 0; layer < moments.size(); ++layer) {
-      values["mu_" + std::to_string(layer)] = moments[layer].mu;
-      values["sigma_" + std::to_string(layer)] = moments[layer].sigma;
+    const auto statistics = model_.StatisticsOf(FirstCases(data().valid, kEvaluationBatch).x);
+    for (size_t layer = 0; layer < statistics.size(); ++layer) {
+      values["mu_" + std::to_string(layer)] = statistics[layer].mu;
+      values["sigma_" + std::to_string(layer)] = statistics[layer].sigma;
     }
     return values;
   }

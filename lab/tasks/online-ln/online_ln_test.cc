@@ -62,25 +62,26 @@ TEST(OnlineMlp, ComputesWhatItSays) {
     const at::Tensor actual = model.forward(x);
     // Three layers of sums of at most five products, in double.
     EXPECT_LT((actual - at::stack(rows)).abs().max().item<double>(), 1e-12);
-    const auto moments = model.StatisticsOf(x);
+    const auto statistics = model.StatisticsOf(x);
     for (size_t layer = 0; layer < 3; ++layer) {
-      EXPECT_NEAR(moments[layer].mu, mu[layer], 1e-12);
-      EXPECT_NEAR(moments[layer].sigma, sigma[layer], 1e-12);
+      EXPECT_NEAR(statistics[layer].mu, mu[layer], 1e-12);
+      EXPECT_NEAR(statistics[layer].sigma, sigma[layer], 1e-12);
     }
   }
 }
 
-TEST(OnlineMlp, MomentsWithoutAStateAreThoseOfTheCases) {
+TEST(OnlineMlp, StatisticsWithoutAStateAreThoseOfTheCases) {
   OnlineMlp model({.norm = "none", .inputs = 5, .hidden = {4, 3}, .classes = 2});
   at::NoGradGuard no_grad;
   const at::Tensor x = at::randn({7, 5});
   const at::Tensor sums = at::linear(x, model.parameters()[0], model.parameters()[1]);
-  const auto moments = model.StatisticsOf(x);
-  ASSERT_EQ(moments.size(), 3u);
+  const auto statistics = model.StatisticsOf(x);
+  ASSERT_EQ(statistics.size(), 3u);
   // Means of 28 and of 7 values around 1, in float.
-  EXPECT_NEAR(moments[0].mu, sums.mean().item<double>(), 1e-6);
+  EXPECT_NEAR(statistics[0].mu, sums.mean().item<double>(), 1e-6);
   const at::Tensor centred = sums - sums.mean(1, true);
-  EXPECT_NEAR(moments[0].sigma, (centred.square().sum(1) / 3).sqrt().mean().item<double>(), 1e-6);
+  EXPECT_NEAR(statistics[0].sigma, (centred.square().sum(1) / 3).sqrt().mean().item<double>(),
+              1e-6);
 }
 
 TEST_F(OnlineLnTest, StartsEveryNormFromTheSameWeights) {

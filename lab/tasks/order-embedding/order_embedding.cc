@@ -353,10 +353,10 @@ class OrderEmbeddingTask final : public Task {
   }
 
   Clipping MakeClipping(const Settings& s) const override {
-    const Clipping each = ClipEach(s.Real("clip_each")), together = Task::MakeClipping(s);
-    return [each, together](const std::vector<at::Tensor>& gradients) {
+    const Clipping each = ClipEach(s.Real("clip_each")), global = Task::MakeClipping(s);
+    return [each, global](const std::vector<at::Tensor>& gradients) {
       if (each) each(gradients);
-      if (together) together(gradients);
+      if (global) global(gradients);
     };
   }
 };

@@ -10,7 +10,7 @@
 
 #include "src/norm/channels/batch_norm_kernels.h"
 #include "src/norm/channels/columns-inl.h"
-#include "src/norm/moments-inl.h"
+#include "src/norm/statistics-inl.h"
 #include "src/norm/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -18,10 +18,10 @@ namespace planish::internal {
 namespace HWY_NAMESPACE {
 namespace {
 
-/// Implements FinishBatch: StatisticsOf, ReciprocalDeviation and SaveMoments for vectors of
+/// Implements FinishBatch: StatisticsOf, ReciprocalDeviation and SaveStatistics for vectors of
 /// channels.
 template <class T>
-bool FinishBatchOf(const BatchMoments<T>& args, bool* careful) {
+bool FinishBatchOf(const BatchStatistics<T>& args, bool* two_pass) {
   using C = Compute<T>;
   const double unbiased = args.count / (args.count - 1);
   bool any = false;
@@ -61,7 +61,7 @@ bool FinishBatchOf(const BatchMoments<T>& args, bool* careful) {
     save(Narrowed(narrow, hn::Mul(gain, rstd)), args.parameters[1]);
     save(Narrowed(narrow, hn::Sub(read(at(args.bias)), hn::Mul(hn::Mul(rest, rstd), gain))),
          args.parameters[2]);
-    any |= MarkTwoPass(d, serves, careful + i);
+    any |= MarkTwoPass(d, serves, two_pass + i);
   });
   return any;
 }

@@ -72,7 +72,7 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
                        std::numeric_limits<C>::quiet_NaN());
     return;
   }
-  ChannelPass<T> pass{ArraysOf(args), ChannelSums::kMoments, ChannelMap::kNormalize};
+  ChannelPass<T> pass{ArraysOf(args), ChannelSums::kStatistics, ChannelMap::kNormalize};
   const auto number_of = [&](int64_t c) {
     return [x = args.x + c * spatial, sample = channels * spatial, spatial](int64_t i) {
       return internal::ToDouble(x[i / spatial * sample + i % spatial]);
@@ -84,7 +84,7 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
     internal::ShiftChannels(pass, range.begin, range.n, range.before[0]);
   };
   // Recomputes the statistics of channel c, element i of the range, in two passes.
-  const auto finish_carefully = [&](int64_t c, const ChannelRange<C>& range, int64_t i) {
+  const auto finish_in_two_passes = [&](int64_t c, const ChannelRange<C>& range, int64_t i) {
     Statistics m = internal::TwoPassStatisticsAt<T>(number_of(c), n, true);
     const double unbiased = static_cast<double>(n) / static_cast<double>(n - 1);
     Update(args.running_mean, c, momentum, m.shift + m.offset / m.scale);
@@ -95,7 +95,7 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
     const double rstd = internal::ReciprocalDeviation(m, internal::Deviation::kBiased, options.eps,
                                                       static_cast<double>(n));
     const RowCoefficients<C> map =
-        internal::SaveMoments(m, rstd, c, args.mean, args.mean_lo, args.rstd);
+        internal::SaveStatistics(m, rstd, c, args.mean, args.mean_lo, args.rstd);
     const auto gain_c = static_cast<double>(gains.data()[c]);
     const auto bias_c = static_cast<double>(biases.data()[c]);
     const double rest = (m.shift - static_cast<double>(map.mean)) + m.offset / m.scale;
@@ -104,22 +104,22 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
     range.parameters[2][i] = static_cast<C>(bias_c - rest * rstd * gain_c);
   };
   pass.after = [&](const ChannelRange<C>& range) {
-    internal::BatchMoments<T> moments{internal::WithParams(args, gains, biases),
-                                      static_cast<double>(n), options.eps, momentum,
-                                      options.unbiased};
+    internal::BatchStatistics<T> statistics{internal::WithParams(args, gains, biases),
+                                            static_cast<double>(n), options.eps, momentum,
+                                            options.unbiased};
     constexpr int64_t kAtOnce = 256;
     for (int64_t from = 0; from < range.n; from += kAtOnce) {
       const int64_t c = range.begin + from, size = std::min(kAtOnce, range.n - from);
-      bool careful[kAtOnce];
-      moments.begin = c;
-      moments.n = size;
-      moments.shift = range.before[0] + from;
-      moments.first = range.first + from;
-      moments.second = range.second + from;
-      for (int k = 0; k < 3; ++k) moments.parameters[k] = range.parameters[k] + from;
-      if (!internal::FinishBatch(moments, careful)) continue;
+      bool two_pass[kAtOnce];
+      statistics.begin = c;
+      statistics.n = size;
+      statistics.shift = range.before[0] + from;
+      statistics.first = range.first + from;
+      statistics.second = range.second + from;
+      for (int k = 0; k < 3; ++k) statistics.parameters[k] = range.parameters[k] + from;
+      if (!internal::FinishBatch(statistics, two_pass)) continue;
       for (int64_t i = 0; i < size; ++i) {
-        if (careful[i]) finish_carefully(c + i, range, from + i);
+        if (two_pass[i]) finish_in_two_passes(c + i, range, from + i);
       }
     }
   };
@@ -194,7 +194,7 @@ void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
   if (args.dgain) {
     pass.sums = ChannelSums::kGradient;
   } else if (args.dbias) {
-    pass.sums = ChannelSums::kMoments;  // about 0
+    pass.sums = ChannelSums::kStatistics;  // about 0
   }
   pass.before = [&](const ChannelRange<C>& range) {
     if (args.dgain == nullptr) {

@@ -11,7 +11,7 @@ namespace planish::internal {
 /// A call of BatchNormForward, with channels [begin, begin + n) of it for FinishBatch. Their arrays
 /// below have n elements.
 template <class T>
-struct BatchMoments : BatchNormForwardArgs<T, Compute<T>> {
+struct BatchStatistics : BatchNormForwardArgs<T, Compute<T>> {
   using C = Compute<T>;
   double count = 0, eps = 0, momentum = 0;  ///< count: elements of a channel
   bool unbiased = false;                    ///< divides by the unbiased variance
@@ -23,10 +23,10 @@ struct BatchMoments : BatchNormForwardArgs<T, Compute<T>> {
 };
 
 /// Computes the statistics, running estimates and map parameters of channels from their sums. Sets
-/// careful[i] for channels whose sums are too inaccurate: their saved values are wrong and their
+/// two_pass[i] for channels whose sums are too inaccurate: their saved values are wrong and their
 /// running estimates unchanged. Returns whether there is one.
 template <class T>
-bool FinishBatch(const BatchMoments<T>& args, bool* careful);
+bool FinishBatch(const BatchStatistics<T>& args, bool* two_pass);
 
 }  // namespace planish::internal
 

@@ -91,7 +91,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
   const Real additions = (shape.spatial < 64 ? 8 : 256) + (std::is_same_v<T, double> ? n : Real{0});
   const Real sum_error = (4 * std::sqrt(additions) + 2) * u + n * 0x1p-53L;
   // The sum of squares about the shift is at most 4 times that about the mean.
-  const Real moment_error = 4 * sum_error;
+  const Real statistic_error = 4 * sum_error;
   for (int64_t c = 0; c < shape.channels; ++c) {
     SCOPED_TRACE(testing::Message() << "channel " << c);
     std::vector<Real> x = ChannelOf(shape, p.x, c), dy = ChannelOf(shape, p.dy, c);
@@ -119,7 +119,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
     ASSERT_TRUE(Near((out.mean[c] - shift) + out.mean_lo[c], mean,
                      mean_error + u * std::abs(Real{out.mean_lo[c]})));
     const Real rstd = 1 / std::sqrt(var / (p.options.unbiased ? n - 1 : n) + Real{p.options.eps});
-    ASSERT_TRUE(Near(out.rstd[c], rstd, rstd * (u + moment_error)));
+    ASSERT_TRUE(Near(out.rstd[c], rstd, rstd * (u + statistic_error)));
     const Real momentum = p.options.momentum ? *p.options.momentum
                                              : Real{1} / static_cast<Real>(p.options.batches + 1);
     const Real running_mean = (1 - momentum) * 2 + momentum * (shift + mean);
@@ -128,7 +128,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
         Near(out.running_mean[c], running_mean, 4 * u * std::abs(running_mean) + mean_error));
     if (shape.positions() > 1) {
       const Real running_var = (1 - momentum) * 3 + momentum * var / (n - 1);
-      ASSERT_TRUE(Near(out.running_var[c], running_var, running_var * (u + moment_error)));
+      ASSERT_TRUE(Near(out.running_var[c], running_var, running_var * (u + statistic_error)));
     }
     const Real lo = std::abs(Real{out.mean_lo[c]}) * rstd;
     for (size_t i = 0; i < x.size(); ++i) {
@@ -136,14 +136,14 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
                                static_cast<int64_t>(i) % shape.spatial);
       // xhat: a difference, a product, the rounding of the scale or rstd, and an addition.
       const Real xhat_error =
-          (4 * u + moment_error) * std::abs(xhat[i]) + mean_error * rstd + 2 * u * lo;
+          (4 * u + statistic_error) * std::abs(xhat[i]) + mean_error * rstd + 2 * u * lo;
       const Real y = gain * xhat[i] + bias;
       const Real y_error = std::abs(gain) * xhat_error + u * (std::abs(y) + std::abs(bias));
       ASSERT_TRUE(Near(ToDouble(out.y[at]), y, y_error + StorageError<T>(std::abs(y) + y_error)))
           << "y of number " << i;
     }
     // Terms have the error of xhat and of a product.
-    const Real dgain_error = (sum_error + 4 * u + moment_error) * abs_dgain +
+    const Real dgain_error = (sum_error + 4 * u + statistic_error) * abs_dgain +
                              (mean_error * rstd + 2 * u * lo) * abs_dbias;
     ASSERT_TRUE(Near(ToDouble(out.dgain[c]), dgain,
                      dgain_error + StorageError<P>(std::abs(dgain) + dgain_error)));
@@ -158,7 +158,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
       const Real m = p.options.unbiased ? n - 1 : n;
       // Two means with their errors, twice that of xhat, two subtractions, and the scale.
       const Real error = std::abs(gain) * rstd *
-                         ((moment_error + 4 * u) *
+                         ((statistic_error + 4 * u) *
                               (std::abs(dy[i]) + (abs_dbias + std::abs(xhat[i]) * abs_dgain) / m) +
                           dbias_error / n + std::abs(xhat[i]) * dgain_error / m +
                           (mean_error * rstd + 2 * u * lo) * abs_dgain / m);

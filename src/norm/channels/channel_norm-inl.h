@@ -133,12 +133,12 @@ HWY_INLINE void MapInRows(D d, const Args& args, T* Args::* out, const Map& map)
 
 // --- Statistics ---
 
-/// Implements FinishColumns: StatisticsOf, ReciprocalDeviation and SaveMoments for vectors of
+/// Implements FinishColumns: StatisticsOf, ReciprocalDeviation and SaveStatistics for vectors of
 /// columns.
 template <class T>
 bool FinishColumnsOf(const Recipe& recipe, double eps, int64_t count, int64_t cols,
                      const Compute<T>* shift, const double* first, const double* second,
-                     const ColumnMoments<Compute<T>>& moments, bool* careful) {
+                     const ColumnStatistics<Compute<T>>& statistics, bool* two_pass) {
   using C = Compute<T>;
   const double n = static_cast<double>(count);
   const bool plus_eps = recipe.deviation == Deviation::kUnbiasedPlusEps;
@@ -153,7 +153,7 @@ bool FinishColumnsOf(const Recipe& recipe, double eps, int64_t count, int64_t co
       about = Widened(d, hn::LoadU(narrow, shift + c));
     }
     const auto var = hn::Sub(square, hn::Mul(offset, offset));
-    any |= MarkTwoPass(d, SumsServe<C>(d, var, square, eps), careful + c);
+    any |= MarkTwoPass(d, SumsServe<C>(d, var, square, eps), two_pass + c);
     auto deviation = hn::Sqrt(hn::Add(var, hn::Set(d, eps)));
     if (plus_eps) {
       deviation = hn::Add(hn::Sqrt(hn::Mul(var, hn::Set(d, n / (n - 1)))), hn::Set(d, eps));
@@ -161,10 +161,10 @@ bool FinishColumnsOf(const Recipe& recipe, double eps, int64_t count, int64_t co
     const auto mean = Narrowed(narrow, hn::Add(about, offset));
     const auto mean_lo = Narrowed(narrow, hn::Add(hn::Sub(about, Widened(d, mean)), offset));
     const auto rstd = Narrowed(narrow, hn::Div(one, deviation));
-    hn::StoreU(mean, narrow, moments.mean + c);
-    hn::StoreU(mean_lo, narrow, moments.mean_lo + c);
-    hn::StoreU(rstd, narrow, moments.rstd + c);
-    hn::StoreU(hn::Mul(hn::Neg(mean_lo), rstd), narrow, moments.offset + c);
+    hn::StoreU(mean, narrow, statistics.mean + c);
+    hn::StoreU(mean_lo, narrow, statistics.mean_lo + c);
+    hn::StoreU(rstd, narrow, statistics.rstd + c);
+    hn::StoreU(hn::Mul(hn::Neg(mean_lo), rstd), narrow, statistics.offset + c);
   });
   return any;
 }
@@ -172,15 +172,15 @@ bool FinishColumnsOf(const Recipe& recipe, double eps, int64_t count, int64_t co
 /// Implements SavedColumns. `mean` and `mean_lo` can be null.
 template <class C>
 void SavedColumnsOf(const C* mean, const C* mean_lo, const C* rstd, int64_t cols,
-                    const ColumnMoments<C>& moments) {
+                    const ColumnStatistics<C>& statistics) {
   ForColumns(hn::ScalableTag<C>(), cols, [&](auto d, int64_t c) HWY_ATTR {
     const auto zero = hn::Zero(d);
     // As in CoefficientsOf.
     const auto reciprocal = PlainNan(d, hn::LoadU(d, rstd + c));
     const auto lo = mean_lo ? hn::LoadU(d, mean_lo + c) : zero;
-    hn::StoreU(mean ? hn::LoadU(d, mean + c) : zero, d, moments.mean + c);
-    hn::StoreU(reciprocal, d, moments.rstd + c);
-    hn::StoreU(hn::Mul(hn::Neg(lo), reciprocal), d, moments.offset + c);
+    hn::StoreU(mean ? hn::LoadU(d, mean + c) : zero, d, statistics.mean + c);
+    hn::StoreU(reciprocal, d, statistics.rstd + c);
+    hn::StoreU(hn::Mul(hn::Neg(lo), reciprocal), d, statistics.offset + c);
   });
 }
 

@@ -10,7 +10,7 @@
 #include "src/base/loop.h"
 #include "src/norm/channels/channel_norm_kernels.h"
 #include "src/norm/channels/columns_cpu.h"
-#include "src/norm/channels/columns_moments.h"
+#include "src/norm/channels/columns_statistics.h"
 #include "src/norm/element_types.h"
 
 namespace planish::internal {
@@ -167,14 +167,14 @@ struct ForwardScratch {
   explicit ForwardScratch(const Tiling& t)
       : parameters(MakeUninitialized<C>(5 * t.cols)),
         sums(MakeUninitialized<double>(t.blocks * 2 * t.cols)),
-        careful(MakeUninitialized<bool>(t.cols)),
+        two_pass(MakeUninitialized<bool>(t.cols)),
         shift(parameters.get()),
-        moments{shift + t.cols, shift + 2 * t.cols, shift + 3 * t.cols, shift + 4 * t.cols} {}
+        statistics{shift + t.cols, shift + 2 * t.cols, shift + 3 * t.cols, shift + 4 * t.cols} {}
   std::unique_ptr<C[]> parameters;
   std::unique_ptr<double[]> sums;  // of each block: first, second
-  std::unique_ptr<bool[]> careful;
+  std::unique_ptr<bool[]> two_pass;
   C* shift;
-  ColumnMoments<C> moments;
+  ColumnStatistics<C> statistics;
 };
 
 template <class T>
@@ -188,7 +188,7 @@ struct BackwardScratch {
         offset(mean + 2 * t.cols),
         mean_g(mean + 3 * t.cols),
         mean_g_xhat(mean + 4 * t.cols),
-        moments{mean, nullptr, rstd, offset},
+        statistics{mean, nullptr, rstd, offset},
         terms(own_terms > 0 ? MakeUninitialized<double>(own_terms) : nullptr) {}
   std::unique_ptr<C[]> parameters;
   std::unique_ptr<double[]> sums;
@@ -197,7 +197,7 @@ struct BackwardScratch {
   C* offset;
   C* mean_g;
   C* mean_g_xhat;
-  ColumnMoments<C> moments;
+  ColumnStatistics<C> statistics;
   std::unique_ptr<double[]> terms;  // of dgain and dbias, for each element of a sample
 };
 
@@ -236,9 +236,9 @@ void ForwardChannels(const ChannelsForward<T>& args, const ParallelFor& parallel
     call.rows = tiling.rows;
     call.x = args.x + b * sample + begin;
     call.y = args.y + b * sample + begin;
-    call.mean = s.moments.mean;
-    call.rstd = s.moments.rstd;
-    call.offset = s.moments.offset;
+    call.mean = s.statistics.mean;
+    call.rstd = s.statistics.rstd;
+    call.offset = s.statistics.offset;
     const T* x = call.x;
     ShiftColumns(x, spatial, channels, positions, s.shift);
     if (!args.recipe.centre) std::fill_n(s.shift, positions, C{0});
@@ -248,7 +248,7 @@ void ForwardChannels(const ChannelsForward<T>& args, const ParallelFor& parallel
       double* first = &s.sums[block * 2 * cols];
       ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t n) {
         const T* a = x + row * tiling.stride;
-        SumColumns(ChannelSums::kMoments, a, a, tiling.stride, rows, n, {{s.shift}}, first,
+        SumColumns(ChannelSums::kStatistics, a, a, tiling.stride, rows, n, {{s.shift}}, first,
                    first + cols);
       });
     });
@@ -258,23 +258,24 @@ void ForwardChannels(const ChannelsForward<T>& args, const ParallelFor& parallel
     Fold(first, positions, cols);
     Fold(second, positions, cols);
     const bool any = FinishColumns<T>(args.recipe, args.eps, channels, positions, s.shift, first,
-                                      second, s.moments, s.careful.get());
+                                      second, s.statistics, s.two_pass.get());
     for (int64_t c = 0; any && c < positions; ++c) {
-      if (!s.careful[c]) continue;
+      if (!s.two_pass[c]) continue;
       const Statistics m = TwoPassStatisticsAt<T>(
           [&](int64_t k) { return ToDouble(x[k * spatial + c]); }, channels, args.recipe.centre);
       const double rstd =
           ReciprocalDeviation(m, args.recipe.deviation, args.eps, static_cast<double>(channels));
-      s.moments.offset[c] =
-          SaveMoments(m, rstd, c, s.moments.mean, s.moments.mean_lo, s.moments.rstd).offset;
+      s.statistics.offset[c] =
+          SaveStatistics(m, rstd, c, s.statistics.mean, s.statistics.mean_lo, s.statistics.rstd)
+              .offset;
     }
-    const auto save = [&](const C* moments, C* saved) {
-      if (saved) std::copy_n(moments, positions, saved + b * spatial + begin);
+    const auto save = [&](const C* statistics, C* saved) {
+      if (saved) std::copy_n(statistics, positions, saved + b * spatial + begin);
     };
-    save(s.moments.mean, args.mean);
-    save(s.moments.mean_lo, args.mean_lo);
-    save(s.moments.rstd, args.rstd);
-    for (C* parameters : {s.moments.mean, s.moments.rstd, s.moments.offset}) {
+    save(s.statistics.mean, args.mean);
+    save(s.statistics.mean_lo, args.mean_lo);
+    save(s.statistics.rstd, args.rstd);
+    for (C* parameters : {s.statistics.mean, s.statistics.rstd, s.statistics.offset}) {
       Repeat(parameters, positions, cols);
     }
     ForBlocks(tiling, own, parallel_for, [&](int64_t block, const Share& share) {
@@ -323,11 +324,11 @@ void BackwardChannels(const ChannelsBackward<T>& args, const ParallelFor& parall
     const int64_t b = i / tiling.tiles, begin = i % tiling.tiles * tiling.cols;
     const int64_t cols = std::min(tiling.cols, tiling.stride - begin);
     const int64_t positions = tiling.group > 1 ? spatial : cols;
-    const auto of_sample = [&](const C* moments) {
-      return moments ? moments + b * spatial + begin : nullptr;
+    const auto of_sample = [&](const C* statistics) {
+      return statistics ? statistics + b * spatial + begin : nullptr;
     };
     SavedColumns<T>(of_sample(args.mean), of_sample(args.mean_lo), of_sample(args.rstd), positions,
-                    s.moments);
+                    s.statistics);
     for (C* parameters : {s.mean, s.rstd, s.offset}) Repeat(parameters, positions, cols);
     ColumnsBackward<T> call = whole;
     call.rows = tiling.rows;

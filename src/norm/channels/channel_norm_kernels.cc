@@ -29,14 +29,14 @@ HWY_INLINE void VisitBool(bool value, F&& f) {
 }
 
 bool FinishOfColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols, const C* shift,
-                     const double* first, const double* second, const ColumnMoments<C>& moments,
-                     bool* careful) {
-  return FinishColumnsOf<T>(recipe, eps, n, cols, shift, first, second, moments, careful);
+                     const double* first, const double* second,
+                     const ColumnStatistics<C>& statistics, bool* two_pass) {
+  return FinishColumnsOf<T>(recipe, eps, n, cols, shift, first, second, statistics, two_pass);
 }
 
 void StatisticsOfSaved(const C* mean, const C* mean_lo, const C* rstd, int64_t cols,
-                       const ColumnMoments<C>& moments) {
-  SavedColumnsOf(mean, mean_lo, rstd, cols, moments);
+                       const ColumnStatistics<C>& statistics) {
+  SavedColumnsOf(mean, mean_lo, rstd, cols, statistics);
 }
 
 void FinishOfGradients(const Recipe& recipe, double eps, int64_t n, int64_t cols, const C* rstd,
@@ -111,14 +111,14 @@ HWY_EXPORT(BackwardMap);
 template <class T>
 bool FinishColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols,
                    const Compute<T>* shift, const double* first, const double* second,
-                   const ColumnMoments<Compute<T>>& moments, bool* careful) {
-  return PLANISH_DISPATCH(FinishOfColumns)(recipe, eps, n, cols, shift, first, second, moments,
-                                           careful);
+                   const ColumnStatistics<Compute<T>>& statistics, bool* two_pass) {
+  return PLANISH_DISPATCH(FinishOfColumns)(recipe, eps, n, cols, shift, first, second, statistics,
+                                           two_pass);
 }
 template <class T>
 void SavedColumns(const Compute<T>* mean, const Compute<T>* mean_lo, const Compute<T>* rstd,
-                  int64_t cols, const ColumnMoments<Compute<T>>& moments) {
-  PLANISH_DISPATCH(StatisticsOfSaved)(mean, mean_lo, rstd, cols, moments);
+                  int64_t cols, const ColumnStatistics<Compute<T>>& statistics) {
+  PLANISH_DISPATCH(StatisticsOfSaved)(mean, mean_lo, rstd, cols, statistics);
 }
 template <class T>
 void FinishGradients(const Recipe& recipe, double eps, int64_t n, int64_t cols,
@@ -144,10 +144,10 @@ void MapBackward(const ColumnsBackward<T>& args) {
 using Element = PLANISH_ELEMENT;
 template bool FinishColumns<Element>(const Recipe&, double, int64_t, int64_t,
                                      const Compute<Element>*, const double*, const double*,
-                                     const ColumnMoments<Compute<Element>>&, bool*);
+                                     const ColumnStatistics<Compute<Element>>&, bool*);
 template void SavedColumns<Element>(const Compute<Element>*, const Compute<Element>*,
                                     const Compute<Element>*, int64_t,
-                                    const ColumnMoments<Compute<Element>>&);
+                                    const ColumnStatistics<Compute<Element>>&);
 template void FinishGradients<Element>(const Recipe&, double, int64_t, int64_t,
                                        const Compute<Element>*, const double*, const double*,
                                        Compute<Element>*, Compute<Element>*);

@@ -13,7 +13,7 @@ namespace planish::internal {
 
 /// Statistics of columns in the type of the arithmetic; offset as in RowCoefficients.
 template <class C>
-struct ColumnMoments {
+struct ColumnStatistics {
   C* mean;
   C* mean_lo;
   C* rstd;
@@ -21,16 +21,16 @@ struct ColumnMoments {
 };
 
 /// Computes the statistics of columns of `n` elements from their sums about `shift`. Sets
-/// careful[c] where the sums are too inaccurate, and returns whether there is such a column.
+/// two_pass[c] where the sums are too inaccurate, and returns whether there is such a column.
 template <class T>
 bool FinishColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols,
                    const Compute<T>* shift, const double* first, const double* second,
-                   const ColumnMoments<Compute<T>>& moments, bool* careful);
+                   const ColumnStatistics<Compute<T>>& statistics, bool* two_pass);
 
-/// Loads the saved statistics; mean and mean_lo can be null. Does not write moments.mean_lo.
+/// Loads the saved statistics; mean and mean_lo can be null. Does not write statistics.mean_lo.
 template <class T>
 void SavedColumns(const Compute<T>* mean, const Compute<T>* mean_lo, const Compute<T>* rstd,
-                  int64_t cols, const ColumnMoments<Compute<T>>& moments);
+                  int64_t cols, const ColumnStatistics<Compute<T>>& statistics);
 
 /// Computes the means of g and of g * xhat from the sums of columns of `n` elements.
 template <class T>

@@ -71,7 +71,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
   const Real u = UnitRoundoff<Compute<T>>(), n = static_cast<Real>(shape.channels);
   const Real sum_error = SumError<T>(8, n);
   // The sum of squares about the shift is at most 4 times that about the mean.
-  const Real moment_error = 4 * sum_error;
+  const Real statistic_error = 4 * sum_error;
   // AdaNorm's factors and their derivatives are less than 2 for values up to 5 deviations.
   const Real factor = recipe.output == internal::Output::kAdaptive ? 2 : 1;
   std::vector<Real> gain(shape.channels, 1), bias(shape.channels, 0);
@@ -103,12 +103,12 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
       const Real lo = std::abs(Real{out.mean_lo[position]});
       ASSERT_TRUE(
           Near((out.mean[position] - shift) + out.mean_lo[position], mean, mean_error + u * lo));
-      ASSERT_TRUE(Near(out.rstd[position], rstd, rstd * (u + moment_error)));
+      ASSERT_TRUE(Near(out.rstd[position], rstd, rstd * (u + statistic_error)));
       for (size_t c = 0; c < x.size(); ++c) {
         const auto at = shape.At(b, static_cast<int64_t>(c), s);
         // xhat: a difference, a product, the rounding of rstd, and an addition.
         const Real xhat_error =
-            (4 * u + moment_error) * std::abs(xhat[c]) + (mean_error + 2 * u * lo) * rstd;
+            (4 * u + statistic_error) * std::abs(xhat[c]) + (mean_error + 2 * u * lo) * rstd;
         const Real y = internal::ReferenceOutput(recipe, options, xhat[c], gain[c], bias[c]);
         const Real y_error =
             factor * std::abs(gain[c]) * (xhat_error + u * std::abs(xhat[c])) + u * std::abs(y);
@@ -128,9 +128,9 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
         // products.
         const Real error =
             factor * rstd *
-            ((5 * u + moment_error) * std::abs(gain[c] * dy[c]) +
-             (sum_error + 6 * u + moment_error) * abs_g +
-             (sum_error + 16 * u + 3 * moment_error) * std::abs(xhat[c]) * abs_g_xhat +
+            ((5 * u + statistic_error) * std::abs(gain[c] * dy[c]) +
+             (sum_error + 6 * u + statistic_error) * abs_g +
+             (sum_error + 16 * u + 3 * statistic_error) * std::abs(xhat[c]) * abs_g_xhat +
              (mean_error + 2 * u * lo) * rstd * (abs_g_xhat + std::abs(xhat[c]) * abs_g));
         ASSERT_TRUE(Near(ToDouble(out.dx[at]), dx, error + StorageError<T>(std::abs(dx) + error)))
             << "dx of channel " << c << ", position " << position;

@@ -107,7 +107,7 @@ struct EdgeValues {
 template <ChannelSums kSums, class D, class T, class Values>
 HWY_INLINE void AddTerms(D d, const T* a, const T* x, const Values& value, Vec<D>& first,
                          Vec<D>& second) {
-  if constexpr (kSums == ChannelSums::kMoments) {
+  if constexpr (kSums == ChannelSums::kStatistics) {
     const Vec<D> v = hn::Sub(Read(d, a), value(d, 0));
     first = hn::Add(first, v);
     second = hn::MulAdd(v, v, second);
@@ -173,15 +173,15 @@ HWY_INLINE void SumGroup(D d, const T* a, const T* x, int64_t stride, int64_t ro
   AddToDoubles(d, hn::IfThenElseZero(mask, w), second + c);
 }
 
-/// Sets careful[i] for each lane that is false in `serves`. Returns whether there is one.
+/// Sets two_pass[i] for each lane that is false in `serves`. Returns whether there is one.
 template <class D>
-HWY_INLINE bool MarkTwoPass(D d, hn::Mask<D> serves, bool* careful) {
+HWY_INLINE bool MarkTwoPass(D d, hn::Mask<D> serves, bool* two_pass) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  std::fill_n(careful, lanes, false);
+  std::fill_n(two_pass, lanes, false);
   if (hn::AllTrue(d, serves)) return false;
   HWY_ALIGN hn::TFromD<D> flags[hn::MaxLanes(D())];
   hn::StoreU(hn::IfThenElseZero(serves, hn::Set(d, 1)), d, flags);
-  for (int64_t i = 0; i < lanes; ++i) careful[i] = flags[i] == 0;
+  for (int64_t i = 0; i < lanes; ++i) two_pass[i] = flags[i] == 0;
   return true;
 }
 
@@ -284,7 +284,7 @@ template <ChannelMap kMap, bool kNtStores, class D, class T, class ValueAt>
 HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t end, int64_t limit,
                             const ValueAt& value_at) {
   constexpr int64_t kAhead = kPrefetchFarBytes / sizeof(T);
-  const int64_t apart = arrays.ahead * static_cast<int64_t>(sizeof(T));
+  const int64_t distance = arrays.ahead * static_cast<int64_t>(sizeof(T));
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto map = [&](int64_t at) HWY_ATTR {
     Put<kNtStores>(d, Mapped<kMap>(d, arrays, at, value_at(at)), arrays.out + at);
@@ -293,8 +293,8 @@ HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t 
     if (!kNtStores && arrays.prefetch_output) {
       PrefetchOutput(arrays.out + i, 2 * lanes);
     } else if (kNtStores && arrays.ahead != 0) {
-      PrefetchTwo(d, arrays.a + i, apart);
-      if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i, apart);
+      PrefetchTwo(d, arrays.a + i, distance);
+      if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i, distance);
     } else if (kNtStores && i + kAhead < limit) {
       PrefetchTwo(d, arrays.a + i);
       if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i);

@@ -37,8 +37,8 @@ HWY_INLINE void VisitWidth(int64_t cols, F&& f) {
 
 template <class F>
 HWY_INLINE void VisitSums(ChannelSums sums, F&& f) {
-  if (sums == ChannelSums::kMoments) {
-    f(std::integral_constant<ChannelSums, ChannelSums::kMoments>());
+  if (sums == ChannelSums::kStatistics) {
+    f(std::integral_constant<ChannelSums, ChannelSums::kStatistics>());
   } else {
     f(std::integral_constant<ChannelSums, ChannelSums::kGradient>());
   }
@@ -90,8 +90,8 @@ void MapRowsOnTarget(ChannelMap map, const MapArrays<T>& arrays, int64_t stride,
   });
 }
 
-bool BatchFinish(const BatchMoments<T>& args, bool* careful) {
-  return FinishBatchOf(args, careful);
+bool BatchFinish(const BatchStatistics<T>& args, bool* two_pass) {
+  return FinishBatchOf(args, two_pass);
 }
 
 /// Calls f(d) with the widest vectors that a narrow row fills.
@@ -165,8 +165,8 @@ void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t
 }
 
 template <class T>
-bool FinishBatch(const BatchMoments<T>& args, bool* careful) {
-  return PLANISH_DISPATCH(BatchFinish)(args, careful);
+bool FinishBatch(const BatchStatistics<T>& args, bool* two_pass) {
+  return PLANISH_DISPATCH(BatchFinish)(args, two_pass);
 }
 
 template <class T>
@@ -188,7 +188,7 @@ template void SumRuns(ChannelSums, const Element*, const Element*, int64_t, int6
                       const SumParameters<Compute<Element>>&, double*, double*);
 template void MapRows(ChannelMap, const MapArrays<Element>&, int64_t, int64_t, int64_t, int64_t,
                       int64_t, int64_t, const MapParameters<Compute<Element>>&, bool);
-template bool FinishBatch(const BatchMoments<Element>&, bool*);
+template bool FinishBatch(const BatchStatistics<Element>&, bool*);
 template void NormalizeWeights<Element>(const WeightNormForwardArgs<Element, Compute<Element>>&,
                                         int64_t, int64_t, bool);
 template void WeightGradients<Element>(const WeightNormBackwardArgs<Element, Compute<Element>>&,

@@ -8,7 +8,7 @@
 #include "src/base/loop.h"
 #include "src/norm/channel_pass.h"
 #include "src/norm/channels/columns.h"
-#include "src/norm/channels/columns_moments.h"
+#include "src/norm/channels/columns_statistics.h"
 
 // Common part of the norms over channels: sums over the channels of a [batch, channels, spatial]
 // array, then a map of its elements, tiled and split over threads.

@@ -15,7 +15,7 @@
 #include "src/norm/channel_pass.h"
 #include "src/norm/channels/columns-inl.h"
 #include "src/norm/channels/weight_norm_kernels.h"
-#include "src/norm/moments-inl.h"
+#include "src/norm/statistics-inl.h"
 #include "src/norm/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();

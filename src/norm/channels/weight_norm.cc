@@ -58,7 +58,7 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const ParallelFo
         });
     return;
   }
-  ChannelPass<T> pass{ArraysOf(args), ChannelSums::kMoments, ChannelMap::kScale};
+  ChannelPass<T> pass{ArraysOf(args), ChannelSums::kStatistics, ChannelMap::kScale};
   pass.before = [](const ChannelRange<C>& range) { std::fill_n(range.before[0], range.n, C{0}); };
   const double reciprocal = 1 / static_cast<double>(cols);
   pass.after = [&](const ChannelRange<C>& range) {

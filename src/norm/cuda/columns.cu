@@ -23,8 +23,8 @@ struct XhatMap {
 };
 
 template <class C>
-PLANISH_DEVICE XhatMap<C> XhatAt(const SavedMoments<C>& saved, int64_t i) {
-  using Rstd = typename SavedMoments<C>::Rstd;
+PLANISH_DEVICE XhatMap<C> XhatAt(const SavedStatistics<C>& saved, int64_t i) {
+  using Rstd = typename SavedStatistics<C>::Rstd;
   C rstd = saved.rstd[i];
   if (saved.kind == Rstd::kOfVariance) {
     rstd = static_cast<C>(1 / sqrt(static_cast<double>(rstd) + saved.eps));
@@ -41,10 +41,10 @@ PLANISH_DEVICE XhatMap<C> XhatAt(const SavedMoments<C>& saved, int64_t i) {
 inline constexpr double kLarge = 0x1p12, kLargeScale = 0x1p-522, kSmallScale = 0x1p480;
 
 template <ChannelSums kSums>
-inline constexpr bool kHasMoments =
+inline constexpr bool kHasStatistics =
     kSums == ChannelSums::kGradient || kSums == ChannelSums::kGradientOfRows;
 template <ChannelSums kSums>
-inline constexpr bool kReadsX = kHasMoments<kSums> || kSums == ChannelSums::kGradientOfPositions;
+inline constexpr bool kReadsX = kHasStatistics<kSums> || kSums == ChannelSums::kGradientOfPositions;
 template <ChannelMap kMap>
 inline constexpr bool kMapReadsX =
     kMap == ChannelMap::kGradient || kMap == ChannelMap::kGradientOfRows;
@@ -67,7 +67,7 @@ inline constexpr int kMapFlight = kMapReadsX<kMap> || kOfRows<kMap> ? 2 : 4;
 template <ChannelSums kSums, class C>
 PLANISH_DEVICE void AddTerm(C a, C x, double shift, const XhatMap<C>& xhat, double& first,
                             double& second) {
-  if constexpr (kSums == ChannelSums::kMoments) {
+  if constexpr (kSums == ChannelSums::kStatistics) {
     const double d = static_cast<double>(a) - shift;
     first += d;
     second = FusedMulAdd(d, d, second);
@@ -137,8 +137,8 @@ PLANISH_DEVICE int64_t EndOfPart(int64_t part, int64_t length, int64_t all) {
 
 template <class T, int N, ChannelSums kSums>
 PLANISH_KERNEL(kColumnsThreads, 3)
-SumRuns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double* shifts, int team_size,
-        int64_t parts, int64_t part_length, SumPair* pairs) {
+SumRuns(ColumnArrays<T> arrays, SavedStatistics<Compute<T>> saved, const double* shifts,
+        int team_size, int64_t parts, int64_t part_length, SumPair* pairs) {
   using C = Compute<T>;
   constexpr int kFlight = kSumFlight<kSums>;
   PairTeam team(team_size);
@@ -150,11 +150,11 @@ SumRuns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double* sh
     if (item < items) {
       const int64_t c = item / parts, part = item % parts;
       double shift = 0;
-      if constexpr (kSums == ChannelSums::kMoments) {
+      if constexpr (kSums == ChannelSums::kStatistics) {
         shift = ShiftOf(arrays.a, arrays.spatial, shifts, c);
       }
       XhatMap<C> xhat = {};
-      if constexpr (kHasMoments<kSums>) xhat = XhatAt(saved, c);
+      if constexpr (kHasStatistics<kSums>) xhat = XhatAt(saved, c);
       RunWalk walk(arrays.channels, arrays.spatial, c, part * part_length,
                    EndOfPart(part, part_length, n), static_cast<int64_t>(team.lane()) * N,
                    static_cast<int64_t>(team_size) * N);
@@ -196,8 +196,8 @@ SumRuns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double* sh
 // other threads of a column divide the rows of a part.
 template <class T, int N, ChannelSums kSums>
 PLANISH_KERNEL(kColumnsThreads, 2)
-SumColumns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double* shifts, int team,
-           int64_t parts, int64_t part_length, SumPair* pairs) {
+SumColumns(ColumnArrays<T> arrays, SavedStatistics<Compute<T>> saved, const double* shifts,
+           int team, int64_t parts, int64_t part_length, SumPair* pairs) {
   using C = Compute<T>;
   constexpr int kFlight = kSumFlight<kSums>;
   const ThreadMatrix block(team);
@@ -216,9 +216,9 @@ SumColumns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double*
       for (int j = 0; j < N; ++j) {
         const int64_t c = (col + j) / arrays.spatial;
         s[j] = col + j - c * arrays.spatial;
-        if constexpr (kSums == ChannelSums::kMoments) {
+        if constexpr (kSums == ChannelSums::kStatistics) {
           shift[j] = ShiftOf(arrays.a, arrays.spatial, shifts, c);
-        } else if constexpr (kHasMoments<kSums>) {
+        } else if constexpr (kHasStatistics<kSums>) {
           xhat[j] = XhatAt(saved, c);
         }
       }
@@ -405,11 +405,11 @@ struct ValuesAt {
 };
 
 // Statistics of n elements from their sums about a shift.
-struct ChannelMoments {
+struct ChannelStatistics {
   double offset, var;  // mean = shift + offset; var is biased
 };
 
-PLANISH_DEVICE ChannelMoments StatisticsOf(double first, double second, double n) {
+PLANISH_DEVICE ChannelStatistics StatisticsOf(double first, double second, double n) {
   const double offset = first / n;
   double var = FusedMulAdd(-offset, first, second) / n;
   if (var < 0) var = 0;
@@ -450,7 +450,7 @@ struct FinishBatchForward {
   }
   PLANISH_DEVICE void operator()(int64_t c, double first, double second) const {
     const double shift = ShiftOf(call.x, call.spatial, shifts, c);
-    ChannelMoments m = StatisticsOf(first, second, n);
+    ChannelStatistics m = StatisticsOf(first, second, n);
     const double unbiased = n / (n - 1);
     Update(call.running_mean, c, shift + m.offset);
     if (call.running_var != nullptr) Update(call.running_var, c, m.var * unbiased);
@@ -488,7 +488,7 @@ template <class T>
 struct FinishBatchBackward {
   using C = Compute<T>;
   BatchBackward<T> call;
-  SavedMoments<C> saved;
+  SavedStatistics<C> saved;
   double n;
   ValuesAt<C> values;
 
@@ -558,7 +558,7 @@ template <class T>
 struct FinishWeightBackward {
   using C = Compute<T>;
   WeightBackward<T> call;
-  SavedMoments<C> saved;
+  SavedStatistics<C> saved;
   ValuesAt<C> values;
 
   PLANISH_DEVICE void operator()(int64_t c, double, double second) const {
@@ -577,11 +577,11 @@ struct FinishCases {
   OnlineForward<T> call;
   double n;
   const double* shifts;
-  SumPair* moments;
+  SumPair* statistics;
 
   PLANISH_DEVICE void operator()(int64_t c, double first, double second) const {
-    const ChannelMoments m = StatisticsOf(first, second, n);
-    moments[c] = {ShiftOf(call.x, call.cols, shifts, c) + m.offset, m.var};
+    const ChannelStatistics m = StatisticsOf(first, second, n);
+    statistics[c] = {ShiftOf(call.x, call.cols, shifts, c) + m.offset, m.var};
   }
 };
 
@@ -589,7 +589,7 @@ template <class T>
 struct FinishOnlineBackward {
   using C = Compute<T>;
   OnlineBackward<T> call;
-  SavedMoments<C> saved;
+  SavedStatistics<C> saved;
   double n;
   ValuesAt<C> values;
 
@@ -619,7 +619,7 @@ struct FinishPositionGradients {
 // are run by one thread; the rest by one thread for each case.
 template <class T>
 PLANISH_KERNEL(kColumnsThreads, 1)
-ScanCases(OnlineForward<T> call, const SumPair* moments, ValuesAt<Compute<T>> values) {
+ScanCases(OnlineForward<T> call, const SumPair* statistics, ValuesAt<Compute<T>> values) {
   using C = Compute<T>;
   double* alphas = SharedMemory<double>();  // [4, threads], then the state
   const int threads = BlockThreads(), thread = ThreadIndex();
@@ -637,8 +637,8 @@ ScanCases(OnlineForward<T> call, const SumPair* moments, ValuesAt<Compute<T>> va
     double var = 0;
     if (thread < count) {
       alphas[thread] = call.alphas[r];
-      own[thread] = moments[r].first;
-      var = moments[r].second;
+      own[thread] = statistics[r].first;
+      var = statistics[r].second;
     }
     SyncBlock();
     if (thread == 0) {
@@ -696,7 +696,7 @@ struct Caller {
   ValuesAt<C> values() const { return {static_cast<C*>(run.space.values), arrays.channels}; }
 
   template <ChannelSums kSums>
-  void Sum(const SavedMoments<C>& saved = {}, const double* shifts = nullptr) const {
+  void Sum(const SavedStatistics<C>& saved = {}, const double* shifts = nullptr) const {
     const ColumnsPlan& plan = run.sums;
     VisitPack<T>(plan.pack, [&](auto pack) {
       constexpr int N = decltype(pack)::value;
@@ -732,11 +732,11 @@ struct Caller {
   }
 
   /// Computes the sums about a shift. Returns the shifts, or null if they are the first elements.
-  const double* SumMoments() const {
-    Sum<ChannelSums::kMoments>();
+  const double* SumStatistics() const {
+    Sum<ChannelSums::kStatistics>();
     if constexpr (std::is_same_v<C, double>) {
       Finish(Refine<T>{arrays.a, arrays.spatial, n(), run.space.shifts});
-      Sum<ChannelSums::kMoments>({}, run.space.shifts);
+      Sum<ChannelSums::kStatistics>({}, run.space.shifts);
       return run.space.shifts;
     }
     return nullptr;
@@ -762,13 +762,13 @@ struct Caller {
 };
 
 template <class T, class Call>
-SavedMoments<Compute<T>> SavedOf(const Call& call) {
+SavedStatistics<Compute<T>> SavedOf(const Call& call) {
   return {.mean = call.mean, .mean_lo = call.mean_lo, .rstd = call.rstd};
 }
 
 template <class T>
 void Start(const BatchForward<T>& call, const Caller<T>& caller) {
-  const double* shifts = caller.SumMoments();
+  const double* shifts = caller.SumStatistics();
   caller.Finish(FinishBatchForward<T>{call, caller.n(), shifts, caller.values()});
   caller.template Map<ChannelMap::kNormalize>();
 }
@@ -789,7 +789,7 @@ void Start(const BatchEvaluate<T>& call, const Caller<T>& caller) {
 
 template <class T>
 void Start(const BatchEvaluateBackward<T>& call, Caller<T> caller) {
-  using Saved = SavedMoments<Compute<T>>;
+  using Saved = SavedStatistics<Compute<T>>;
   const bool gain = call.dgain != nullptr, sums = gain || call.dbias != nullptr;
   // Without dgain, x is null, and the sum that would need it is not used.
   if (!gain) caller.arrays.x = caller.arrays.a;
@@ -812,7 +812,7 @@ void Start(const WeightForward<T>& call, const Caller<T>& caller) {
 
 template <class T>
 void Start(const WeightBackward<T>& call, const Caller<T>& caller) {
-  using Saved = SavedMoments<Compute<T>>;
+  using Saved = SavedStatistics<Compute<T>>;
   const Saved saved = {.rstd = call.norm, .kind = Saved::Rstd::kOfNorm};
   caller.template Sum<ChannelSums::kGradient>(saved);
   caller.Finish(FinishWeightBackward<T>{call, saved, caller.values()});
@@ -821,14 +821,14 @@ void Start(const WeightBackward<T>& call, const Caller<T>& caller) {
 
 template <class T>
 void Start(const OnlineForward<T>& call, Caller<T> caller) {
-  const double* shifts = caller.SumMoments();
+  const double* shifts = caller.SumStatistics();
   const ColumnsRun& run = caller.run;
-  caller.Finish(FinishCases<T>{call, caller.n(), shifts, run.space.moments});
+  caller.Finish(FinishCases<T>{call, caller.n(), shifts, run.space.statistics});
   const Launch launch = {
       .threads = kColumnsThreads,
       .shared_bytes = (4 * kColumnsThreads + 2) * static_cast<int64_t>(sizeof(double))};
   Run(run.function, ScanCases<T>, launch, run.stream, call,
-      static_cast<const SumPair*>(run.space.moments), caller.values());
+      static_cast<const SumPair*>(run.space.statistics), caller.values());
   caller.arrays.gain = {call.gain, call.params_are_float};
   caller.arrays.bias = {call.bias, call.params_are_float};
   caller.template Map<ChannelMap::kNormalizeRows>();

@@ -22,7 +22,7 @@ namespace planish::internal::cuda {
 
 /// Saved statistics of channels or positions, for xhat = (x - mean) * rstd.
 template <class C>
-struct SavedMoments {
+struct SavedStatistics {
   enum class Rstd : uint8_t {
     kSaved,
     kOfVariance,  ///< 1 / sqrt(rstd + eps)
@@ -45,7 +45,7 @@ struct ColumnsSpace {
   SumPair* pairs = nullptr;
   double* shifts = nullptr;
   void* values = nullptr;
-  SumPair* moments = nullptr;
+  SumPair* statistics = nullptr;
   int64_t bytes = 0;
 };
 

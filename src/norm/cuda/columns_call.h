@@ -15,8 +15,8 @@ namespace planish::internal::cuda {
 /// What a call computes, on which its plan and its workspace depend.
 struct ColumnsKind {
   bool sums = true, maps = true;
-  bool moments = false;  ///< statistics of each channel
-  bool alone = false;    ///< a channel's bits must not depend on the number of channels
+  bool statistics = false;  ///< statistics of each channel
+  bool alone = false;       ///< a channel's bits must not depend on the number of channels
 };
 
 /// Returns `work` with the pack that its sizes and arrays allow.
@@ -42,7 +42,7 @@ ColumnsSpace CutSpace(const ColumnsWork& work, const ColumnsPlan& plan, const Co
   Compute<T>* values = nullptr;
   if (kind.maps) take(values, work.channels * kMaxMapParameters);
   space.values = values;
-  if (kind.moments) take(space.moments, work.channels);
+  if (kind.statistics) take(space.statistics, work.channels);
   return space;
 }
 

@@ -18,7 +18,7 @@ using internal::cuda::RunColumnsCall;
 using internal::cuda::Untyped;
 
 // Sums along rows, and sums over rows.
-constexpr ColumnsKind kRows = {.moments = true, .alone = true}, kColumns = {.maps = false};
+constexpr ColumnsKind kRows = {.statistics = true, .alone = true}, kColumns = {.maps = false};
 
 // The argument beside OnlineNormForwardArgs.
 struct StateArgs {

@@ -57,15 +57,15 @@ class OnlineForward {
 
   /// Computes all outputs. Returns the state after the last row.
   OnlineState Run() {
-    const auto make_moments = [&] {
+    const auto make_statistics = [&] {
       return MakeUninitialized<C>(std::max(3 * kept_, 9 * turn_rows_));
     };
     RunWithScratch(options_.parallel_for, turns_.count(), GrainFor(turn_rows_ * cols_),
-                   make_moments, [&](int64_t begin, int64_t end, const Moments& moments) {
+                   make_statistics, [&](int64_t begin, int64_t end, const Statistics& statistics) {
                      if (end - begin == turns_.count()) {
-                       RunAlone(moments);
+                       RunAlone(statistics);
                      } else {
-                       RunTurns(begin, end, moments);
+                       RunTurns(begin, end, statistics);
                      }
                    });
     return state_;
@@ -73,7 +73,7 @@ class OnlineForward {
 
  private:
   using C = Compute<T>;
-  using Moments = std::unique_ptr<C[]>;
+  using Statistics = std::unique_ptr<C[]>;
 
   /// Replaces the statistics of single rows by the running ones, in order, for rows [begin, end) of
   /// `call`. Row 0 of `call` is row `first`.
@@ -103,27 +103,27 @@ class OnlineForward {
     state_ = {mean, deviation};
   }
 
-  /// Returns the call for rows [begin, begin + count). mean, mean_lo and rstd are in `moments`,
+  /// Returns the call for rows [begin, begin + count). mean, mean_lo and rstd are in `statistics`,
   /// `stride` elements apart.
-  RowsForward<T> CallOn(int64_t begin, int64_t count, C* moments, int64_t stride) const {
+  RowsForward<T> CallOn(int64_t begin, int64_t count, C* statistics, int64_t stride) const {
     return {{.rows = count,
              .cols = cols_,
              .x = args_.x + begin * cols_,
              .gain = gains_.data(),
              .bias = biases_.data(),
              .y = args_.y + begin * cols_,
-             .mean = moments,
-             .mean_lo = moments + stride,
-             .rstd = moments + 2 * stride,
+             .mean = statistics,
+             .mean_lo = statistics + stride,
+             .rstd = statistics + 2 * stride,
              .x_stride = cols_,
              .y_stride = cols_},
             {.recipe = kRecipe}};
   }
 
   /// Processes all rows like any other norm over rows.
-  void RunAlone(const Moments& moments) {
+  void RunAlone(const Statistics& statistics) {
     for (int64_t begin = 0; begin < rows_; begin += kept_) {
-      auto call = CallOn(begin, std::min(kept_, rows_ - begin), moments.get(), kept_);
+      auto call = CallOn(begin, std::min(kept_, rows_ - begin), statistics.get(), kept_);
       call.use_nt_stores = UsesNtStores(bytes_, 1, 1);
       call.prefetch_output = PrefetchesOutput(bytes_, 1, 1);
       const auto revise = [&](int64_t first, int64_t last) { CountIn(begin, call, first, last); };
@@ -136,13 +136,13 @@ class OnlineForward {
   /// Processes a thread's turns: every `threads`-th turn, always the same ones, which its caches
   /// can still hold, and turns that are due and free. While it normalizes one turn it computes the
   /// statistics of its next turn.
-  void RunTurns(int64_t range_begin, int64_t range_end, const Moments& moments) {
+  void RunTurns(int64_t range_begin, int64_t range_end, const Statistics& statistics) {
     const int64_t turns = turns_.count(), share = range_end - range_begin;
     const int64_t threads = std::max<int64_t>(1, (turns + share / 2) / share);
     const auto call_of = [&](int64_t turn, int side) {
       const int64_t begin = std::min(turn * turn_rows_, rows_);
       auto call = CallOn(begin, std::min(turn_rows_, rows_ - begin),
-                         moments.get() + side * 3 * turn_rows_, turn_rows_);
+                         statistics.get() + side * 3 * turn_rows_, turn_rows_);
       // No prefetch of results: the lines behind a turn belong to another thread.
       call.use_nt_stores = UsesNtStores(bytes_, share, turns);
       return call;
@@ -167,9 +167,9 @@ class OnlineForward {
       complete(turn, call);
       turn = turns_.TakeFrom(turn + threads, threads);
       side = 1 - side;
-      const RowsForward<T> map = call;
+      const RowsForward<T> current = call;
       call = call_of(turn, side);
-      MapAndSumRows(map, call);
+      MapAndSumRows(current, call);
     }
     turns_.Await(turns, process);
   }

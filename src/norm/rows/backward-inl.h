@@ -11,11 +11,11 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "src/norm/moments-inl.h"
 #include "src/norm/rows/prefetch-inl.h"
 #include "src/norm/rows/row_ends-inl.h"
 #include "src/norm/rows/rows.h"
 #include "src/norm/rows/shared-inl.h"
+#include "src/norm/statistics-inl.h"
 #include "src/norm/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -109,19 +109,22 @@ struct GradientRow {
 
 /// Coefficients of xhat as vectors.
 template <class D>
-struct MapVectors {
+struct CoefficientVectors {
   Vec<D> mean, rstd, offset;
 
-  HWY_INLINE MapVectors(D d, const RowCoefficients<hn::TFromD<D>>& map)
-      : mean(hn::Set(d, map.mean)), rstd(hn::Set(d, map.rstd)), offset(hn::Set(d, map.offset)) {}
+  HWY_INLINE CoefficientVectors(D d, const RowCoefficients<hn::TFromD<D>>& coefficients)
+      : mean(hn::Set(d, coefficients.mean)),
+        rstd(hn::Set(d, coefficients.rstd)),
+        offset(hn::Set(d, coefficients.offset)) {}
 };
 
 template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
-HWY_INLINE void AddGradient(D d, const GradientRow<T> next, const MapVectors<D>& map,
-                            const GradientArgs<C>& args, C* dgain, C* dbias, Vec<D>& sum_g,
-                            Vec<D>& sum_g_xhat) {
+HWY_INLINE void AddGradient(D d, const GradientRow<T> next,
+                            const CoefficientVectors<D>& coefficients, const GradientArgs<C>& args,
+                            C* dgain, C* dbias, Vec<D>& sum_g, Vec<D>& sum_g_xhat) {
   AddGradientSums<kOutput, kReadX, kColumns>(
-      d, Read(d, next.dy), XhatOf<kReadX>(d, next.x, map.mean, map.rstd, map.offset),
+      d, Read(d, next.dy),
+      XhatOf<kReadX>(d, next.x, coefficients.mean, coefficients.rstd, coefficients.offset),
       GainOf<kOutput>(d, args), args, dgain, dbias, sum_g, sum_g_xhat);
 }
 
@@ -138,12 +141,14 @@ HWY_INLINE VectorPair<D> XhatPairOf(D d, const T* x, Vec<D> mean, Vec<D> rstd, V
 /// SplitPairs for types that ReadPair splits.
 template <Output kOutput, bool kReadX, bool kColumns, bool kSplit, class D, class T,
           class C = Compute<T>>
-HWY_INLINE void AddGradientPair(D d, const GradientRow<T> next, const MapVectors<D>& map,
+HWY_INLINE void AddGradientPair(D d, const GradientRow<T> next,
+                                const CoefficientVectors<D>& coefficients,
                                 const GradientArgs<C>& args, C* dgain, C* dbias, Vec<D>& g0,
                                 Vec<D>& gx0, Vec<D>& g1, Vec<D>& gx1) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const VectorPair<D> dy = ReadPair(d, next.dy);
-  const VectorPair<D> xhat = XhatPairOf<kReadX>(d, next.x, map.mean, map.rstd, map.offset);
+  const VectorPair<D> xhat =
+      XhatPairOf<kReadX>(d, next.x, coefficients.mean, coefficients.rstd, coefficients.offset);
   const VectorPair<D> gain = GainPairOf<kOutput, T, kSplit>(d, args);
   AddGradientSums<kOutput, kReadX, kColumns>(d, dy.first, xhat.first, gain.first, args, dgain,
                                              dbias, g0, gx0);
@@ -170,14 +175,16 @@ HWY_INLINE VectorPair<D> InputGradientPairBy(D d, const GradientRow<T> row,
 /// Like AddGradient, for the last `rest` columns before those given, fewer than a vector.
 template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
 HWY_INLINE void AddLastGradient(D d, const GradientRow<T> next_end, int64_t rest,
-                                const MapVectors<D>& map, const GradientArgs<C>& args_end,
-                                C* dgain_end, C* dbias_end, Vec<D>& sum_g, Vec<D>& sum_g_xhat) {
+                                const CoefficientVectors<D>& coefficients,
+                                const GradientArgs<C>& args_end, C* dgain_end, C* dbias_end,
+                                Vec<D>& sum_g, Vec<D>& sum_g_xhat) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const GradientRow<T> next = next_end.At(-lanes);
   // Null arrays are not offset.
   const int64_t columns = kColumns ? lanes : 0;
   const auto mask = LastLanes(d, rest);
-  const Vec<D> xhat = XhatOf<kReadX>(d, next.x, map.mean, map.rstd, map.offset);
+  const Vec<D> xhat =
+      XhatOf<kReadX>(d, next.x, coefficients.mean, coefficients.rstd, coefficients.offset);
   const GradientArgs<C> args = args_end.At(-lanes);
   AddGradientSums<kOutput, kReadX, kColumns>(
       d, hn::IfThenElseZero(mask, Read(d, next.dy)), hn::IfThenElseZero(mask, xhat),
@@ -190,8 +197,8 @@ template <class T>
 struct BackwardWork {
   using C = Compute<T>;
   GradientRow<T> next, row;
-  const RowCoefficients<C>* next_map;
-  const GradientMap<C>* map;
+  const RowCoefficients<C>* next_coefficients;
+  const GradientCoefficients<C>* coefficients;
   const C* next_gain;  // at the column of `next`
   const C* gain;       // at the column of `row`
   C* dgain;
@@ -218,8 +225,10 @@ HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const GradientRow<T> next = work.next, row = work.row;
-  const MapVectors<D> next_map(d, *work.next_map), map(d, work.map->map);
-  const Vec<D> mean_g = hn::Set(d, work.map->mean_g), mean_gx = hn::Set(d, work.map->mean_g_xhat);
+  const CoefficientVectors<D> next_coefficients(d, *work.next_coefficients),
+      coefficients(d, work.coefficients->coefficients);
+  const Vec<D> mean_g = hn::Set(d, work.coefficients->mean_g),
+               mean_gx = hn::Set(d, work.coefficients->mean_g_xhat);
   const GradientArgs<C> next_args{work.next_gain, work.scale, work.neg_slope};
   const GradientArgs<C> args{work.gain, work.scale, work.neg_slope};
   C* const dgain = work.dgain;
@@ -227,14 +236,15 @@ HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t
   T* const dx = work.dx;
   Vec<D> g0 = hn::Zero(d), g1 = hn::Zero(d), gx0 = hn::Zero(d), gx1 = hn::Zero(d);
   const auto add = [&](int64_t a, Vec<D>& g, Vec<D>& gx) HWY_ATTR {
-    AddGradient<kOutput, kReadX, kColumns>(d, next.At(a), next_map, next_args.At(a), dgain + a,
-                                           dbias + a, g, gx);
+    AddGradient<kOutput, kReadX, kColumns>(d, next.At(a), next_coefficients, next_args.At(a),
+                                           dgain + a, dbias + a, g, gx);
   };
   const auto put = [&](int64_t a) HWY_ATTR {
-    Put<kNtStores>(d,
-                   InputGradient<kOutput, kReadX>(d, row.dy + a, row.x + a, args.At(a), map.mean,
-                                                  map.rstd, map.offset, mean_g, mean_gx),
-                   dx + a);
+    Put<kNtStores>(
+        d,
+        InputGradient<kOutput, kReadX>(d, row.dy + a, row.x + a, args.At(a), coefficients.mean,
+                                       coefficients.rstd, coefficients.offset, mean_g, mean_gx),
+        dx + a);
   };
   int64_t c = 0;
   for (const int64_t end = (vectors & ~int64_t{1}) * lanes; c < end; c += 2 * lanes) {
@@ -243,13 +253,15 @@ HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t
       if constexpr (kReadX) PrefetchTwo(d, next.x + c);
     }
     if constexpr (kSplitsPairs<D, T>) {
-      AddGradientPair<kOutput, kReadX, kColumns, kSplitSums>(
-          d, next.At(c), next_map, next_args.At(c), dgain + c, dbias + c, g0, gx0, g1, gx1);
-      PutPair<kNtStores>(d,
-                         InputGradientPairBy<kOutput, kReadX>(
-                             d, row.At(c), GainPairOf<kOutput, T, kSplit>(d, args.At(c)), args,
-                             map.mean, map.rstd, map.offset, mean_g, mean_gx),
-                         dx + c);
+      AddGradientPair<kOutput, kReadX, kColumns, kSplitSums>(d, next.At(c), next_coefficients,
+                                                             next_args.At(c), dgain + c, dbias + c,
+                                                             g0, gx0, g1, gx1);
+      PutPair<kNtStores>(
+          d,
+          InputGradientPairBy<kOutput, kReadX>(
+              d, row.At(c), GainPairOf<kOutput, T, kSplit>(d, args.At(c)), args, coefficients.mean,
+              coefficients.rstd, coefficients.offset, mean_g, mean_gx),
+          dx + c);
     } else {  // one after the other, to use fewer registers
       const int64_t b = c + lanes;
       add(c, g0, gx0);
@@ -266,16 +278,16 @@ HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t
   // Keeps the order of sums independent of the alignment of results.
   const int64_t left = (vectors & 1) + more;
   if (left == 2) {
-    AddGradientPair<kOutput, kReadX, kColumns, kSplitSums>(d, next.At(c), next_map, next_args.At(c),
-                                                           dgain + c, dbias + c, g0, gx0, g1, gx1);
+    AddGradientPair<kOutput, kReadX, kColumns, kSplitSums>(
+        d, next.At(c), next_coefficients, next_args.At(c), dgain + c, dbias + c, g0, gx0, g1, gx1);
   } else if (left == 1) {
     add(c, g0, gx0);
   }
   c += left * lanes;
   if (rest > 0) {
     c += rest;
-    AddLastGradient<kOutput, kReadX, kColumns>(d, next.At(c), rest, next_map, next_args.At(c),
-                                               dgain + c, dbias + c, g1, gx1);
+    AddLastGradient<kOutput, kReadX, kColumns>(d, next.At(c), rest, next_coefficients,
+                                               next_args.At(c), dgain + c, dbias + c, g1, gx1);
   }
   return AddLanes(d, hn::Add(g0, g1), hn::Add(gx0, gx1));
 }
@@ -283,25 +295,25 @@ HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t
 /// Returns the sums of `cols` columns in the order of BackwardChunkLanes, without writing results.
 template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
 HWY_NOINLINE LaneSums<C> SumGradientChunkLanes(const GradientRow<T> next, int64_t cols,
-                                               const RowCoefficients<C>& next_map,
+                                               const RowCoefficients<C>& next_coefficients,
                                                const GradientArgs<C> args, C* dgain, C* dbias) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const MapVectors<D> map(d, next_map);
+  const CoefficientVectors<D> coefficients(d, next_coefficients);
   Vec<D> g0 = hn::Zero(d), g1 = hn::Zero(d), gx0 = hn::Zero(d), gx1 = hn::Zero(d);
   int64_t c = 0;
   for (; c + 2 * lanes <= cols; c += 2 * lanes) {
-    AddGradientPair<kOutput, kReadX, kColumns, false>(d, next.At(c), map, args.At(c), dgain + c,
-                                                      dbias + c, g0, gx0, g1, gx1);
+    AddGradientPair<kOutput, kReadX, kColumns, false>(d, next.At(c), coefficients, args.At(c),
+                                                      dgain + c, dbias + c, g0, gx0, g1, gx1);
   }
   if (c + lanes <= cols) {
-    AddGradient<kOutput, kReadX, kColumns>(d, next.At(c), map, args.At(c), dgain + c, dbias + c, g0,
-                                           gx0);
+    AddGradient<kOutput, kReadX, kColumns>(d, next.At(c), coefficients, args.At(c), dgain + c,
+                                           dbias + c, g0, gx0);
     c += lanes;
   }
   if (c < cols) {
-    AddLastGradient<kOutput, kReadX, kColumns>(d, next.At(cols), cols - c, map, args.At(cols),
-                                               dgain + cols, dbias + cols, g1, gx1);
+    AddLastGradient<kOutput, kReadX, kColumns>(d, next.At(cols), cols - c, coefficients,
+                                               args.At(cols), dgain + cols, dbias + cols, g1, gx1);
   }
   return AddLanes(d, hn::Add(g0, g1), hn::Add(gx0, gx1));
 }
@@ -317,12 +329,12 @@ using SumGradientLanes = LaneSums<Compute<T>> (*)(GradientRow<T>, int64_t,
 /// be null.
 template <class D, class T, class C = Compute<T>>
 HWY_INLINE RowSums SumGradientChunk(SumGradientLanes<T> sum_lanes, const GradientRow<T> row,
-                                    int64_t cols, const RowCoefficients<C>& map,
+                                    int64_t cols, const RowCoefficients<C>& coefficients,
                                     const GradientArgs<C>& args, C* dgain, C* dbias) {
   constexpr int64_t kTurn = kTurnVectors<D> * hn::MaxLanes(D());
   const auto run = [&](int64_t c, int64_t n) HWY_ATTR {
     const int64_t columns = dgain ? c : 0;
-    return sum_lanes(row.At(c), n, map, args.At(c), dgain + columns, dbias + columns);
+    return sum_lanes(row.At(c), n, coefficients, args.At(c), dgain + columns, dbias + columns);
   };
   RowSums sums;
   int64_t c = 0;
@@ -335,13 +347,13 @@ HWY_INLINE RowSums SumGradientChunk(SumGradientLanes<T> sum_lanes, const Gradien
 
 template <class D, class T, class C = Compute<T>>
 HWY_INLINE RowSums SumGradientRow(SumGradientLanes<T> sum_lanes, const GradientRow<T> row,
-                                  int64_t cols, const RowCoefficients<C>& map,
+                                  int64_t cols, const RowCoefficients<C>& coefficients,
                                   const GradientArgs<C>& args, C* dgain, C* dbias) {
   RowSums sums;
   for (int64_t c = 0; c < cols; c += kChunk) {
     const int64_t columns = dgain ? c : 0;
-    sums.Add(SumGradientChunk<D>(sum_lanes, row.At(c), std::min(kChunk, cols - c), map, args.At(c),
-                                 dgain + columns, dbias + columns));
+    sums.Add(SumGradientChunk<D>(sum_lanes, row.At(c), std::min(kChunk, cols - c), coefficients,
+                                 args.At(c), dgain + columns, dbias + columns));
   }
   return sums;
 }
@@ -349,11 +361,13 @@ HWY_INLINE RowSums SumGradientRow(SumGradientLanes<T> sum_lanes, const GradientR
 /// Writes dx of `cols` columns, without sums.
 template <Output kOutput, bool kReadX, bool kNtStores, class D, class T, class C = Compute<T>>
 HWY_NOINLINE void InputGradientRow(D d, const GradientRow<T> row, int64_t cols,
-                                   const GradientMap<C>& map, const GradientArgs<C> args, T* dx,
-                                   T* carry, bool carried, bool follows) {
+                                   const GradientCoefficients<C>& coefficients,
+                                   const GradientArgs<C> args, T* dx, T* carry, bool carried,
+                                   bool follows) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const MapVectors<D> m(d, map.map);
-  const Vec<D> mean_g = hn::Set(d, map.mean_g), mean_gx = hn::Set(d, map.mean_g_xhat);
+  const CoefficientVectors<D> m(d, coefficients.coefficients);
+  const Vec<D> mean_g = hn::Set(d, coefficients.mean_g),
+               mean_gx = hn::Set(d, coefficients.mean_g_xhat);
   RowEnds<kNtStores, D, T> ends;
   ends.layout = RowLayout<kNtStores, D, T>(d, dx, cols);
   const int64_t last = cols - lanes, end = ends.layout.lead + ends.layout.vectors * lanes;
@@ -377,13 +391,15 @@ HWY_NOINLINE void InputGradientRow(D d, const GradientRow<T> row, int64_t cols,
 
 /// Writes one vector of dx.
 template <Output kOutput, bool kReadX, class D, class T, class C = Compute<T>>
-HWY_NOINLINE void InputGradientVector(const GradientRow<T> row, const GradientMap<C>& map,
+HWY_NOINLINE void InputGradientVector(const GradientRow<T> row,
+                                      const GradientCoefficients<C>& coefficients,
                                       const GradientArgs<C>& args, T* dx) {
   const D d;
-  const MapVectors<D> m(d, map.map);
+  const CoefficientVectors<D> m(d, coefficients.coefficients);
   Write(d,
         InputGradient<kOutput, kReadX>(d, row.dy, row.x, args, m.mean, m.rstd, m.offset,
-                                       hn::Set(d, map.mean_g), hn::Set(d, map.mean_g_xhat)),
+                                       hn::Set(d, coefficients.mean_g),
+                                       hn::Set(d, coefficients.mean_g_xhat)),
         dx);
 }
 
@@ -498,19 +514,20 @@ class WideBackward {
   /// of one with the sums of the next. Then the remaining results.
   HWY_INLINE void Run() {
     int64_t r = begin_, summed = std::min(block_, end_ - begin_);
-    for (int64_t i = 0; i < summed; ++i) maps_[i] = SumOf(r + i);
+    for (int64_t i = 0; i < summed; ++i) coefficients_[i] = SumOf(r + i);
     for (; summing_ && r + 2 * block_ <= end_; r += block_) {
       if (!even_) ComputeEnds(r);
       MapAndSum(r);
       if (!even_) StoreEnds(r);
       for (int64_t i = 0; i < block_; ++i) {
-        maps_[i] = FinishGradient(args_, r + block_ + i, next_maps_[i], sums_[i], reciprocal_);
+        coefficients_[i] =
+            FinishGradient(args_, r + block_ + i, next_coefficients_[i], sums_[i], reciprocal_);
       }
       summed = block_;
     }
     for (int64_t i = 0; r < end_; ++i, ++r) {
-      if (i >= summed) maps_[0] = SumOf(r);
-      loops_.map_row(D(), RowAt(r), cols_, maps_[i < summed ? i : 0], out_, DxAt(r), carry_,
+      if (i >= summed) coefficients_[0] = SumOf(r);
+      loops_.map_row(D(), RowAt(r), cols_, coefficients_[i < summed ? i : 0], out_, DxAt(r), carry_,
                      packed_ && r > begin_, packed_ && r + 1 < end_);
     }
     FinishStores<kNtStores>();
@@ -527,13 +544,14 @@ class WideBackward {
   HWY_INLINE T* DxAt(int64_t r) const { return args_.dx + r * args_.dx_stride; }
 
   /// Returns the coefficients of a row, from its sums.
-  HWY_INLINE GradientMap<C> SumOf(int64_t r) const {
-    const RowCoefficients<C> map = SavedMoments(args_, r);
+  HWY_INLINE GradientCoefficients<C> SumOf(int64_t r) const {
+    const RowCoefficients<C> coefficients = SavedCoefficients(args_, r);
     RowSums row_sums;
     if (summing_) {
-      row_sums = SumGradientRow<D>(loops_.sum_lanes, RowAt(r), cols_, map, out_, dgain_, dbias_);
+      row_sums =
+          SumGradientRow<D>(loops_.sum_lanes, RowAt(r), cols_, coefficients, out_, dgain_, dbias_);
     }
-    return FinishGradient(args_, r, map, row_sums, reciprocal_);
+    return FinishGradient(args_, r, coefficients, row_sums, reciprocal_);
   }
 
   /// Computes the partial vectors at the ends of the block's rows.
@@ -542,15 +560,15 @@ class WideBackward {
       const GradientRow<T> row = RowAt(r + i);
       const int64_t last = cols_ - Lanes();
       ends_[i].layout = LayoutOf(DxAt(r + i));
-      if (kNtStores) loops_.map_vector(row, maps_[i], out_, ends_[i].head);
-      loops_.map_vector(row.At(last), maps_[i], out_.At(last), ends_[i].tail);
+      if (kNtStores) loops_.map_vector(row, coefficients_[i], out_, ends_[i].head);
+      loops_.map_vector(row.At(last), coefficients_[i], out_.At(last), ends_[i].tail);
     }
   }
 
   /// Computes the results of the block's whole vectors, and the sums of the next block.
   HWY_INLINE void MapAndSum(int64_t r) {
     for (int64_t i = 0; i < block_; ++i) {
-      next_maps_[i] = SavedMoments(args_, r + block_ + i);
+      next_coefficients_[i] = SavedCoefficients(args_, r + block_ + i);
       sums_[i] = RowSums();
     }
     for (int64_t c = 0; c < cols_; c += kChunk) {
@@ -562,8 +580,8 @@ class WideBackward {
         if (!kNtStores && args_.prefetch_output) PrefetchOutput(DxAt(r + i) + c, width);
         work_.next = RowAt(r + block_ + i).At(c);
         work_.row = RowAt(r + i).At(from);
-        work_.next_map = &next_maps_[i];
-        work_.map = &maps_[i];
+        work_.next_coefficients = &next_coefficients_[i];
+        work_.coefficients = &coefficients_[i];
         const int64_t columns = loops_.columns ? c : 0;  // null arrays are not offset
         work_.dgain = dgain_ + columns;
         work_.dbias = dbias_ + columns;
@@ -600,10 +618,10 @@ class WideBackward {
   const bool split_;    // the gain is in the order of pairs, in split_gain_
   RowEnds<kNtStores, D, T> ends_[kMaxRows];
   HWY_ALIGN T carry_[2 * hn::MaxLanes(D())] = {};
-  GradientMap<C> maps_[kMaxRows];  // of the block
+  GradientCoefficients<C> coefficients_[kMaxRows];  // of the block
   // Of the next block.
   RowSums sums_[kMaxRows];
-  RowCoefficients<C> next_maps_[kMaxRows];
+  RowCoefficients<C> next_coefficients_[kMaxRows];
   BackwardWork<T> work_;
   SplitParameters<D, T> split_gain_;
 };
@@ -626,7 +644,7 @@ void GradientColumnsWide(D d, const RowsBackward<T>& args, int64_t begin, int64_
   for (int64_t r = begin; r < end; ++r) {
     SumGradientRow<D>(&SumGradientChunkLanes<kOutput, true, true, D, T>,
                       GradientRow<T>{args.dy + r * args.dy_stride, args.x + r * args.x_stride},
-                      args.cols, SavedMoments(args, r), out, dgain, dbias);
+                      args.cols, SavedCoefficients(args, r), out, dgain, dbias);
   }
 }
 
@@ -637,12 +655,12 @@ void SumRowGradientChunks(D, const RowsBackward<T>& args, int64_t row, int64_t b
   using C = Compute<T>;
   const GradientArgs<C> out{args.gain, args.scale, -args.scale * args.slope};
   const GradientRow<T> next{args.dy + row * args.dy_stride, args.x + row * args.x_stride};
-  const RowCoefficients<C> map = SavedMoments(args, row);
+  const RowCoefficients<C> coefficients = SavedCoefficients(args, row);
   for (int64_t chunk = begin; chunk < end; ++chunk) {
     const int64_t c = chunk * kChunk, width = std::min(kChunk, args.cols - c);
     RowSums part;
     part.Add(SumGradientChunk<D>(&SumGradientChunkLanes<kOutput, kReadX, false, D, T>, next.At(c),
-                                 width, map, out.At(c), static_cast<C*>(nullptr),
+                                 width, coefficients, out.At(c), static_cast<C*>(nullptr),
                                  static_cast<C*>(nullptr)));
     sums[2 * chunk] = part.first;
     sums[2 * chunk + 1] = part.second;

@@ -11,11 +11,11 @@
 #include <type_traits>
 
 #include "src/base/tuning.h"
-#include "src/norm/moments-inl.h"
 #include "src/norm/rows/backward-inl.h"
 #include "src/norm/rows/row_ends-inl.h"
 #include "src/norm/rows/rows.h"
 #include "src/norm/rows/shared-inl.h"
+#include "src/norm/statistics-inl.h"
 #include "src/norm/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -47,13 +47,13 @@ HWY_NOINLINE void TileOfRows(D d, const RowsBackward<T>& args, int64_t row, int6
       dx[i] = args.dx + r * args.dx_stride + first;
       row_sums = {sums[2 * i], sums[2 * i + 1]};
     }
-    const GradientMap<C> map = FinishGradient(args, r, SavedMoments(args, r), row_sums,
-                                              1 / static_cast<double>(args.cols));
-    mean[i] = hn::Set(d, map.map.mean);
-    rstd[i] = hn::Set(d, map.map.rstd);
-    offset[i] = hn::Set(d, map.map.offset);
-    mean_g[i] = hn::Set(d, map.mean_g);
-    mean_gx[i] = hn::Set(d, map.mean_g_xhat);
+    const GradientCoefficients<C> coefficients = FinishGradient(
+        args, r, SavedCoefficients(args, r), row_sums, 1 / static_cast<double>(args.cols));
+    mean[i] = hn::Set(d, coefficients.coefficients.mean);
+    rstd[i] = hn::Set(d, coefficients.coefficients.rstd);
+    offset[i] = hn::Set(d, coefficients.coefficients.offset);
+    mean_g[i] = hn::Set(d, coefficients.mean_g);
+    mean_gx[i] = hn::Set(d, coefficients.mean_g_xhat);
   }
   // All rows of dx have the same alignment, or kNtStores is false.
   const RowLayout<kNtStores, D, T> layout(d, kDx ? dx[0] : nullptr, cols);

@@ -451,7 +451,7 @@ template <class T>
 struct Kernels {
   using C = Compute<T>;
 
-  Kernels(const Problem<T>& p, const Result<T>& moments) : recipe(internal::RecipeOf(p.norm)) {
+  Kernels(const Problem<T>& p, const Result<T>& statistics) : recipe(internal::RecipeOf(p.norm)) {
     for (const T value : p.gain) gain.push_back(static_cast<C>(tests::ToDouble(value)));
     for (const T value : p.bias) bias.push_back(static_cast<C>(tests::ToDouble(value)));
     forward.recipe = backward.recipe = recipe;
@@ -466,9 +466,9 @@ struct Kernels {
     forward.bias = bias.data();
     backward.dy = p.dy.data();
     backward.dy_stride = p.cols;
-    backward.mean = recipe.centre ? moments.mean.data() : nullptr;
-    backward.mean_lo = recipe.centre ? moments.mean_lo.data() : nullptr;
-    backward.rstd = moments.rstd.data();
+    backward.mean = recipe.centre ? statistics.mean.data() : nullptr;
+    backward.mean_lo = recipe.centre ? statistics.mean_lo.data() : nullptr;
+    backward.rstd = statistics.rstd.data();
   }
 
   internal::Recipe recipe;

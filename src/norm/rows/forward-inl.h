@@ -14,11 +14,11 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "src/norm/moments-inl.h"
 #include "src/norm/rows/prefetch-inl.h"
 #include "src/norm/rows/row_ends-inl.h"
 #include "src/norm/rows/rows.h"
 #include "src/norm/rows/shared-inl.h"
+#include "src/norm/statistics-inl.h"
 #include "src/norm/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -241,12 +241,13 @@ HWY_INLINE RowSums SumChunk(LaneSums<C> (*sum_lanes)(const T*, int64_t, C), cons
 
 /// Writes the results of `cols` columns, without sums.
 template <Output kOutput, bool kCentre, bool kNtStores, class D, class T>
-HWY_NOINLINE void MapRow(D d, const T* x, int64_t cols, const RowCoefficients<Compute<T>> map,
+HWY_NOINLINE void MapRow(D d, const T* x, int64_t cols,
+                         const RowCoefficients<Compute<T>> coefficients,
                          const OutputArgs<Compute<T>> out, T* y, T* carry, bool carried,
                          bool follows) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const Vec<D> mean = hn::Set(d, map.mean), rstd = hn::Set(d, map.rstd);
-  const Vec<D> offset = hn::Set(d, map.offset);
+  const Vec<D> mean = hn::Set(d, coefficients.mean), rstd = hn::Set(d, coefficients.rstd);
+  const Vec<D> offset = hn::Set(d, coefficients.offset);
   RowEnds<kNtStores, D, T> ends;
   ends.layout = RowLayout<kNtStores, D, T>(d, y, cols);
   const int64_t last = cols - lanes, end = ends.layout.lead + ends.layout.vectors * lanes;
@@ -271,37 +272,40 @@ HWY_NOINLINE void MapRow(D d, const T* x, int64_t cols, const RowCoefficients<Co
 /// Returns the vector of results with the end of one row and the start of the next, for contiguous
 /// rows of x and y. gain and bias in `ends` contain the last parameters, then the first.
 template <Output kOutput, bool kCentre, class D, class T, class C = Compute<T>>
-HWY_INLINE Vec<D> NormalizeAcross(D d, const T* next, const RowCoefficients<C>& map,
-                                  const RowCoefficients<C>& next_map, const OutputArgs<C>& ends,
-                                  int64_t lead) {
+HWY_INLINE Vec<D> NormalizeAcross(D d, const T* next, const RowCoefficients<C>& coefficients,
+                                  const RowCoefficients<C>& next_coefficients,
+                                  const OutputArgs<C>& ends, int64_t lead) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto of_next = hn::Not(hn::FirstN(d, static_cast<size_t>(lanes - lead)));
   const auto of_both = [&](C v, C next_v) HWY_ATTR {
     return hn::IfThenElse(of_next, hn::Set(d, next_v), hn::Set(d, v));
   };
-  return Normalize<kOutput, kCentre>(
-      d, next + lead - lanes, ends.At(lead), of_both(map.mean, next_map.mean),
-      of_both(map.rstd, next_map.rstd), of_both(map.offset, next_map.offset));
+  return Normalize<kOutput, kCentre>(d, next + lead - lanes, ends.At(lead),
+                                     of_both(coefficients.mean, next_coefficients.mean),
+                                     of_both(coefficients.rstd, next_coefficients.rstd),
+                                     of_both(coefficients.offset, next_coefficients.offset));
 }
 
 /// Writes one vector of results.
 template <Output kOutput, bool kCentre, class D, class T, class C = Compute<T>>
-HWY_NOINLINE void MapVector(const T* x, const OutputArgs<C>& out, const RowCoefficients<C>& map,
-                            T* y) {
+HWY_NOINLINE void MapVector(const T* x, const OutputArgs<C>& out,
+                            const RowCoefficients<C>& coefficients, T* y) {
   const D d;
   Write(d,
-        Normalize<kOutput, kCentre>(d, x, out, hn::Set(d, map.mean), hn::Set(d, map.rstd),
-                                    hn::Set(d, map.offset)),
+        Normalize<kOutput, kCentre>(d, x, out, hn::Set(d, coefficients.mean),
+                                    hn::Set(d, coefficients.rstd), hn::Set(d, coefficients.offset)),
         y);
 }
 
 /// Stores the vector of NormalizeAcross, whose last `lead` elements start the next row, at `y`.
 template <Output kOutput, bool kCentre, bool kNtStores, class D, class T, class C = Compute<T>>
-HWY_NOINLINE void MapAcross(const T* next, const RowCoefficients<C>& map,
-                            const RowCoefficients<C>& next_map, const OutputArgs<C>& ends,
+HWY_NOINLINE void MapAcross(const T* next, const RowCoefficients<C>& coefficients,
+                            const RowCoefficients<C>& next_coefficients, const OutputArgs<C>& ends,
                             int64_t lead, T* y) {
   const D d;
-  Put<kNtStores>(d, NormalizeAcross<kOutput, kCentre>(d, next, map, next_map, ends, lead), y);
+  Put<kNtStores>(
+      d, NormalizeAcross<kOutput, kCentre>(d, next, coefficients, next_coefficients, ends, lead),
+      y);
 }
 
 /// The loops of one kind of output. What calls them is compiled once for all kinds.
@@ -351,10 +355,11 @@ struct ForwardLoops {
   /// Calls `lanes` for parts of a chunk, so that each lane sums few elements.
   static HWY_INLINE RowSums Chunk(ChunkLanes lanes, const T* next, const T* x, T* y,
                                   const OutputArgs<C> out, int64_t vectors, C shift,
-                                  const RowCoefficients<C>& map, int64_t more, int64_t rest) {
+                                  const RowCoefficients<C>& coefficients, int64_t more,
+                                  int64_t rest) {
     const auto run = [&](int64_t c, int64_t v, int64_t m, int64_t columns) HWY_ATTR {
-      return lanes(next + c, x + c, y + c, out.gain + c, out.bias + c, v, shift, map.mean, map.rstd,
-                   map.offset, out.scale, out.neg_slope, m, columns);
+      return lanes(next + c, x + c, y + c, out.gain + c, out.bias + c, v, shift, coefficients.mean,
+                   coefficients.rstd, coefficients.offset, out.scale, out.neg_slope, m, columns);
     };
     RowSums sums;
     int64_t c = 0;
@@ -370,11 +375,11 @@ struct ForwardLoops {
 /// Calls args.revise, if set, for rows [r, r + n) and reloads their coefficients.
 template <class T>
 HWY_INLINE void Revise(const RowsForward<T>& args, int64_t r, int64_t n,
-                       RowCoefficients<Compute<T>>* maps) {
+                       RowCoefficients<Compute<T>>* coefficients) {
   if (args.revise == nullptr || n == 0) [[likely]]
     return;
   (*args.revise)(r, r + n);
-  for (int64_t i = 0; i < n; ++i) maps[i] = SavedMoments(args, r + i);
+  for (int64_t i = 0; i < n; ++i) coefficients[i] = SavedCoefficients(args, r + i);
 }
 
 /// ForwardRows of rows [begin, end), for cols >= lanes.
@@ -421,18 +426,18 @@ class WideForward {
   /// of one with the sums of the next. Then the remaining results.
   HWY_INLINE void Run() {
     int64_t r = begin_, summed = std::min(block_, end_ - begin_);
-    for (int64_t i = 0; i < summed; ++i) maps_[i] = SumOf(r + i);
-    Revise(args_, r, summed, maps_);
+    for (int64_t i = 0; i < summed; ++i) coefficients_[i] = SumOf(r + i);
+    Revise(args_, r, summed, coefficients_);
     for (; r + 2 * block_ <= end_; r += block_) {
       if (!even_) ComputeEnds(r);
       MapAndSum(r);
       if (!even_) StoreEnds(r);
-      last_map_ = maps_[block_ - 1];
+      last_coefficients_ = coefficients_[block_ - 1];
       for (int64_t i = 0; i < block_; ++i) {
-        maps_[i] = FinishMoments(args_, r + block_ + i, static_cast<double>(shifts_[i]), sums_[i],
-                                 reciprocal_);
+        coefficients_[i] = FinishStatistics(args_, r + block_ + i, static_cast<double>(shifts_[i]),
+                                            sums_[i], reciprocal_);
       }
-      Revise(args_, r + block_, block_, maps_);
+      Revise(args_, r + block_, block_, coefficients_);
       summed = block_;
     }
     if (joined_ && !even_ && r > begin_) StoreLastEnd(r);
@@ -450,8 +455,8 @@ class WideForward {
   HWY_INLINE RowCoefficients<C> SumOf(int64_t r) const {
     const T* x = args_.x + r * x_stride_;
     const C shift = loops_.ShiftOf(x, cols_);
-    return FinishMoments(args_, r, static_cast<double>(shift), loops_.SumRow(x, cols_, shift),
-                         reciprocal_);
+    return FinishStatistics(args_, r, static_cast<double>(shift), loops_.SumRow(x, cols_, shift),
+                            reciprocal_);
   }
 
   /// Computes the partial vectors at the ends of the block's rows. If rows are contiguous, stores
@@ -459,20 +464,20 @@ class WideForward {
   HWY_INLINE void ComputeEnds(int64_t r) {
     const OutputArgs<C> row_ends_args{end_gain_, end_bias_, out_.scale, out_.neg_slope};
     for (int64_t i = 0; i < block_; ++i) {
-      const RowCoefficients<C>& map = maps_[i];
+      const RowCoefficients<C>& coefficients = coefficients_[i];
       const T* row = args_.x + (r + i) * x_stride_;
       T* const to = args_.y + (r + i) * y_stride_;
       ends_[i].layout = LayoutOf(to);
       if (joined_ && r + i > begin_) {
         const int64_t lead = ends_[i].layout.lead;
         if (lead == 0) continue;
-        loops_.map_across(row, i > 0 ? maps_[i - 1] : last_map_, map, row_ends_args, lead,
-                          to + lead - Lanes());
+        loops_.map_across(row, i > 0 ? coefficients_[i - 1] : last_coefficients_, coefficients,
+                          row_ends_args, lead, to + lead - Lanes());
         continue;
       }
       const int64_t last = cols_ - Lanes();
-      if (kNtStores) loops_.map_vector(row, out_, map, ends_[i].head);
-      loops_.map_vector(row + last, out_.At(last), map, ends_[i].tail);
+      if (kNtStores) loops_.map_vector(row, out_, coefficients, ends_[i].head);
+      loops_.map_vector(row + last, out_.At(last), coefficients, ends_[i].tail);
     }
   }
 
@@ -494,10 +499,10 @@ class WideForward {
         const int64_t vectors =
             std::clamp<int64_t>(ends_[i].layout.vectors - c / Lanes(), 0, whole);
         const bool split = split_ && ends_[i].layout.lead == 0;
-        sums_[i].Add(Loops::Chunk(split ? loops_.split_chunk_lanes : loops_.chunk_lanes,
-                                  next + i * x_stride_ + c, x + i * x_stride_ + from,
-                                  y + i * y_stride_ + from, (split ? split_out : out_).At(from),
-                                  vectors, shifts_[i], maps_[i], whole - vectors, width % Lanes()));
+        sums_[i].Add(Loops::Chunk(
+            split ? loops_.split_chunk_lanes : loops_.chunk_lanes, next + i * x_stride_ + c,
+            x + i * x_stride_ + from, y + i * y_stride_ + from, (split ? split_out : out_).At(from),
+            vectors, shifts_[i], coefficients_[i], whole - vectors, width % Lanes()));
       }
     }
   }
@@ -521,7 +526,7 @@ class WideForward {
     const D d;
     ends_[0].layout = LayoutOf(args_.y + (r - 1) * y_stride_);
     const int64_t last = r * cols_ - Lanes();
-    loops_.map_vector(args_.x + last, out_.At(cols_ - Lanes()), last_map_, ends_[0].tail);
+    loops_.map_vector(args_.x + last, out_.At(cols_ - Lanes()), last_coefficients_, ends_[0].tail);
     ends_[0].StoreTail(d, args_.y + (r - 1) * y_stride_, cols_, carry_, true);
   }
 
@@ -529,10 +534,10 @@ class WideForward {
   HWY_INLINE void MapRest(int64_t r, int64_t summed) {
     for (int64_t i = 0; r < end_; ++i, ++r) {
       if (i >= summed) {
-        maps_[0] = SumOf(r);
-        Revise(args_, r, 1, maps_);
+        coefficients_[0] = SumOf(r);
+        Revise(args_, r, 1, coefficients_);
       }
-      loops_.map_row(D(), args_.x + r * x_stride_, cols_, maps_[i < summed ? i : 0], out_,
+      loops_.map_row(D(), args_.x + r * x_stride_, cols_, coefficients_[i < summed ? i : 0], out_,
                      args_.y + r * y_stride_, carry_, packed_ && r > begin_,
                      packed_ && r + 1 < end_);
     }
@@ -550,7 +555,7 @@ class WideForward {
   RowEnds<kNtStores, D, T> ends_[kMaxRows];
   HWY_ALIGN T carry_[2 * hn::MaxLanes(D())] = {};
   // The coefficients of the block, and of the last row of the block before.
-  RowCoefficients<C> maps_[kMaxRows], last_map_;
+  RowCoefficients<C> coefficients_[kMaxRows], last_coefficients_;
   // Of the next block.
   RowSums sums_[kMaxRows];
   C shifts_[kMaxRows] = {};
@@ -569,56 +574,58 @@ HWY_NOINLINE void ForwardRowsWide(const ForwardLoops<kNtStores, D, T>& loops,
 /// Computes MapAndSumRows for cols >= lanes.
 template <bool kNtStores, class D, class T>
 HWY_NOINLINE void MapAndSumRowsWide(const ForwardLoops<kNtStores, D, T>& loops,
-                                    const RowsForward<T>& map, const RowsForward<T>& next) {
+                                    const RowsForward<T>& current, const RowsForward<T>& next) {
   using C = Compute<T>;
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t cols = map.cols;
+  const int64_t cols = current.cols;
   const double reciprocal = 1 / static_cast<double>(cols);
-  const OutputArgs<C> out{map.gain, map.bias, map.scale, -map.scale * map.slope};
-  const bool packed = map.y_stride == cols;
+  const OutputArgs<C> out{current.gain, current.bias, current.scale,
+                          -current.scale * current.slope};
+  const bool packed = current.y_stride == cols;
   // Rows of whole vectors at aligned addresses are mapped while the others are summed.
-  const bool even =
-      cols % lanes == 0 && (!kNtStores || (map.y_stride % lanes == 0 &&
-                                           RowLayout<kNtStores, D, T>(d, map.y, cols).lead == 0));
+  const bool even = cols % lanes == 0 &&
+                    (!kNtStores || (current.y_stride % lanes == 0 &&
+                                    RowLayout<kNtStores, D, T>(d, current.y, cols).lead == 0));
   HWY_ALIGN T carry[2 * hn::MaxLanes(D())] = {};
   const int64_t block = RowsPerBlock<kNtStores, T>(cols);
   int64_t r = 0;
-  for (; even && r + block <= std::min(map.rows, next.rows); r += block) {
-    const T* x = map.x + r * map.x_stride;
-    T* y = map.y + r * map.y_stride;
+  for (; even && r + block <= std::min(current.rows, next.rows); r += block) {
+    const T* x = current.x + r * current.x_stride;
+    T* y = current.y + r * current.y_stride;
     const T* summed = next.x + r * next.x_stride;
-    RowCoefficients<C> row_maps[kMaxRows];
+    RowCoefficients<C> row_coefficients[kMaxRows];
     RowSums row_sums[kMaxRows];
     C shifts[kMaxRows] = {};
     for (int64_t i = 0; i < block; ++i) {
-      row_maps[i] = SavedMoments(map, r + i);
+      row_coefficients[i] = SavedCoefficients(current, r + i);
       shifts[i] = loops.ShiftOf(summed + i * next.x_stride, cols);
     }
     for (int64_t c = 0; c < cols; c += kChunk) {
       const int64_t vectors = std::min(kChunk, cols - c) / lanes;
       for (int64_t i = 0; i < block; ++i) {
         row_sums[i].Add(loops.Chunk(loops.chunk_lanes, summed + i * next.x_stride + c,
-                                    x + i * map.x_stride + c, y + i * map.y_stride + c, out.At(c),
-                                    vectors, shifts[i], row_maps[i], 0, 0));
+                                    x + i * current.x_stride + c, y + i * current.y_stride + c,
+                                    out.At(c), vectors, shifts[i], row_coefficients[i], 0, 0));
       }
     }
     for (int64_t i = 0; i < block; ++i) {
-      FinishMoments(next, r + i, static_cast<double>(shifts[i]), row_sums[i], reciprocal);
+      FinishStatistics(next, r + i, static_cast<double>(shifts[i]), row_sums[i], reciprocal);
     }
   }
   const int64_t mapped = r;
-  for (; r < std::max(map.rows, next.rows); ++r) {
-    const T* x = map.x + r * map.x_stride;
+  for (; r < std::max(current.rows, next.rows); ++r) {
+    const T* x = current.x + r * current.x_stride;
     const T* summed = next.x + r * next.x_stride;
-    if (r < map.rows) {
-      loops.map_row(d, x, cols, SavedMoments(map, r), out, map.y + r * map.y_stride, carry,
-                    packed && r > mapped, packed && r + 1 < map.rows);
+    if (r < current.rows) {
+      loops.map_row(d, x, cols, SavedCoefficients(current, r), out,
+                    current.y + r * current.y_stride, carry, packed && r > mapped,
+                    packed && r + 1 < current.rows);
     }
     if (r < next.rows) {
       const C shift = loops.ShiftOf(summed, cols);
-      FinishMoments(next, r, static_cast<double>(shift), loops.SumRow(summed, cols, shift),
-                    reciprocal);
+      FinishStatistics(next, r, static_cast<double>(shift), loops.SumRow(summed, cols, shift),
+                       reciprocal);
     }
   }
   FinishStores<kNtStores>();
@@ -653,7 +660,7 @@ void FinishRowChunks(D d, const RowsForward<T>& args, int64_t row, const double*
   }
   const T* x = args.x + row * args.x_stride;
   const Compute<T> shift = args.recipe.centre ? ShiftOf<true>(d, x, args.cols) : Compute<T>{0};
-  FinishMoments(args, row, static_cast<double>(shift), sums, 1 / static_cast<double>(args.cols));
+  FinishStatistics(args, row, static_cast<double>(shift), sums, 1 / static_cast<double>(args.cols));
 }
 
 /// Implements MapColumns.
@@ -666,21 +673,22 @@ void MapRowColumns(D d, const RowsForward<T>& args, int64_t row, int64_t begin, 
   const int64_t cols = end - begin;
   const OutputArgs<C> out =
       OutputArgs<C>{args.gain, args.bias, args.scale, -args.scale * args.slope}.At(begin);
-  const RowCoefficients<C> map = SavedMoments(args, row);
+  const RowCoefficients<C> coefficients = SavedCoefficients(args, row);
   // Fewer columns than a vector, one at a time: a whole vector would read columns before `begin`,
   // which another thread may already have overwritten in place.
   if (cols < lanes) {
     const OneLane<D> one;
     for (int64_t c = 0; c < cols; ++c) {
       Write(one,
-            Normalize<kOutput, kCentre>(one, x + c, out.At(c), hn::Set(one, map.mean),
-                                        hn::Set(one, map.rstd), hn::Set(one, map.offset)),
+            Normalize<kOutput, kCentre>(one, x + c, out.At(c), hn::Set(one, coefficients.mean),
+                                        hn::Set(one, coefficients.rstd),
+                                        hn::Set(one, coefficients.offset)),
             y + c);
     }
     return;
   }
-  MapRow<kOutput, kCentre, kNtStores>(d, x, cols, map, out, y, static_cast<T*>(nullptr), false,
-                                      false);
+  MapRow<kOutput, kCentre, kNtStores>(d, x, cols, coefficients, out, y, static_cast<T*>(nullptr),
+                                      false, false);
   FinishStores<kNtStores>();
 }
 

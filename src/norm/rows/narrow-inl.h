@@ -13,13 +13,13 @@
 #include <cstdint>
 #include <limits>
 
-#include "src/norm/moments-inl.h"
 #include "src/norm/rows/backward-inl.h"
 #include "src/norm/rows/forward-inl.h"
 #include "src/norm/rows/prefetch-inl.h"
 #include "src/norm/rows/row_ends-inl.h"
 #include "src/norm/rows/shared-inl.h"
 #include "src/norm/rows/staged-inl.h"
+#include "src/norm/statistics-inl.h"
 #include "src/norm/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -100,46 +100,46 @@ HWY_INLINE Vec<Eight> FoldToEight(D, Vec<D> v) {
 }
 
 /// Coefficients of xhat of eight rows.
-struct EightMaps {
+struct EightCoefficients {
   HWY_ALIGN float mean[8];
   HWY_ALIGN float rstd[8];
   HWY_ALIGN float offset[8];
 
-  HWY_INLINE void Set(int64_t i, const RowCoefficients<float>& map) {
-    mean[i] = map.mean;
-    rstd[i] = map.rstd;
-    offset[i] = map.offset;
+  HWY_INLINE void Set(int64_t i, const RowCoefficients<float>& row_coefficients) {
+    mean[i] = row_coefficients.mean;
+    rstd[i] = row_coefficients.rstd;
+    offset[i] = row_coefficients.offset;
   }
 };
 
 /// Loads the saved statistics of rows [r, r + n); other rows get zeros.
 template <class Args>
-HWY_INLINE void LoadEight(const Args& args, int64_t r, int64_t n, EightMaps& maps) {
+HWY_INLINE void LoadEight(const Args& args, int64_t r, int64_t n, EightCoefficients& coefficients) {
   const Eight d;
   // As in CoefficientsOf.
   const Vec<Eight> rstd = PlainNan(d, LoadRows(d, args.rstd, r, n));
-  hn::Store(LoadRows(d, args.mean, r, n), d, maps.mean);
-  hn::Store(rstd, d, maps.rstd);
-  hn::Store(hn::Neg(hn::Mul(LoadRows(d, args.mean_lo, r, n), rstd)), d, maps.offset);
+  hn::Store(LoadRows(d, args.mean, r, n), d, coefficients.mean);
+  hn::Store(rstd, d, coefficients.rstd);
+  hn::Store(hn::Neg(hn::Mul(LoadRows(d, args.mean_lo, r, n), rstd)), d, coefficients.offset);
 }
 
 /// Saves the statistics of rows [r, r + n).
 template <class T>
 HWY_INLINE void SaveEight(const RowsForward<T>& args, int64_t r, int64_t n, Vec<Eight> mean,
-                          Vec<Eight> mean_lo, Vec<Eight> rstd, EightMaps& maps) {
+                          Vec<Eight> mean_lo, Vec<Eight> rstd, EightCoefficients& coefficients) {
   const Eight d;
-  hn::Store(mean, d, maps.mean);
-  hn::Store(rstd, d, maps.rstd);
-  hn::Store(hn::Neg(hn::Mul(mean_lo, rstd)), d, maps.offset);
+  hn::Store(mean, d, coefficients.mean);
+  hn::Store(rstd, d, coefficients.rstd);
+  hn::Store(hn::Neg(hn::Mul(mean_lo, rstd)), d, coefficients.offset);
   SaveRows(d, mean, args.mean, r, n);
   SaveRows(d, mean_lo, args.mean_lo, r, n);
   SaveRows(d, rstd, args.rstd, r, n);
 }
 
-/// Computes the statistics of rows [r, r + n) from their sums about `shift`, like FinishMoments.
+/// Computes the statistics of rows [r, r + n) from their sums about `shift`, like FinishStatistics.
 template <class T>
 HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Vec<Eight> shift,
-                            Vec<Eight> first, Vec<Eight> second, EightMaps& maps) {
+                            Vec<Eight> first, Vec<Eight> second, EightCoefficients& coefficients) {
   using D = hn::CappedTag<double, 8>;
   const D d;
   const hn::Rebind<float, D> singles;
@@ -166,12 +166,13 @@ HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Ve
     hn::Store(hn::DemoteTo(singles, rstd), singles, out[2] + i);
   }
   SaveEight(args, r, n, hn::Load(eight, out[0]), hn::Load(eight, out[1]), hn::Load(eight, out[2]),
-            maps);
+            coefficients);
   if (all_serve) [[likely]]
     return;
   for (int64_t i = 0; i < n; ++i) {
     const RowSums sums{in[1][i], in[2][i]};
-    maps.Set(i, FinishMoments(args, r + i, static_cast<double>(in[0][i]), sums, reciprocal));
+    coefficients.Set(
+        i, FinishStatistics(args, r + i, static_cast<double>(in[0][i]), sums, reciprocal));
   }
 }
 
@@ -189,7 +190,8 @@ HWY_INLINE bool SideBySide(D, const T* out, int64_t stride, bool prefetched) {
 
 /// Computes the statistics of rows [r, r + n).
 template <bool kCentre, bool kNtStores, class D, class T>
-HWY_INLINE void SumEight(D d, const RowsForward<T>& args, int64_t r, int64_t n, EightMaps& maps) {
+HWY_INLINE void SumEight(D d, const RowsForward<T>& args, int64_t r, int64_t n,
+                         EightCoefficients& coefficients) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t cols = args.cols, last = cols - lanes, rest = cols % lanes;
   const auto mask = LastLanes(d, rest);
@@ -234,13 +236,13 @@ HWY_INLINE void SumEight(D d, const RowsForward<T>& args, int64_t r, int64_t n, 
   }
   repeat_last(sums);
   repeat_last(squares);
-  FinishEight(args, r, n, shift, SumsOfEight(sums), SumsOfEight(squares), maps);
+  FinishEight(args, r, n, shift, SumsOfEight(sums), SumsOfEight(squares), coefficients);
 }
 
 /// Writes the results of rows [r, r + n) to `y`, kRows side by side.
 template <int64_t kRows, Output kOutput, bool kCentre, class D, class T>
 HWY_INLINE void MapEight(D d, const RowsForward<T>& args, int64_t r, int64_t n,
-                         const EightMaps& maps, T* y, int64_t y_stride) {
+                         const EightCoefficients& coefficients, T* y, int64_t y_stride) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t cols = args.cols, last = cols - lanes;
   const OutputArgs<float> out{args.gain, args.bias, args.scale, -args.scale * args.slope};
@@ -253,9 +255,9 @@ HWY_INLINE void MapEight(D d, const RowsForward<T>& args, int64_t r, int64_t n,
       const int64_t k = i + j < n ? i + j : i;
       x[j] = args.x + (r + k) * args.x_stride;
       to[j] = y + k * y_stride;
-      mean[j] = hn::Set(d, maps.mean[k]);
-      rstd[j] = hn::Set(d, maps.rstd[k]);
-      offset[j] = hn::Set(d, maps.offset[k]);
+      mean[j] = hn::Set(d, coefficients.mean[k]);
+      rstd[j] = hn::Set(d, coefficients.rstd[k]);
+      offset[j] = hn::Set(d, coefficients.offset[k]);
       tail[j] =
           Normalize<kOutput, kCentre>(d, x[j] + last, out.At(last), mean[j], rstd[j], offset[j]);
     }
@@ -294,20 +296,20 @@ template <Output kOutput, bool kCentre, bool kNtStores, class D, class T>
 HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t begin, int64_t end) {
   const int64_t cols = args.cols;
   const bool side_by_side = kNtStores || SideBySide(d, args.y, args.y_stride, args.prefetch_output);
-  EightMaps maps;
+  EightCoefficients coefficients;
   Staged<T> staged(args.y + begin * args.y_stride);  // used only with kNtStores
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
-    if (args.pass != Pass::kResults) SumEight<kCentre, kNtStores>(d, args, r, n, maps);
-    if (args.pass == Pass::kMoments) continue;
+    if (args.pass != Pass::kResults) SumEight<kCentre, kNtStores>(d, args, r, n, coefficients);
+    if (args.pass == Pass::kStatistics) continue;
     if (args.revise) (*args.revise)(r, r + n);
-    if (args.revise || args.pass == Pass::kResults) LoadEight(args, r, n, maps);
+    if (args.revise || args.pass == Pass::kResults) LoadEight(args, r, n, coefficients);
     T* y = kNtStores ? staged.next() : args.y + r * args.y_stride;
     const int64_t y_stride = kNtStores ? cols : args.y_stride;
     if (side_by_side) {
-      MapEight<kRowsSideBySide, kOutput, kCentre>(d, args, r, n, maps, y, y_stride);
+      MapEight<kRowsSideBySide, kOutput, kCentre>(d, args, r, n, coefficients, y, y_stride);
     } else {
-      MapEight<1, kOutput, kCentre>(d, args, r, n, maps, y, y_stride);
+      MapEight<1, kOutput, kCentre>(d, args, r, n, coefficients, y, y_stride);
     }
     if constexpr (kNtStores) staged.Add(n * cols);
   }
@@ -315,7 +317,7 @@ HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t beg
   FinishStores<kNtStores>();
 }
 
-/// Constants of eight rows for dx, as in GradientMap.
+/// Constants of eight rows for dx, as in GradientCoefficients.
 struct EightGradients {
   HWY_ALIGN float mean_g[8];
   HWY_ALIGN float mean_g_xhat[8];
@@ -324,17 +326,19 @@ struct EightGradients {
 /// Computes FinishGradient for rows [r, r + n).
 template <class T>
 HWY_INLINE void FinishEightGradients(const RowsBackward<T>& args, int64_t r, int64_t n,
-                                     const EightMaps& maps, Vec<Eight> sum_g, Vec<Eight> sum_g_xhat,
-                                     EightGradients& gradients) {
+                                     const EightCoefficients& coefficients, Vec<Eight> sum_g,
+                                     Vec<Eight> sum_g_xhat, EightGradients& gradients) {
   const Eight eight;
   const double reciprocal = 1 / static_cast<double>(args.cols);
   hn::Store(sum_g, eight, gradients.mean_g);
   hn::Store(sum_g_xhat, eight, gradients.mean_g_xhat);
   if (args.recipe.deviation != Deviation::kBiased || args.factors != nullptr) [[unlikely]] {
     for (int64_t i = 0; i < n; ++i) {
-      const RowCoefficients<float> map{maps.mean[i], maps.rstd[i], maps.offset[i]};
-      const auto full = FinishGradient(
-          args, r + i, map, RowSums{gradients.mean_g[i], gradients.mean_g_xhat[i]}, reciprocal);
+      const RowCoefficients<float> row_coefficients{coefficients.mean[i], coefficients.rstd[i],
+                                                    coefficients.offset[i]};
+      const auto full =
+          FinishGradient(args, r + i, row_coefficients,
+                         RowSums{gradients.mean_g[i], gradients.mean_g_xhat[i]}, reciprocal);
       gradients.mean_g[i] = full.mean_g;
       gradients.mean_g_xhat[i] = full.mean_g_xhat;
     }
@@ -360,8 +364,8 @@ HWY_INLINE void FinishEightGradients(const RowsBackward<T>& args, int64_t r, int
 template <int64_t kRows, Output kOutput, bool kReadX, bool kColumns, bool kNtStores, class D,
           class T>
 HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t row,
-                                     const EightMaps& maps, int64_t i, float* dgain, float* dbias,
-                                     Vec<Eight>* sums_g, Vec<Eight>* sums_g_xhat) {
+                                     const EightCoefficients& coefficients, int64_t i, float* dgain,
+                                     float* dbias, Vec<Eight>* sums_g, Vec<Eight>* sums_g_xhat) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t cols = args.cols, rest = cols % lanes;
   const GradientArgs<float> out{args.gain, args.scale, -args.scale * args.slope};
@@ -372,9 +376,9 @@ HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t r
   for (int64_t j = 0; j < kRows; ++j) {
     dy[j] = args.dy + (row + j) * args.dy_stride;
     x[j] = args.x + (row + j) * args.x_stride;
-    mean[j] = hn::Set(d, maps.mean[i + j]);
-    rstd[j] = hn::Set(d, maps.rstd[i + j]);
-    offset[j] = hn::Set(d, maps.offset[i + j]);
+    mean[j] = hn::Set(d, coefficients.mean[i + j]);
+    rstd[j] = hn::Set(d, coefficients.rstd[i + j]);
+    offset[j] = hn::Set(d, coefficients.offset[i + j]);
     g0[j] = g1[j] = gx0[j] = gx1[j] = hn::Zero(d);
   }
   const auto prefetch = [&](int64_t j, int64_t c) HWY_ATTR {
@@ -464,8 +468,8 @@ HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t r
 /// Writes dx of rows [r, r + n) to `dx`, kRows side by side.
 template <int64_t kRows, Output kOutput, bool kReadX, class D, class T>
 HWY_INLINE void MapEightGradients(D d, const RowsBackward<T>& args, int64_t r, int64_t n,
-                                  const EightMaps& maps, const EightGradients& gradients, T* dx,
-                                  int64_t dx_stride) {
+                                  const EightCoefficients& coefficients,
+                                  const EightGradients& gradients, T* dx, int64_t dx_stride) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t cols = args.cols, last = cols - lanes;
   const GradientArgs<float> out{args.gain, args.scale, -args.scale * args.slope};
@@ -483,9 +487,9 @@ HWY_INLINE void MapEightGradients(D d, const RowsBackward<T>& args, int64_t r, i
       const int64_t k = i + j < n ? i + j : i;
       row[j] = {args.dy + (r + k) * args.dy_stride, args.x + (r + k) * args.x_stride};
       to[j] = dx + k * dx_stride;
-      mean[j] = hn::Set(d, maps.mean[k]);
-      rstd[j] = hn::Set(d, maps.rstd[k]);
-      offset[j] = hn::Set(d, maps.offset[k]);
+      mean[j] = hn::Set(d, coefficients.mean[k]);
+      rstd[j] = hn::Set(d, coefficients.rstd[k]);
+      offset[j] = hn::Set(d, coefficients.offset[k]);
       mean_g[j] = hn::Set(d, gradients.mean_g[k]);
       mean_g_xhat[j] = hn::Set(d, gradients.mean_g_xhat[k]);
       tail[j] = gradient(j, last);
@@ -521,35 +525,35 @@ HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t b
   const int64_t cols = args.cols;
   const bool side_by_side =
       kNtStores || SideBySide(d, args.dx, args.dx_stride, args.prefetch_output);
-  EightMaps maps;
+  EightCoefficients coefficients;
   EightGradients gradients;
   const SplitColumns<D, T> split_columns(d, cols, kColumns ? dgain : nullptr,
                                          kColumns ? dbias : nullptr);
   Staged<T> staged(args.dx + begin * args.dx_stride);  // used only with kNtStores
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
-    LoadEight(args, r, n, maps);
+    LoadEight(args, r, n, coefficients);
     Vec<Eight> sums_g[8], sums_g_xhat[8];
     int64_t i = 0;
     for (; i + kRowsSideBySide <= n; i += kRowsSideBySide) {
       SumGradientsNarrow<kRowsSideBySide, kOutput, kReadX, kColumns, kNtStores>(
-          d, args, r + i, maps, i, dgain, dbias, sums_g, sums_g_xhat);
+          d, args, r + i, coefficients, i, dgain, dbias, sums_g, sums_g_xhat);
     }
     for (; i < n; ++i) {
-      SumGradientsNarrow<1, kOutput, kReadX, kColumns, kNtStores>(d, args, r + i, maps, i, dgain,
-                                                                  dbias, sums_g, sums_g_xhat);
+      SumGradientsNarrow<1, kOutput, kReadX, kColumns, kNtStores>(
+          d, args, r + i, coefficients, i, dgain, dbias, sums_g, sums_g_xhat);
     }
     for (; i < kGroup; ++i) sums_g[i] = sums_g_xhat[i] = hn::Zero(Eight());
-    FinishEightGradients(args, r, n, maps, SumsOfEight(sums_g), SumsOfEight(sums_g_xhat),
+    FinishEightGradients(args, r, n, coefficients, SumsOfEight(sums_g), SumsOfEight(sums_g_xhat),
                          gradients);
 
     T* dx = kNtStores ? staged.next() : args.dx + r * args.dx_stride;
     const int64_t dx_stride = kNtStores ? cols : args.dx_stride;
     if (side_by_side) {
-      MapEightGradients<kRowsSideBySide, kOutput, kReadX>(d, args, r, n, maps, gradients, dx,
-                                                          dx_stride);
+      MapEightGradients<kRowsSideBySide, kOutput, kReadX>(d, args, r, n, coefficients, gradients,
+                                                          dx, dx_stride);
     } else {
-      MapEightGradients<1, kOutput, kReadX>(d, args, r, n, maps, gradients, dx, dx_stride);
+      MapEightGradients<1, kOutput, kReadX>(d, args, r, n, coefficients, gradients, dx, dx_stride);
     }
     if constexpr (kNtStores) staged.Add(n * cols);
   }

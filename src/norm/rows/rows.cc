@@ -106,20 +106,20 @@ void FinishRowOf(const RowsForward<T>& args, int64_t row, const double* sums) {
   FinishRowChunks(Full(), args, row, sums);
 }
 
-void MapAndSumRowsOf(const RowsForward<T>& map, const RowsForward<T>& next) {
-  VisitOutput(map.recipe, [&](auto output, auto centre) HWY_ATTR {
-    if (IsNarrow(map, std::max(map.rows, next.rows))) {
-      RowsForward<T> moments = next, results = map;
-      moments.pass = Pass::kMoments;
+void MapAndSumRowsOf(const RowsForward<T>& current, const RowsForward<T>& next) {
+  VisitOutput(current.recipe, [&](auto output, auto centre) HWY_ATTR {
+    if (IsNarrow(current, std::max(current.rows, next.rows))) {
+      RowsForward<T> statistics = next, results = current;
+      statistics.pass = Pass::kStatistics;
       results.pass = Pass::kResults;
-      ForwardNarrowRows<output(), centre()>(moments, 0, next.rows);
-      ForwardNarrowRows<output(), centre()>(results, 0, map.rows);
+      ForwardNarrowRows<output(), centre()>(statistics, 0, next.rows);
+      ForwardNarrowRows<output(), centre()>(results, 0, current.rows);
       return;
     }
-    VisitWidth(map.cols, map.use_nt_stores, [&](auto d, auto nt_stores) HWY_ATTR {
+    VisitWidth(current.cols, current.use_nt_stores, [&](auto d, auto nt_stores) HWY_ATTR {
       static constexpr auto kLoops =
           ForwardLoops<nt_stores(), decltype(d), T>::template Of<output(), centre()>();
-      MapAndSumRowsWide(kLoops, map, next);
+      MapAndSumRowsWide(kLoops, current, next);
     });
   });
 }
@@ -322,8 +322,8 @@ void FinishRow(const RowsForward<T>& args, int64_t row, const double* sums) {
   PLANISH_DISPATCH(FinishRowOf)(args, row, sums);
 }
 template <class T>
-void MapAndSumRows(const RowsForward<T>& map, const RowsForward<T>& next) {
-  PLANISH_DISPATCH(MapAndSumRowsOf)(map, next);
+void MapAndSumRows(const RowsForward<T>& current, const RowsForward<T>& next) {
+  PLANISH_DISPATCH(MapAndSumRowsOf)(current, next);
 }
 template <class T>
 void MapColumns(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end) {

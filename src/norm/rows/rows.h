@@ -36,7 +36,7 @@ inline constexpr int64_t kResidualBytes = int64_t{1} << 18;
 // --- End of tuning constants ---
 
 /// Part of a forward call: everything, statistics only, or y from given statistics.
-enum class Pass { kAll, kMoments, kResults };
+enum class Pass { kAll, kStatistics, kResults };
 
 /// A call of NormForward for the kernels. gain and bias are both set for Output::kAffine, else
 /// null. A residual is added into sum beforehand, by ForwardMatrix only.
@@ -54,10 +54,10 @@ struct RowsForward : NormForwardArgs<T, Compute<T>>, NormSettings<Compute<T>> {
 template <class T>
 void ForwardRows(const RowsForward<T>& args, int64_t begin, int64_t end);
 
-/// Computes two calls with the same recipe and columns at once: y of `map` from its saved
+/// Computes two calls with the same recipe and columns at once: y of `current` from its saved
 /// statistics, and the statistics of `next`.
 template <class T>
-void MapAndSumRows(const RowsForward<T>& map, const RowsForward<T>& next);
+void MapAndSumRows(const RowsForward<T>& current, const RowsForward<T>& next);
 
 /// Computes columns [begin, end) of y for one row from its saved statistics. begin is a multiple of
 /// kChunk, as is end unless it is cols.

@@ -12,8 +12,8 @@
 #include <cstdint>
 
 #include "src/base/tuning.h"
-#include "src/norm/moments-inl.h"
 #include "src/norm/rows/rows.h"
+#include "src/norm/statistics-inl.h"
 #include "src/norm/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -12,10 +12,10 @@
 #include <cstdint>
 #include <limits>
 
-#include "src/norm/moments-inl.h"
 #include "src/norm/rows/prefetch-inl.h"
 #include "src/norm/rows/shared-inl.h"
 #include "src/norm/rows/staged-inl.h"
+#include "src/norm/statistics-inl.h"
 #include "src/norm/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -220,13 +220,13 @@ HWY_INLINE void VisitBlocks(int64_t cols, F&& f) {
 }
 
 /// Coefficients of xhat of kLanes rows.
-struct LaneMaps {
+struct LaneCoefficients {
   Vec<Lanes> mean, rstd, offset;
 };
 
 /// Loads the saved statistics of rows [r, r + n).
 template <class Args>
-HWY_INLINE LaneMaps LoadLanes(const Args& args, int64_t r, int64_t n) {
+HWY_INLINE LaneCoefficients LoadLanes(const Args& args, int64_t r, int64_t n) {
   const Lanes d;
   // As in CoefficientsOf.
   const Vec<Lanes> rstd = PlainNan(d, LoadRows(d, args.rstd, r, n));
@@ -237,8 +237,8 @@ HWY_INLINE LaneMaps LoadLanes(const Args& args, int64_t r, int64_t n) {
 /// Computes and saves the statistics of rows [r, r + n), whose columns are at `x`. `near`
 /// approximates mean - origin in float.
 template <bool kCentre, class T>
-HWY_INLINE LaneMaps FinishLanes(const RowsForward<T>& args, int64_t r, int64_t n, const float* x,
-                                Vec<Lanes> origin, Vec<Lanes> near) {
+HWY_INLINE LaneCoefficients FinishLanes(const RowsForward<T>& args, int64_t r, int64_t n,
+                                        const float* x, Vec<Lanes> origin, Vec<Lanes> near) {
   const Lanes d;
   const int64_t cols = args.cols;
   const Vec<Lanes> reciprocal = hn::Set(d, 1 / static_cast<float>(cols));
@@ -277,24 +277,24 @@ HWY_INLINE LaneMaps FinishLanes(const RowsForward<T>& args, int64_t r, int64_t n
   SaveRows(d, mean, args.mean, r, n);
   SaveRows(d, mean_lo, args.mean_lo, r, n);
   SaveRows(d, rstd, args.rstd, r, n);
-  LaneMaps maps{mean, rstd, hn::Neg(hn::Mul(mean_lo, rstd))};
+  LaneCoefficients coefficients{mean, rstd, hn::Neg(hn::Mul(mean_lo, rstd))};
   const bool biased = args.recipe.deviation == Deviation::kBiased;
   if (!hn::AllTrue(d, serve) || !biased) [[unlikely]] {
     HWY_ALIGN float served[kLanes], means[kLanes], rstds[kLanes], offsets[kLanes];
     hn::Store(hn::IfThenElseZero(serve, hn::Set(d, 1.f)), d, served);
-    hn::Store(maps.mean, d, means);
-    hn::Store(maps.rstd, d, rstds);
-    hn::Store(maps.offset, d, offsets);
+    hn::Store(coefficients.mean, d, means);
+    hn::Store(coefficients.rstd, d, rstds);
+    hn::Store(coefficients.offset, d, offsets);
     for (int64_t i = 0; i < n; ++i) {
       if (served[i] != 0 && biased) continue;
-      const RowCoefficients<float> map = TwoPassCoefficients(args, r + i);
-      means[i] = map.mean;
-      rstds[i] = map.rstd;
-      offsets[i] = map.offset;
+      const RowCoefficients<float> row_coefficients = TwoPassCoefficients(args, r + i);
+      means[i] = row_coefficients.mean;
+      rstds[i] = row_coefficients.rstd;
+      offsets[i] = row_coefficients.offset;
     }
-    maps = {hn::Load(d, means), hn::Load(d, rstds), hn::Load(d, offsets)};
+    coefficients = {hn::Load(d, means), hn::Load(d, rstds), hn::Load(d, offsets)};
   }
-  return maps;
+  return coefficients;
 }
 
 /// Computes ForwardRows for at most kTransposedColumns columns. Two passes in registers: a mean,
@@ -331,17 +331,19 @@ HWY_NOINLINE void ForwardRowsTransposed(const RowsForward<T>& args, int64_t begi
         }
       }
     });
-    LaneMaps maps;
+    LaneCoefficients coefficients;
     if (args.pass != Pass::kResults) {
-      maps = FinishLanes<kCentre>(args, r, n, x, origin, hn::Mul(hn::Add(sum0, sum1), reciprocal));
+      coefficients =
+          FinishLanes<kCentre>(args, r, n, x, origin, hn::Mul(hn::Add(sum0, sum1), reciprocal));
     }
-    if (args.pass == Pass::kMoments) continue;
+    if (args.pass == Pass::kStatistics) continue;
     if (args.revise) (*args.revise)(r, r + n);
-    if (args.revise || args.pass == Pass::kResults) maps = LoadLanes(args, r, n);
+    if (args.revise || args.pass == Pass::kResults) coefficients = LoadLanes(args, r, n);
     const auto normalize = [&](int64_t c) HWY_ATTR {
       Vec<Lanes> xhat = hn::Load(d, x + c * kLanes);
-      xhat = kCentre ? hn::MulAdd(hn::Sub(xhat, maps.mean), maps.rstd, maps.offset)
-                     : hn::Mul(xhat, maps.rstd);
+      xhat = kCentre ? hn::MulAdd(hn::Sub(xhat, coefficients.mean), coefficients.rstd,
+                                  coefficients.offset)
+                     : hn::Mul(xhat, coefficients.rstd);
       if constexpr (kOutput == Output::kAffine) {
         return hn::MulAdd(xhat, hn::Set(d, args.gain[c]), hn::Set(d, args.bias[c]));
       } else if constexpr (kOutput == Output::kAdaptive) {
@@ -388,7 +390,7 @@ HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t be
     }
     const RowsIn<T> dy(args.dy, args.dy_stride, cols, r, end);
     const RowsIn<T> x(args.x, kReadX ? args.x_stride : 0, cols, r, kReadX ? end : r);
-    const LaneMaps maps = LoadLanes(args, r, n);
+    const LaneCoefficients coefficients = LoadLanes(args, r, n);
     Vec<Lanes> sum_g[2], sum_g_xhat[2];
     for (int64_t i = 0; i < 2; ++i) sum_g[i] = sum_g_xhat[i] = hn::Zero(d);
     VisitBlocks(cols, [&](int64_t first, int64_t skip, int64_t columns) HWY_ATTR {
@@ -398,7 +400,9 @@ HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t be
       const auto add = [&](int64_t i) HWY_ATTR {
         const int64_t at = (first + i) * kLanes;
         Vec<Lanes> g = v[i], xhat = hn::Zero(d);
-        if constexpr (kReadX) xhat = hn::MulAdd(hn::Sub(u[i], maps.mean), maps.rstd, maps.offset);
+        if constexpr (kReadX)
+          xhat =
+              hn::MulAdd(hn::Sub(u[i], coefficients.mean), coefficients.rstd, coefficients.offset);
         if constexpr (kColumns) {
           // Missing rows have dy = 0, mean = 0 and rstd = 0.
           hn::Store(hn::MulAdd(g, xhat, hn::Load(d, gain_sums + at)), d, gain_sums + at);
@@ -429,7 +433,7 @@ HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t be
       HWY_ALIGN float sums[2][kLanes], rstds[kLanes];
       hn::Store(all_g, d, sums[0]);
       hn::Store(all_g_xhat, d, sums[1]);
-      hn::Store(maps.rstd, d, rstds);
+      hn::Store(coefficients.rstd, d, rstds);
       for (int64_t i = 0; i < n; ++i) {
         const auto full = FinishGradient(args, r + i, RowCoefficients<float>{.rstd = rstds[i]},
                                          RowSums{sums[0][i], sums[1][i]}, reciprocal);
@@ -442,7 +446,7 @@ HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t be
     const auto gradient = [&](int64_t c) HWY_ATTR {
       Vec<Lanes> v = hn::Sub(hn::Load(d, gradients + c * kLanes), mean_g);
       if constexpr (kReadX) v = hn::NegMulAdd(hn::Load(d, xhats + c * kLanes), mean_g_xhat, v);
-      return hn::Mul(v, maps.rstd);
+      return hn::Mul(v, coefficients.rstd);
     };
     out.Begin(n, end - r - n);
     VisitBlocks(cols, [&](int64_t first, int64_t, int64_t columns)

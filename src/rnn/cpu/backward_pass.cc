@@ -72,14 +72,14 @@ void BackwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const Slots<co
     rows_.ClearPadding(dzh + b * columns);
   };
   const int64_t rstds = recipe.over == Over::kRow ? recipe.norms() : 0;
-  const int64_t maps_c = recipe.over == Over::kRow ? kMap : 0;
+  const int64_t coefficients_c = recipe.over == Over::kRow ? kCoefficients : 0;
   const auto row_of = [&](int64_t b) {
     const int64_t column = b * columns, unit = b * padded;
     return CellRowBackward<T>{.xhat_ih = slots.At(kXhatIh, t, column),
                               .xhat_hh = slots.At(kXhatHh, t, column),
                               .rstd_ih = slots.At(kRstdIh, t, b * rstds),
                               .rstd_hh = slots.At(kRstdHh, t, b * rstds),
-                              .map_c = slots.At(kMapC, t, b * maps_c),
+                              .norm_c = slots.At(kNormC, t, b * coefficients_c),
                               .gates = slots.At(kGates, t, column),
                               .candidate = slots.At(kCandidate, t, unit),
                               .before = slots.At(kBefore, t, unit),

@@ -90,9 +90,9 @@ void BatchNormPass<T>::Forward(int64_t t, const Slots<T>& slots, T* c, int64_t* 
     if (!recipe.is_lstm()) return;
     T* xhat = slots.At(kXhatC, t);
     Normalize(rows, layer_.padded(), c + part.first, part.last - part.first, xhat + part.first,
-              slots.At(kMapC, t, part.first));
+              slots.At(kNormC, t, part.first));
     for (int64_t unit = layer_.hidden(); unit < part.last; ++unit) {
-      ClearColumn(rows, layer_.padded(), unit, xhat, slots.At(kMapC, t));
+      ClearColumn(rows, layer_.padded(), unit, xhat, slots.At(kNormC, t));
     }
     for (int64_t i = 0; i < rows.count; ++i) layer_.kernels().output(part.call, of_part(i));
   });
@@ -132,7 +132,7 @@ void BatchNormPass<T>::Backward(int64_t t, const Slots<const T>& slots, T* dcell
         layer_.kernels().output_backward(part.call, of_part(i), part_sums);
       }
       normalize(layer_.padded(), part.first, part.last - part.first, dcell, slots.At(kXhatC, t),
-                slots.At(kMapC, t), layer_.cell().params.gain_c, sums.gain_c);
+                slots.At(kNormC, t), layer_.cell().params.gain_c, sums.gain_c);
     }
     for (int64_t i = 0; i < rows.count; ++i) {
       layer_.kernels().gates_backward(part.call, of_part(i), part_sums);

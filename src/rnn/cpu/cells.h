@@ -11,9 +11,10 @@
 // are not checked.
 namespace planish::internal {
 
-/// The elements of the coefficients of a norm: xhat = (z - map[0]) * map[1] + map[2], where map[0]
-/// is the mean, map[1] is rstd, and map[2] corrects the rounding of the mean.
-inline constexpr int64_t kMap = 3;
+/// The elements of the coefficients of a norm: xhat = (z - coefficients[0]) * coefficients[1] +
+/// coefficients[2], where coefficients[0] is the mean, coefficients[1] is rstd, and coefficients[2]
+/// corrects the rounding of the mean.
+inline constexpr int64_t kCoefficients = 3;
 
 /// The parameters except the weights, in the kernels' order, with ones or zeros for absent ones.
 template <class T>
@@ -47,13 +48,13 @@ struct CellCall {
 
 /// A sequence at one step. [columns] and [padded] are counts of elements; a norm of sums has one
 /// statistic for each of its groups. With statistics over the batch, zx, zh and xhat_c contain
-/// xhat, and map_c and rstd are not used.
+/// xhat, and norm_c and rstd are not used.
 template <class T>
 struct CellRow {
   const T *zx, *zh;  ///< [columns] the sums; zx contains zx + zh, except for kSeparate and GRUs
   T* a;              ///< [columns] the sums after their norms, then an LSTM's o; may be zx
   T* ah_n;           ///< [padded] a GRU's ah_n after its norm; may be in zh
-  T* map_c;          ///< [kMap] the coefficients of the norm of c
+  T* norm_c;         ///< [kCoefficients] the coefficients of the norm of c
   const T* xhat_c;   ///< [padded] the normalized c, only over the batch
   T *h, *c;          ///< [padded] the state
   // Saved for backward; xhat may be zx or zh.
@@ -68,7 +69,7 @@ struct CellRow {
 /// Like CellRow, for backward. The members that forward wrote are only read.
 template <class T>
 struct CellRowBackward {
-  const T *xhat_ih, *xhat_hh, *rstd_ih, *rstd_hh, *map_c, *gates, *candidate, *before, *tanh_c;
+  const T *xhat_ih, *xhat_hh, *rstd_ih, *rstd_hh, *norm_c, *gates, *candidate, *before, *tanh_c;
   const T* h_before;  ///< [padded] a GRU's state before the step
   const T* h_after;   ///< [padded] an RNN's state after the step
   T *dh, *dc;         ///< [padded] the gradient of the state after the step, and then before it

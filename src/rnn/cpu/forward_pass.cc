@@ -79,8 +79,8 @@ void ForwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const ForwardSt
                     : state.zx + (t - state.first) * layer_.sums();
   // The product accumulates into zx if only zx + zh is used.
   const bool added = recipe.sums != Sums::kSeparate && !recipe.is_gru();
-  const bool apart = recipe.sums == Sums::kSeparate;
-  T* zh = added ? zx : slots.At(apart && layer_.in_place() ? kXhatHh : kZh, t);
+  const bool separate = recipe.sums == Sums::kSeparate;
+  T* zh = added ? zx : slots.At(separate && layer_.in_place() ? kXhatHh : kZh, t);
   layer_.ForRuns(t, begin, end, [&](int64_t first, int64_t last) {
     layer_.StepProduct({.rows = last - first,
                         .a = state.h + first * padded,
@@ -91,7 +91,7 @@ void ForwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const ForwardSt
                        layer_.packed().hh());
   });
   const int64_t rstds = recipe.over == Over::kRow ? recipe.norms() : 0;
-  const int64_t maps_c = recipe.over == Over::kRow ? kMap : 0;
+  const int64_t coefficients_c = recipe.over == Over::kRow ? kCoefficients : 0;
   const auto row_of = [&](int64_t b) {
     const int64_t column = b * columns, unit = b * padded;
     return CellRow<T>{.zx = zx + column,
@@ -100,7 +100,7 @@ void ForwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const ForwardSt
                       .ah_n = !recipe.is_gru()    ? nullptr
                               : layer_.in_place() ? slots.At(kScaledN, t, unit)
                                                   : zh + column + layer_.order().gate[2].begin,
-                      .map_c = slots.At(kMapC, t, b * maps_c),
+                      .norm_c = slots.At(kNormC, t, b * coefficients_c),
                       .xhat_c = slots.At(kXhatC, t, unit),
                       .h = state.h + unit,
                       .c = state.c + unit,

@@ -62,7 +62,7 @@ HWY_NOINLINE void LstmGates(const CellCall<T>& call, const CellRow<T>& row) {
     at_i += step, at_f += step, at_g += step, at_o += step;
   }
   if (call.recipe.cell != CellNorm::kNone && call.recipe.over == Over::kRow) {
-    FinishMap(sum, square, state, Stretch{1, call.order.hidden}, call.eps, row.map_c);
+    FinishCoefficients(sum, square, state, Stretch{1, call.order.hidden}, call.eps, row.norm_c);
   }
 }
 
@@ -106,29 +106,30 @@ void NormalizeSums(const CellCall<T>& call, int g, const CellRow<T>& row) {
   const CellRecipe& recipe = call.recipe;
   const Order::Group& group = call.order.group[static_cast<size_t>(g)];
   const int64_t vectors = VectorsOf<T>(call.order.hidden) * group.gates, at = group.begin;
-  const bool together = recipe.sums == Sums::kJoint;
-  const T *zx = row.zx + at, *zh = together ? nullptr : row.zh + at;
+  const bool joint = recipe.sums == Sums::kJoint;
+  const T *zx = row.zx + at, *zh = joint ? nullptr : row.zh + at;
   T *kept_ih = nullptr, *kept_hh = nullptr;
-  T maps[2][kMap];
-  const T *map_ih = kNoMap<T>, *map_hh = kNoMap<T>;
+  T norm_coefficients[2][kCoefficients];
+  const T *norm_ih = kIdentity<T>, *norm_hh = kIdentity<T>;
   if (recipe.over == Over::kRow) {
-    TakeMaps<T>(zx, zh, Stretch{group.gates, call.order.hidden}, call.eps, maps[0], maps[1]);
-    map_ih = maps[0], map_hh = maps[1];
+    ComputeCoefficients<T>(zx, zh, Stretch{group.gates, call.order.hidden}, call.eps,
+                           norm_coefficients[0], norm_coefficients[1]);
+    norm_ih = norm_coefficients[0], norm_hh = norm_coefficients[1];
     if constexpr (kKeep != Keep::kNothing) {
       kept_ih = row.xhat_ih + at;
-      row.rstd_ih[g] = map_ih[1];
-      if (!together) kept_hh = row.xhat_hh + at, row.rstd_hh[g] = map_hh[1];
+      row.rstd_ih[g] = norm_ih[1];
+      if (!joint) kept_hh = row.xhat_hh + at, row.rstd_hh[g] = norm_hh[1];
     }
   }
   const T *gain_ih = call.params.gain_ih + at, *gain_hh = call.params.gain_hh + at;
   T* const a = row.a + at;
-  if (together) {
-    Scale<T, kKeep>(zx, map_ih, gain_ih, vectors, kept_ih, a);
+  if (joint) {
+    Scale<T, kKeep>(zx, norm_ih, gain_ih, vectors, kept_ih, a);
   } else if (recipe.is_gru() && g == 1) {
-    Scale<T, kKeep>(zx, map_ih, gain_ih, vectors, kept_ih, a);
-    Scale<T, kKeep>(zh, map_hh, gain_hh, vectors, kept_hh, row.ah_n);
+    Scale<T, kKeep>(zx, norm_ih, gain_ih, vectors, kept_ih, a);
+    Scale<T, kKeep>(zh, norm_hh, gain_hh, vectors, kept_hh, row.ah_n);
   } else {
-    ScaleBoth<T, kKeep>(zx, map_ih, gain_ih, kept_ih, zh, map_hh, gain_hh, kept_hh, vectors, a);
+    ScaleBoth<T, kKeep>(zx, norm_ih, gain_ih, kept_ih, zh, norm_hh, gain_hh, kept_hh, vectors, a);
   }
 }
 
@@ -171,7 +172,7 @@ HWY_NOINLINE void KeepOutput(const CellCall<T>& call, const CellRow<T>& row) {
   }
   const bool over_batch = call.recipe.over == Over::kBatch;
   const bool carried = call.recipe.cell == CellNorm::kCarried;
-  const MapVectors<T> norm(over_batch ? kNoMap<T> : row.map_c);
+  const CoefficientVectors<T> norm(over_batch ? kIdentity<T> : row.norm_c);
   const T* c = over_batch ? row.xhat_c : row.c;
   const T *gain = call.params.gain_c, *bias = call.params.bias_c;
   for (int64_t unit = 0; unit < units; unit += n, o += step) {

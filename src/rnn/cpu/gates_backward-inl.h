@@ -37,7 +37,7 @@ void OutputBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
   const bool norm = call.recipe.cell != CellNorm::kNone;
   // Over the batch, batch_norm_backward computes the norm's backward.
   const bool of_row = norm && call.recipe.over == Over::kRow;
-  const MapVectors<T> map_c(of_row ? row.map_c : kNoMap<T>);
+  const CoefficientVectors<T> norm_c(of_row ? row.norm_c : kIdentity<T>);
   // The gradients of c from the next step and from h are added before the norm's backward if the
   // normalized c is the cell state, otherwise after it.
   const bool meet_before = call.recipe.cell == CellNorm::kCarried;
@@ -55,11 +55,11 @@ void OutputBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
       const auto i = Get(row.gates + gate[0].begin + at), f = Get(row.gates + gate[1].begin + at);
       const auto g = Get(row.gates + gate[2].begin + at);
       const auto c = hn::MulAdd(f, Get(row.before + unit), hn::Mul(i, g));
-      Put<T>(map_c.Xhat(c), row.workspace + unit);
+      Put<T>(norm_c.Xhat(c), row.workspace + unit);
     }
   }
   if (of_row) {
-    NormBackward<T>(row.dcell, {row.workspace, row.map_c[1], row.dcell}, call.params.gain_c,
+    NormBackward<T>(row.dcell, {row.workspace, row.norm_c[1], row.dcell}, call.params.gain_c,
                     Stretch{1, order.hidden}, sums.gain_c);
   }
 }

@@ -36,8 +36,8 @@ void PackedLayer<T>::Pack(Cell cell, int64_t inputs, int64_t hidden,
   };
   T *gain_ih = take(order.columns), *gain_hh = take(order.columns), *bias = take(order.columns);
   T *bias_hn = take(order.padded), *gain_c = take(order.padded), *bias_c = take(order.padded);
-  const bool together = recipe.sums == Sums::kJoint;
-  add_columns(together ? params.ln_weight : params.ln_ih_weight, T{1}, gain_ih);
+  const bool joint = recipe.sums == Sums::kJoint;
+  add_columns(joint ? params.ln_weight : params.ln_ih_weight, T{1}, gain_ih);
   add_columns(params.ln_hh_weight, T{1}, gain_hh);
   for (const T* added : {params.bias, params.ln_ih_bias, params.ln_hh_bias, params.ln_bias}) {
     add_columns(added, T{0}, bias);

@@ -52,15 +52,17 @@ template <class T>
 inline constexpr T kMaxSquare = std::is_same_v<T, float> ? T(1e30) : T(1e250);
 
 template <class T>
-HWY_INLINE void WriteMap(double mean, double rest, double variance, double eps, T* map) {
+HWY_INLINE void WriteCoefficients(double mean, double rest, double variance, double eps,
+                                  T* coefficients) {
   const double rstd = 1 / std::sqrt(std::max(0.0, variance) + eps);
-  map[0] = static_cast<T>(mean);
-  map[1] = static_cast<T>(rstd);
-  map[2] = static_cast<T>(-rest * rstd);
+  coefficients[0] = static_cast<T>(mean);
+  coefficients[1] = static_cast<T>(rstd);
+  coefficients[2] = static_cast<T>(-rest * rstd);
 }
 
 /// Computes coefficients in double, for floats whose squares underflow or overflow.
-HWY_NOINLINE inline void MapInDouble(const float* z, const Stretch& s, float eps, float* map) {
+HWY_NOINLINE inline void CoefficientsInDouble(const float* z, const Stretch& s, float eps,
+                                              float* coefficients) {
   const int64_t vectors = s.vectors<float>(), lanes = kLanes<float>;
   const auto units_of = [&](int64_t v) { return std::min(lanes, s.hidden - v / s.gates * lanes); };
   const auto n = static_cast<double>(s.gates * s.hidden);
@@ -76,13 +78,14 @@ HWY_NOINLINE inline void MapInDouble(const float* z, const Stretch& s, float eps
     }
   }
   const auto rounded = static_cast<double>(static_cast<float>(mean));
-  WriteMap(rounded, mean - rounded, squares / n, static_cast<double>(eps), map);
+  WriteCoefficients(rounded, mean - rounded, squares / n, static_cast<double>(eps), coefficients);
 }
 
 /// Computes coefficients from sums about the mean, corrected for its rounding. For a mean that is
 /// large against the deviation, and for very small or large elements.
 template <class T>
-HWY_NOINLINE void MapAboutMean(const T* z, const Stretch s, T mean, T eps, T* map) {
+HWY_NOINLINE void CoefficientsAboutMean(const T* z, const Stretch s, T mean, T eps,
+                                        T* coefficients) {
   const Tag<T> d;
   constexpr int64_t n = kLanes<T>;
   const int64_t whole = s.whole<T>(), vectors = s.vectors<T>();
@@ -98,35 +101,37 @@ HWY_NOINLINE void MapAboutMean(const T* z, const Stretch s, T mean, T eps, T* ma
   const T rest = Total<T>(sum) / count, mean_square = Total<T>(square) / count;
   if constexpr (std::is_same_v<T, float>) {
     if (!(mean_square > kMinSquare<T> && mean_square < kMaxSquare<T>)) {
-      return MapInDouble(z, s, eps, map);
+      return CoefficientsInDouble(z, s, eps, coefficients);
     }
   }
-  WriteMap<T>(static_cast<double>(mean), static_cast<double>(rest),
-              static_cast<double>(mean_square - rest * rest), static_cast<double>(eps), map);
+  WriteCoefficients<T>(static_cast<double>(mean), static_cast<double>(rest),
+                       static_cast<double>(mean_square - rest * rest), static_cast<double>(eps),
+                       coefficients);
 }
 
 /// Computes coefficients from the sums of elements and of their squares. If the mean is at most the
 /// deviation, the variance is accurate to a few units in the last place; otherwise calls
-/// MapAboutMean.
+/// CoefficientsAboutMean.
 template <class T>
-HWY_INLINE void FinishMap(V<T> sum, V<T> square, const T* z, const Stretch& s, T eps, T* map) {
+HWY_INLINE void FinishCoefficients(V<T> sum, V<T> square, const T* z, const Stretch& s, T eps,
+                                   T* coefficients) {
   const T scale = 1 / s.count<T>();
   const T mean = Total<T>(sum) * scale, mean_square = Total<T>(square) * scale;
   const T variance = mean_square - mean * mean;
   if (!(mean * mean <= variance && variance > kMinSquare<T> && variance < kMaxSquare<T>))
       [[unlikely]] {
-    return MapAboutMean(z, s, mean, eps, map);
+    return CoefficientsAboutMean(z, s, mean, eps, coefficients);
   }
-  map[0] = mean;
-  map[1] = 1 / std::sqrt(variance + eps);
-  map[2] = 0;
+  coefficients[0] = mean;
+  coefficients[1] = 1 / std::sqrt(variance + eps);
+  coefficients[2] = 0;
 }
 
 /// Computes the coefficients of two rows of the same layout, or of one if `second` is null. Padding
 /// must be 0.
 template <class T>
-HWY_NOINLINE void TakeMaps(const T* first, const T* second, const Stretch s, T eps, T* map_first,
-                           T* map_second) {
+HWY_NOINLINE void ComputeCoefficients(const T* first, const T* second, const Stretch s, T eps,
+                                      T* norm_first, T* norm_second) {
   const Tag<T> d;
   constexpr int64_t n = kLanes<T>;
   const int64_t end = s.vectors<T>() * n;
@@ -145,7 +150,8 @@ HWY_NOINLINE void TakeMaps(const T* first, const T* second, const Stretch s, T e
       sum0 = hn::Add(sum0, z0);
       square0 = hn::MulAdd(z0, z0, square0);
     }
-    return FinishMap(hn::Add(sum0, sum1), hn::Add(square0, square1), first, s, eps, map_first);
+    return FinishCoefficients(hn::Add(sum0, sum1), hn::Add(square0, square1), first, s, eps,
+                              norm_first);
   }
   auto sum2 = hn::Zero(d), sum3 = hn::Zero(d), square2 = hn::Zero(d), square3 = hn::Zero(d);
   int64_t i = 0;
@@ -168,27 +174,30 @@ HWY_NOINLINE void TakeMaps(const T* first, const T* second, const Stretch s, T e
     square0 = hn::MulAdd(z0, z0, square0);
     square2 = hn::MulAdd(z2, z2, square2);
   }
-  FinishMap(hn::Add(sum0, sum1), hn::Add(square0, square1), first, s, eps, map_first);
-  FinishMap(hn::Add(sum2, sum3), hn::Add(square2, square3), second, s, eps, map_second);
+  FinishCoefficients(hn::Add(sum0, sum1), hn::Add(square0, square1), first, s, eps, norm_first);
+  FinishCoefficients(hn::Add(sum2, sum3), hn::Add(square2, square3), second, s, eps, norm_second);
 }
 
 template <class T>
-struct MapVectors {
+struct CoefficientVectors {
   V<T> mean, rstd, offset;
 
-  HWY_INLINE explicit MapVectors(const T* map)
-      : mean(All<T>(map[0])), rstd(All<T>(map[1])), offset(All<T>(map[2])) {}
+  HWY_INLINE explicit CoefficientVectors(const T* coefficients)
+      : mean(All<T>(coefficients[0])),
+        rstd(All<T>(coefficients[1])),
+        offset(All<T>(coefficients[2])) {}
   HWY_INLINE V<T> Xhat(V<T> z) const { return hn::MulAdd(hn::Sub(z, mean), rstd, offset); }
 };
 
 /// The coefficients of the identity, for elements that are already xhat.
 template <class T>
-inline constexpr T kNoMap[kMap] = {0, 1, 0};
+inline constexpr T kIdentity[kCoefficients] = {0, 1, 0};
 
 /// Computes a = gain * xhat.
 template <class T, Keep kKeep>
-HWY_NOINLINE void Scale(const T* z, const T* map, const T* gain, int64_t vectors, T* kept, T* a) {
-  const MapVectors<T> norm(map);
+HWY_NOINLINE void Scale(const T* z, const T* coefficients, const T* gain, int64_t vectors, T* kept,
+                        T* a) {
+  const CoefficientVectors<T> norm(coefficients);
   for (int64_t i = 0; i < vectors * kLanes<T>; i += kLanes<T>) {
     const auto xhat = norm.Xhat(Get(z + i));
     PutKept<kKeep, T>(xhat, kept + i);
@@ -198,9 +207,10 @@ HWY_NOINLINE void Scale(const T* z, const T* map, const T* gain, int64_t vectors
 
 /// Computes a = gain_ih * xhat_ih + gain_hh * xhat_hh.
 template <class T, Keep kKeep>
-HWY_NOINLINE void ScaleBoth(const T* zx, const T* map_ih, const T* gain_ih, T* kept_ih, const T* zh,
-                            const T* map_hh, const T* gain_hh, T* kept_hh, int64_t vectors, T* a) {
-  const MapVectors<T> ih(map_ih), hh(map_hh);
+HWY_NOINLINE void ScaleBoth(const T* zx, const T* norm_ih, const T* gain_ih, T* kept_ih,
+                            const T* zh, const T* norm_hh, const T* gain_hh, T* kept_hh,
+                            int64_t vectors, T* a) {
+  const CoefficientVectors<T> ih(norm_ih), hh(norm_hh);
   for (int64_t i = 0; i < vectors * kLanes<T>; i += kLanes<T>) {
     const auto xhat_ih = ih.Xhat(Get(zx + i)), xhat_hh = hh.Xhat(Get(zh + i));
     PutKept<kKeep, T>(xhat_ih, kept_ih + i);

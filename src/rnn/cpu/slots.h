@@ -28,7 +28,7 @@ enum Slot : uint8_t {
   kXhatC,      ///< over the batch: the normalized c
   kRstdIh,     ///< rstd of each norm: of a row, or, over the batch, of a column
   kRstdHh,
-  kMapC,  ///< coefficients of c, kMap for a row; over the batch rstd of a column
+  kNormC,  ///< coefficients of c, kCoefficients for a row; over the batch rstd of a column
   kSlots,
 };
 
@@ -46,20 +46,20 @@ template <class T>
 SlotSizes KeptSizes(const CellRecipe& recipe, const RnnShape& shape) {
   const int64_t padded = PaddedUnits<T>(shape.hidden), columns = recipe.gates() * padded;
   const int64_t states = shape.batch * padded, sums = shape.batch * columns;
-  const bool any = recipe.sums != Sums::kPlain, apart = recipe.sums == Sums::kSeparate;
+  const bool any = recipe.sums != Sums::kPlain, separate = recipe.sums == Sums::kSeparate;
   const bool over_rows = recipe.over == Over::kRow, cell = recipe.cell != CellNorm::kNone;
   const int64_t rstds = over_rows ? shape.batch * recipe.norms() : columns;
-  const int64_t maps_c = over_rows ? shape.batch * kMap : padded;
+  const int64_t coefficients_c = over_rows ? shape.batch * kCoefficients : padded;
   SlotSizes sizes{};
   sizes[kXhatIh] = any ? sums : 0;
-  sizes[kXhatHh] = apart ? sums : 0;
+  sizes[kXhatHh] = separate ? sums : 0;
   sizes[kGates] = recipe.is_lstm() || recipe.is_gru() ? sums : 0;
   sizes[kCandidate] = recipe.is_gru() ? states : 0;
   sizes[kBefore] = sizes[kTanhC] = recipe.is_lstm() ? states : 0;
   sizes[kXhatC] = cell && !over_rows ? states : 0;
   sizes[kRstdIh] = any ? rstds : 0;
-  sizes[kRstdHh] = apart ? rstds : 0;
-  sizes[kMapC] = cell ? maps_c : 0;
+  sizes[kRstdHh] = separate ? rstds : 0;
+  sizes[kNormC] = cell ? coefficients_c : 0;
   return sizes;
 }
 

@@ -38,10 +38,11 @@ Statistics(CellLayer<T> a) {
   for (int64_t row = BlockIndex(); row < a.time * a.batch; row += Blocks()) {
     if (!IsActive(a, row / a.batch, row % a.batch)) continue;
     const T* z = a.zx + row * columns;
-    NormMap<T> maps[Kind::kNorms];
-    TakeMaps<Kind::kGates, Kind::kFirstGates>(
-        team, hidden, a.eps, [&](int gate, int64_t k) { return z[gate * hidden + k]; }, maps);
-    WriteMaps(maps, a.map_ih + row * Kind::kNorms * kRnnMap);
+    NormCoefficients<T> norm_coefficients[Kind::kNorms];
+    ComputeCoefficients<Kind::kGates, Kind::kFirstGates>(
+        team, hidden, a.eps, [&](int gate, int64_t k) { return z[gate * hidden + k]; },
+        norm_coefficients);
+    WriteCoefficients(norm_coefficients, a.norm_ih + row * Kind::kNorms * kNormCoefficients);
   }
 }
 
@@ -70,17 +71,17 @@ ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
     T* const zx = a.zx + row * columns;
     const T* const zh = s.zh + b * columns;
 
-    NormMap<T> ih[kNorms], hh[kNorms];
+    NormCoefficients<T> ih[kNorms], hh[kNorms];
     if constexpr (Kind::kSeparate) {
-      ReadMaps(a.map_ih + row * kNorms * kRnnMap, ih);
-      TakeMaps<kGates, kFirst>(
+      ReadCoefficients(a.norm_ih + row * kNorms * kNormCoefficients, ih);
+      ComputeCoefficients<kGates, kFirst>(
           team, hidden, a.eps, [&](int gate, int64_t k) { return zh[gate * hidden + k]; }, hh);
-      if (a.map_hh != nullptr) WriteMaps(hh, a.map_hh + row * kNorms * kRnnMap);
+      if (a.norm_hh != nullptr) WriteCoefficients(hh, a.norm_hh + row * kNorms * kNormCoefficients);
     } else if constexpr (Kind::kJoint) {
-      TakeMaps<kGates, kFirst>(
+      ComputeCoefficients<kGates, kFirst>(
           team, hidden, a.eps,
           [&](int gate, int64_t k) { return zx[gate * hidden + k] + zh[gate * hidden + k]; }, ih);
-      if (a.map_ih != nullptr) WriteMaps(ih, a.map_ih + row * kNorms * kRnnMap);
+      if (a.norm_ih != nullptr) WriteCoefficients(ih, a.norm_ih + row * kNorms * kNormCoefficients);
     }
 
     for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
@@ -104,11 +105,13 @@ ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
     if (!Kind::kLstm || a.cell_norm == CellNorm::kNone) continue;
 
     SyncBlock();  // the sums are about the first c
-    NormMap<T> map[1];
-    TakeMaps<1, 1>(team, hidden, a.eps, [&](int, int64_t k) { return s.c[state + k]; }, map);
-    if (a.map_c != nullptr) WriteMaps(map, a.map_c + row * kRnnMap);
+    NormCoefficients<T> coefficients[1];
+    ComputeCoefficients<1, 1>(
+        team, hidden, a.eps, [&](int, int64_t k) { return s.c[state + k]; }, coefficients);
+    if (a.norm_c != nullptr) WriteCoefficients(coefficients, a.norm_c + row * kNormCoefficients);
     for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
-      const UnitOutput<T> out = TakeNormalized(a, row, k, s.c[state + k], s.o[state + k], map[0]);
+      const UnitOutput<T> out =
+          TakeNormalized(a, row, k, s.c[state + k], s.o[state + k], coefficients[0]);
       s.y[row * hidden + k] = out.h;
       put(s.h_out, a.h_reset, k, out.h);
       put(s.c_out, a.c_reset, k, out.c);
@@ -156,10 +159,10 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
       return s.dy == nullptr ? d : d + s.dy[row * hidden + k];
     };
 
-    NormMap<T> map_c[1];
+    NormCoefficients<T> norm_c[1];
     T mean_c[1] = {0}, dot_c[1] = {0};
     if (cell_norm) {
-      ReadMaps(a.map_c + row * kRnnMap, map_c);
+      ReadCoefficients(a.norm_c + row * kNormCoefficients, norm_c);
       for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
         // The gradients of c from the next step and from h are added before the norm's backward if
         // the normalized c is the cell state, otherwise after it.
@@ -170,15 +173,17 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
         s.dcell[row * hidden + k] = d.of_cell;
         const T g = d.of_cell * a.params.gain_c[k];
         mean_c[0] += g;
-        dot_c[0] = FusedMulAdd(g, XhatOfCell(a, row, k, map_c[0]), dot_c[0]);
+        dot_c[0] = FusedMulAdd(g, XhatOfCell(a, row, k, norm_c[0]), dot_c[0]);
       }
       GradientMeans<1, 1>(team, hidden, mean_c, dot_c);
     }
 
     const StateNorm<Kind, T> norm(a);
     const T* const z = Kind::kPlain ? nullptr : norm.z + row * columns;
-    NormMap<T> maps[kNorms];
-    if constexpr (!Kind::kPlain) ReadMaps(norm.maps + row * kNorms * kRnnMap, maps);
+    NormCoefficients<T> norm_coefficients[kNorms];
+    if constexpr (!Kind::kPlain)
+      ReadCoefficients(norm.norm_coefficients + row * kNorms * kNormCoefficients,
+                       norm_coefficients);
     T mean[kNorms], dot[kNorms];
     PLANISH_UNROLL
     for (int i = 0; i < kNorms; ++i) mean[i] = 0, dot[i] = 0;
@@ -190,7 +195,7 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
       } else if (cell_norm) {
         const T d = s.dcell[row * hidden + k];
         output = {da[3 * hidden + k],
-                  TakeCellNormBack(a, row, k, map_c[0], d, mean_c[0], dot_c[0])};
+                  TakeCellNormBack(a, row, k, norm_c[0], d, mean_c[0], dot_c[0])};
         if (!carried) output.of_cell += s.dc[state + k];
       } else {
         output = TakeOutputBack(a, row, k, dh_of(k), take(s.dc, s.dc_reset, k));
@@ -209,7 +214,7 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
           const T g = d.OfState(gate) * norm.gain[j];
           dzh[j] = g;
           mean[i] += g;
-          dot[i] = FusedMulAdd(g, maps[i].Xhat(z[j]), dot[i]);
+          dot[i] = FusedMulAdd(g, norm_coefficients[i].Xhat(z[j]), dot[i]);
         }
       }
     }
@@ -220,7 +225,8 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
         for (int gate = 0; gate < kGates; ++gate) {
           const int64_t j = gate * hidden + k;
           const int i = gate / kFirst;
-          dzh[j] = TakeNormBack(dzh[j], maps[i].Xhat(z[j]), maps[i].rstd, mean[i], dot[i]);
+          dzh[j] = TakeNormBack(dzh[j], norm_coefficients[i].Xhat(z[j]), norm_coefficients[i].rstd,
+                                mean[i], dot[i]);
         }
       }
     }
@@ -238,8 +244,8 @@ InputNormBackward(CellLayer<T> a, T* da) {
     if (!IsActive(a, row / a.batch, row % a.batch)) continue;
     const T* z = a.zx + row * columns;
     T* d = da + row * columns;
-    NormMap<T> norm[kNorms];
-    ReadMaps(a.map_ih + row * kNorms * kRnnMap, norm);
+    NormCoefficients<T> norm[kNorms];
+    ReadCoefficients(a.norm_ih + row * kNorms * kNormCoefficients, norm);
     T mean[kNorms], dot[kNorms];
     PLANISH_UNROLL
     for (int i = 0; i < kNorms; ++i) mean[i] = 0, dot[i] = 0;
@@ -278,9 +284,10 @@ PLANISH_DEVICE void ForRowsOfPart(const CellLayer<T>& a, int64_t part, F&& f) {
 }
 
 template <class T>
-PLANISH_DEVICE NormMap<T> CoefficientsOf(const T* maps, int64_t row, int norms, int norm) {
-  const T* map = maps + (row * norms + norm) * kRnnMap;
-  return {map[0], map[1], map[2]};
+PLANISH_DEVICE NormCoefficients<T> CoefficientsOf(const T* norm_coefficients, int64_t row,
+                                                  int norms, int norm) {
+  const T* coefficients = norm_coefficients + (row * norms + norm) * kNormCoefficients;
+  return {coefficients[0], coefficients[1], coefficients[2]};
 }
 
 // Each thread has a column; the grid's y has the parts of the rows.
@@ -300,14 +307,14 @@ SumColumns(CellLayer<T> a, int64_t parts, const T* da, T* partials) {
         sum_a += d;
         if (a.sums != Sums::kPlain) {
           dot_x =
-              FusedMulAdd(d, CoefficientsOf(a.map_ih, row, a.norms, norm).Xhat(a.zx[at]), dot_x);
+              FusedMulAdd(d, CoefficientsOf(a.norm_ih, row, a.norms, norm).Xhat(a.zx[at]), dot_x);
         }
         // r multiplies ah_n.
         const T of_h = candidate ? d * a.gates_kept[at - 2 * a.hidden] : d;
         sum_h += of_h;
         if (a.sums == Sums::kSeparate) {
-          dot_h =
-              FusedMulAdd(of_h, CoefficientsOf(a.map_hh, row, a.norms, norm).Xhat(a.zh[at]), dot_h);
+          dot_h = FusedMulAdd(of_h, CoefficientsOf(a.norm_hh, row, a.norms, norm).Xhat(a.zh[at]),
+                              dot_h);
         }
       });
       T* const to = partials + part * kColumnSums * columns + j;
@@ -333,7 +340,7 @@ SumCellColumns(CellLayer<T> a, int64_t parts, const T* dcell, T* partials) {
             FusedMulAdd(kept[hidden], a.before[row * hidden + k], kept[0] * kept[2 * hidden]);
         const T d = dcell[row * hidden + k];
         sum += d;
-        dot = FusedMulAdd(d, CoefficientsOf(a.map_c, row, 1, 0).Xhat(c), dot);
+        dot = FusedMulAdd(d, CoefficientsOf(a.norm_c, row, 1, 0).Xhat(c), dot);
       });
       partials[(part * kCellColumnSums) * hidden + k] = sum;
       partials[(part * kCellColumnSums + 1) * hidden + k] = dot;
@@ -553,7 +560,7 @@ void RunBeginState(const char* function, const CellLayer<T>& layer, int64_t firs
 }
 
 template <class T>
-void RunMoments(const char* function, const CellLayer<T>& layer, void* stream) {
+void RunStatistics(const char* function, const CellLayer<T>& layer, void* stream) {
   VisitKind(layer, [&]<class Kind>(Kind) {
     Run(function, Statistics<T, Kind>, OverRows(layer.time * layer.batch, layer.hidden), stream,
         layer);
@@ -644,7 +651,7 @@ void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>& m) {
   template void RunPackParams(const char*, const CellLayer<T>&, const RnnParams<const T>&, void*); \
   template void RunBeginState(const char*, const CellLayer<T>&, int64_t, const T*, const T*, T*,   \
                               void*);                                                              \
-  template void RunMoments(const char*, const CellLayer<T>&, void*);                               \
+  template void RunStatistics(const char*, const CellLayer<T>&, void*);                            \
   template void RunForwardStep(const char*, const CellLayer<T>&, const ForwardStepCall<T>&,        \
                                void*);                                                             \
   template void RunStatesBefore(const char*, const CellLayer<T>&, bool, const T*, const T*, T*,    \

@@ -12,7 +12,7 @@ namespace planish::internal::cuda {
 
 /// The elements of the coefficients of a norm of a row: the mean as a sum of two elements, and
 /// rstd.
-inline constexpr int kRnnMap = 3;
+inline constexpr int kNormCoefficients = 3;
 
 // --- Tuning constants (docs/tuning.md) ---
 
@@ -58,13 +58,13 @@ struct CellLayer {
   // Saved by forward, for M rows; null: not saved, or absent in the cell.
   T* zx;          ///< [M, G] the matrix product, or with a joint norm zx + zh
   T* zh;          ///< [M, G]
-  T* map_ih;      ///< [M, norms, 3] of zx or zx + zh
-  T* map_hh;      ///< [M, norms, 3]
+  T* norm_ih;     ///< [M, norms, 3] of zx or zx + zh
+  T* norm_hh;     ///< [M, norms, 3]
   T* gates_kept;  ///< [M, G]
   T* candidate;   ///< [M, H] a GRU's ah_n
   T* before;      ///< [M, H] c before the step
   T* tanh_c;      ///< [M, H]
-  T* map_c;       ///< [M, 3]
+  T* norm_c;      ///< [M, 3]
 };
 
 /// One step of all sequences.
@@ -126,9 +126,9 @@ void RunPackParams(const char* function, const CellLayer<T>& layer, const RnnPar
 template <class T>
 void RunBeginState(const char* function, const CellLayer<T>& layer, int64_t first, const T* from,
                    const T* reset, T* to, void* stream);
-/// Computes map_ih of zx, for cells with separate norms of zx and zh.
+/// Computes norm_ih of zx, for cells with separate norms of zx and zh.
 template <class T>
-void RunMoments(const char* function, const CellLayer<T>& layer, void* stream);
+void RunStatistics(const char* function, const CellLayer<T>& layer, void* stream);
 template <class T>
 void RunForwardStep(const char* function, const CellLayer<T>& layer, const ForwardStepCall<T>& step,
                     void* stream);

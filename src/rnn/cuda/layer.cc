@@ -88,14 +88,14 @@ void TakeParams(Workspace& workspace, const CellRecipe& recipe, const Sizes& n,
 /// Takes the saved arrays.
 template <class T>
 void TakeKept(Workspace& workspace, const CellRecipe& recipe, const Sizes& n, CellLayer<T>& layer) {
-  const int64_t maps = n.rows * recipe.norms() * kRnnMap;
+  const int64_t norm_coefficients = n.rows * recipe.norms() * kNormCoefficients;
   if (recipe.sums != Sums::kPlain) {
     workspace.Take(layer.zx, n.rows * n.columns);
-    workspace.Take(layer.map_ih, maps);
+    workspace.Take(layer.norm_ih, norm_coefficients);
   }
   if (IsDisjoint(recipe)) {
     workspace.Take(layer.zh, n.rows * n.columns);
-    workspace.Take(layer.map_hh, maps);
+    workspace.Take(layer.norm_hh, norm_coefficients);
   }
   if (recipe.is_gru()) workspace.Take(layer.candidate, n.rows * n.hidden);
   if (recipe.is_gru() || recipe.is_lstm()) workspace.Take(layer.gates_kept, n.rows * n.columns);
@@ -103,7 +103,7 @@ void TakeKept(Workspace& workspace, const CellRecipe& recipe, const Sizes& n, Ce
     workspace.Take(layer.before, n.rows * n.hidden);
     workspace.Take(layer.tanh_c, n.rows * n.hidden);
   }
-  if (HasCellNorm(recipe)) workspace.Take(layer.map_c, n.rows * kRnnMap);
+  if (HasCellNorm(recipe)) workspace.Take(layer.norm_c, n.rows * kNormCoefficients);
 }
 
 /// The workspace of forward.
@@ -114,7 +114,7 @@ struct ForwardWorkspace {
   double *sum_parts = nullptr, *cell_parts = nullptr;  ///< of the persistent kernel
 };
 
-/// Takes the workspace of forward, and zx and map_ih unless they are saved. The plan need not fit.
+/// Takes the workspace of forward, and zx and norm_ih unless they are saved. The plan need not fit.
 template <class T>
 ForwardWorkspace<T> TakeForward(Workspace& workspace, const CellRecipe& recipe, const Sizes& n,
                                 bool saved, const PersistentPlan& plan, CellLayer<T>& layer) {
@@ -131,7 +131,8 @@ ForwardWorkspace<T> TakeForward(Workspace& workspace, const CellRecipe& recipe, 
     if (!saved || !IsDisjoint(recipe)) workspace.Take(to.zh, n.step_sums);
   }
   if (!saved || recipe.sums == Sums::kPlain) workspace.Take(layer.zx, n.rows * n.columns);
-  if (!saved && IsDisjoint(recipe)) workspace.Take(layer.map_ih, n.rows * recipe.norms() * kRnnMap);
+  if (!saved && IsDisjoint(recipe))
+    workspace.Take(layer.norm_ih, n.rows * recipe.norms() * kNormCoefficients);
   return to;
 }
 
@@ -432,7 +433,7 @@ void ForwardLayer(const char* function, const CellRecipe& recipe, const RnnForwa
             .b = in.params.weight_ih,
             .c = layer.zx,
             .b_transposed = true});
-  if (IsDisjoint(recipe)) RunMoments(function, layer, stream);
+  if (IsDisjoint(recipe)) RunStatistics(function, layer, stream);
   if (plan.fits) {
     return RunPersistent<T>(function, layer,
                             {.plan = plan,

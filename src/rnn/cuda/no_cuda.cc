@@ -36,7 +36,7 @@ void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>&) {
     Fail(function);                                                                                \
   }                                                                                                \
   template <>                                                                                      \
-  void RunMoments(const char* function, const CellLayer<T>&, void*) {                              \
+  void RunStatistics(const char* function, const CellLayer<T>&, void*) {                           \
     Fail(function);                                                                                \
   }                                                                                                \
   template <>                                                                                      \

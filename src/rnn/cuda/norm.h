@@ -26,27 +26,29 @@ using RowTeam = Team<8>;
 
 /// The coefficients of a norm: mean = hi + lo, where hi is the rounded mean, and rstd.
 template <class T>
-struct NormMap {
+struct NormCoefficients {
   T hi, lo, rstd;
 
   PLANISH_DEVICE T Xhat(T z) const { return ((z - hi) - lo) * rstd; }
 };
 
 template <class T, int N>
-PLANISH_DEVICE void ReadMaps(const T* from, NormMap<T> (&maps)[N]) {
+PLANISH_DEVICE void ReadCoefficients(const T* from, NormCoefficients<T> (&norm_coefficients)[N]) {
   PLANISH_UNROLL
   for (int i = 0; i < N; ++i) {
-    maps[i] = {from[i * kRnnMap], from[i * kRnnMap + 1], from[i * kRnnMap + 2]};
+    norm_coefficients[i] = {from[i * kNormCoefficients], from[i * kNormCoefficients + 1],
+                            from[i * kNormCoefficients + 2]};
   }
 }
 /// Writes the coefficients, by the block's first thread.
 template <class T, int N>
-PLANISH_DEVICE void WriteMaps(const NormMap<T> (&maps)[N], T* to) {
+PLANISH_DEVICE void WriteCoefficients(const NormCoefficients<T> (&norm_coefficients)[N], T* to) {
   if (ThreadIndex() != 0) return;
   PLANISH_UNROLL
   for (int i = 0; i < N; ++i) {
-    to[i * kRnnMap] = maps[i].hi, to[i * kRnnMap + 1] = maps[i].lo;
-    to[i * kRnnMap + 2] = maps[i].rstd;
+    to[i * kNormCoefficients] = norm_coefficients[i].hi,
+           to[i * kNormCoefficients + 1] = norm_coefficients[i].lo;
+    to[i * kNormCoefficients + 2] = norm_coefficients[i].rstd;
   }
 }
 
@@ -67,8 +69,8 @@ PLANISH_DEVICE double ElementsOf(int norm, int64_t hidden) {
 }
 
 /// Returns the coefficients from the mean and the sum of squared distances from it.
-PLANISH_DEVICE NormMap<float> CoefficientsOfStatistics(double mean, double squares, double n,
-                                                       double eps) {
+PLANISH_DEVICE NormCoefficients<float> CoefficientsOfStatistics(double mean, double squares,
+                                                                double n, double eps) {
   double variance = squares / n;
   if (variance < 0) variance = 0;
   const auto hi = static_cast<float>(mean);
@@ -82,8 +84,8 @@ PLANISH_DEVICE NormMap<float> CoefficientsOfStatistics(double mean, double squar
 /// further from the mean than sqrt(n) deviations, so the relative error of the variance is at most
 /// n 2^-53, and no square overflows or underflows. For double, sums about the mean.
 template <int kGates, int kFirst, int kNorms, class T, class F>
-PLANISH_DEVICE void TakeMaps(RowTeam& team, int64_t hidden, double eps, F&& value,
-                             NormMap<T> (&maps)[kNorms]) {
+PLANISH_DEVICE void ComputeCoefficients(RowTeam& team, int64_t hidden, double eps, F&& value,
+                                        NormCoefficients<T> (&norm_coefficients)[kNorms]) {
   double shift[kNorms], sums[2 * kNorms];
   PLANISH_UNROLL
   for (int i = 0; i < kNorms; ++i) {
@@ -100,8 +102,8 @@ PLANISH_DEVICE void TakeMaps(RowTeam& team, int64_t hidden, double eps, F&& valu
     PLANISH_UNROLL
     for (int i = 0; i < kNorms; ++i) {
       const double n = ElementsOf<kGates, kFirst>(i, hidden), mean = sums[2 * i] / n;
-      maps[i] = CoefficientsOfStatistics(shift[i] + mean, fma(-sums[2 * i], mean, sums[2 * i + 1]),
-                                         n, eps);
+      norm_coefficients[i] = CoefficientsOfStatistics(
+          shift[i] + mean, fma(-sums[2 * i], mean, sums[2 * i + 1]), n, eps);
     }
   } else {
     double totals[kNorms];
@@ -114,10 +116,10 @@ PLANISH_DEVICE void TakeMaps(RowTeam& team, int64_t hidden, double eps, F&& valu
     for (int i = 0; i < kNorms; ++i) {
       const double mean = totals[i] / ElementsOf<kGates, kFirst>(i, hidden);
       const double hi = shift[i] + mean, of_mean = hi - shift[i];
-      maps[i] = {hi, (shift[i] - (hi - of_mean)) + (mean - of_mean), 0};
+      norm_coefficients[i] = {hi, (shift[i] - (hi - of_mean)) + (mean - of_mean), 0};
     }
     ForUnitGates<kGates, kFirst>(hidden, [&](int i, int gate, int64_t k) {
-      const double d = (value(gate, k) - maps[i].hi) - maps[i].lo;
+      const double d = (value(gate, k) - norm_coefficients[i].hi) - norm_coefficients[i].lo;
       sums[2 * i] += d;
       sums[2 * i + 1] = fma(d, d, sums[2 * i + 1]);
     });
@@ -127,8 +129,8 @@ PLANISH_DEVICE void TakeMaps(RowTeam& team, int64_t hidden, double eps, F&& valu
       const double n = ElementsOf<kGates, kFirst>(i, hidden), more = sums[2 * i] / n;
       double variance = fma(-sums[2 * i], more, sums[2 * i + 1]) / n;
       if (variance < 0) variance = 0;
-      const double lo = maps[i].lo + more, hi = maps[i].hi + lo;
-      maps[i] = {hi, lo - (hi - maps[i].hi), 1.0 / sqrt(variance + eps)};
+      const double lo = norm_coefficients[i].lo + more, hi = norm_coefficients[i].hi + lo;
+      norm_coefficients[i] = {hi, lo - (hi - norm_coefficients[i].hi), 1.0 / sqrt(variance + eps)};
     }
   }
 }

@@ -75,11 +75,11 @@ PLANISH_DEVICE void PrefetchUnit(const CellLayer<T>& a, const PersistentBackward
     if (!Kind::kRnn) Prefetch(a.gates_kept + first + gate * hidden);
     if (!Kind::kPlain) Prefetch(norm.z + first + gate * hidden);
   }
-  if (!Kind::kPlain) Prefetch(norm.maps + row * Kind::kNorms * kRnnMap);
+  if (!Kind::kPlain) Prefetch(norm.norm_coefficients + row * Kind::kNorms * kNormCoefficients);
   if constexpr (Kind::kLstm) {
     Prefetch(a.before + unit);
     Prefetch(a.tanh_c + unit);
-    if (a.map_c != nullptr) Prefetch(a.map_c + row * kRnnMap);
+    if (a.norm_c != nullptr) Prefetch(a.norm_c + row * kNormCoefficients);
   } else if constexpr (Kind::kGru) {
     Prefetch(a.candidate + unit);
     Prefetch(s.h_before + unit);
@@ -282,11 +282,11 @@ struct BackwardBlock {
         // The gradients of c from the next step and from h are added before the norm's backward if
         // the normalized c is the cell state, otherwise after it.
         const OutputGradient<T> d = TakeOutputBack(a, row, k, dh[at], carried ? of_c : T{0});
-        NormMap<T> map[1];
-        ReadMaps(a.map_c + row * kRnnMap, map);
+        NormCoefficients<T> coefficients[1];
+        ReadCoefficients(a.norm_c + row * kNormCoefficients, coefficients);
         of_o[at] = d.of_o;
         of_cell[at] = d.of_cell;
-        cell_xhat[at] = XhatOfCell(a, row, k, map[0]);
+        cell_xhat[at] = XhatOfCell(a, row, k, coefficients[0]);
         s.dcell[row * hidden + k] = d.of_cell;
       }
     });
@@ -326,10 +326,10 @@ struct BackwardBlock {
       OutputGradient<T> output = {};
       if constexpr (Kind::kLstm) {
         if (cell_norm) {
-          NormMap<T> map[1];
-          ReadMaps(a.map_c + row * kRnnMap, map);
-          output = {of_o[at], TakeCellNormBack(a, row, k, map[0], of_cell[at], cell_means[2 * b],
-                                               cell_means[2 * b + 1])};
+          NormCoefficients<T> coefficients[1];
+          ReadCoefficients(a.norm_c + row * kNormCoefficients, coefficients);
+          output = {of_o[at], TakeCellNormBack(a, row, k, coefficients[0], of_cell[at],
+                                               cell_means[2 * b], cell_means[2 * b + 1])};
           if (!carried) output.of_cell += dc[at];
         } else {
           output = TakeOutputBack(a, row, k, dh[at], dc[at]);
@@ -338,8 +338,10 @@ struct BackwardBlock {
       const auto d = TakeGatesBack<Kind>(a, row, k, dh[at], output, s.y, s.h_before, relu);
       dh[at] = d.dh;
       if constexpr (Kind::kLstm) dc[at] = d.dc;
-      NormMap<T> maps[kNorms];
-      if constexpr (!Kind::kPlain) ReadMaps(norm.maps + row * kNorms * kRnnMap, maps);
+      NormCoefficients<T> norm_coefficients[kNorms];
+      if constexpr (!Kind::kPlain)
+        ReadCoefficients(norm.norm_coefficients + row * kNorms * kNormCoefficients,
+                         norm_coefficients);
       PLANISH_UNROLL
       for (int gate = 0; gate < kGates; ++gate) {
         const int64_t j = first + gate * hidden;
@@ -350,7 +352,7 @@ struct BackwardBlock {
           if (Kind::kGru) s.dzh[j] = d.OfState(gate);
         } else {
           elements[b * rows + of_row] = d.OfState(gate) * norm.gain[gate * hidden + k];
-          xhats[b * rows + of_row] = maps[gate / kFirst].Xhat(norm.z[j]);
+          xhats[b * rows + of_row] = norm_coefficients[gate / kFirst].Xhat(norm.z[j]);
         }
       }
     });
@@ -384,13 +386,15 @@ struct BackwardBlock {
     block.ForUnits([&](int b, int unit, int64_t k) {
       if (!IsActive(a, t, b)) return;
       const int64_t row = t * batch + b;
-      NormMap<T> maps[kNorms];
-      ReadMaps(norm.maps + row * kNorms * kRnnMap, maps);
+      NormCoefficients<T> norm_coefficients[kNorms];
+      ReadCoefficients(norm.norm_coefficients + row * kNorms * kNormCoefficients,
+                       norm_coefficients);
       PLANISH_UNROLL
       for (int gate = 0; gate < kGates; ++gate) {
         const int of_row = unit * kGates + gate, i = b * kNorms + gate / kFirst;
-        const T d = TakeNormBack(elements[b * rows + of_row], xhats[b * rows + of_row],
-                                 maps[gate / kFirst].rstd, means[2 * i], means[2 * i + 1]);
+        const T d =
+            TakeNormBack(elements[b * rows + of_row], xhats[b * rows + of_row],
+                         norm_coefficients[gate / kFirst].rstd, means[2 * i], means[2 * i + 1]);
         s.dzh[row * columns + gate * hidden + k] = d;
         gradients[of_row * lanes + b] = d;
       }

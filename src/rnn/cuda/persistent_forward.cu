@@ -69,8 +69,8 @@ PLANISH_DEVICE NormPart TakePart(int count, F&& value) {
 // Combines the parts of all blocks into the norm of `per_unit` elements of each of `hidden` units,
 // on kJoinLanes lanes. The result is unspecified if parts is null.
 template <class T>
-PLANISH_DEVICE NormMap<T> JoinParts(const NormPart* parts, const PersistentPlan& plan,
-                                    int64_t hidden, int per_unit, double eps) {
+PLANISH_DEVICE NormCoefficients<T> JoinParts(const NormPart* parts, const PersistentPlan& plan,
+                                             int64_t hidden, int per_unit, double eps) {
   const int lane = ThreadIndex() % kJoinLanes;
   const int64_t blocks = parts == nullptr ? 0 : plan.blocks;
   const double n = static_cast<double>(hidden * per_unit);
@@ -98,8 +98,8 @@ PLANISH_DEVICE NormMap<T> JoinParts(const NormPart* parts, const PersistentPlan&
 }
 
 template <class T>
-PLANISH_DEVICE void WriteMap(const NormMap<T>& map, T* to) {
-  to[0] = map.hi, to[1] = map.lo, to[2] = map.rstd;
+PLANISH_DEVICE void WriteCoefficients(const NormCoefficients<T>& coefficients, T* to) {
+  to[0] = coefficients.hi, to[1] = coefficients.lo, to[2] = coefficients.rstd;
 }
 
 template <class T>
@@ -117,7 +117,7 @@ struct ForwardBlock {
     int64_t t, next;  // next is -1 after the last step
     const T* h;       // the whole state
     T* h_next;
-    const T *zx, *maps;  // of the block's units
+    const T *zx, *norm_coefficients;  // of the block's units
   };
 
   CellLayer<T> a;  // with the parameters in shared memory
@@ -127,14 +127,14 @@ struct ForwardBlock {
   const PersistentBlock<T, Kind> block;
   const int64_t hidden, batch, columns;
   const int units, rows;
-  NormPart *sum_parts, *cell_parts;  // [B, norms, blocks] and [B, blocks]
-  T* weights;                        // [rows, stride]
-  T* sums;                           // [B, rows]
-  T* cells;                          // [B, units]
-  T* outputs;                        // [B, units] o
-  T *maps, *cell_maps;               // [B, norms], and behind them [B] of c
-  T* inputs;                         // [2, B, rows] zx
-  T* input_maps;                     // [2, B, norms] of zx
+  NormPart *sum_parts, *cell_parts;          // [B, norms, blocks] and [B, blocks]
+  T* weights;                                // [rows, stride]
+  T* sums;                                   // [B, rows]
+  T* cells;                                  // [B, units]
+  T* outputs;                                // [B, units] o
+  T *norm_coefficients, *cell_coefficients;  // [B, norms], and behind them [B] of c
+  T* inputs;                                 // [2, B, rows] zx
+  T* input_coefficients;                     // [2, B, norms] of zx
 
   PLANISH_DEVICE ForwardBlock(const CellLayer<T>& layer, const PersistentCall<T>& call,
                               bool is_relu)
@@ -155,11 +155,11 @@ struct ForwardBlock {
     sums = weights + plan.weights;
     cells = sums + plan.sums;
     outputs = cells + plan.cells;
-    maps = outputs + plan.cells;
-    cell_maps = maps + batch * a.norms * kRnnMap;
-    T* const params = maps + plan.maps;
+    norm_coefficients = outputs + plan.cells;
+    cell_coefficients = norm_coefficients + batch * a.norms * kNormCoefficients;
+    T* const params = norm_coefficients + plan.norm_coefficients;
     inputs = params + plan.params;
-    input_maps = inputs + 2 * plan.inputs;
+    input_coefficients = inputs + 2 * plan.inputs;
     block.ReadWeights(s.weight_hh, weights);
     a.params = block.ReadParams(a.params, params);
   }
@@ -200,7 +200,7 @@ struct ForwardBlock {
             s.h + turn % 2 * state_size,
             s.h + (turn + 1) % 2 * state_size,
             inputs + turn % 2 * plan.inputs,
-            input_maps + turn % 2 * plan.input_maps};
+            input_coefficients + turn % 2 * plan.input_coefficients};
   }
 
   // Writes the initial state. Padding stays zero.
@@ -223,16 +223,17 @@ struct ForwardBlock {
   // during the step before.
   PLANISH_DEVICE void CopyInputs(int64_t t, int64_t turn) {
     T* const zx = inputs + turn % 2 * plan.inputs;
-    T* const map = input_maps + turn % 2 * plan.input_maps;
+    T* const coefficients = input_coefficients + turn % 2 * plan.input_coefficients;
     block.ForUnits([&](int b, int unit, int64_t k) {
       const int64_t row = t * batch + b;
       for (int gate = 0; gate < kGates; ++gate) {
         CopyLater(a.zx + row * columns + gate * hidden + k, zx + b * rows + unit * kGates + gate);
       }
       if constexpr (Kind::kSeparate) {
-        constexpr int kMaps = kNorms * kRnnMap;
-        for (int i = 0; unit == 0 && i < kMaps; ++i) {
-          CopyLater(a.map_ih + row * kMaps + i, map + b * kMaps + i);
+        constexpr int kRowCoefficients = kNorms * kNormCoefficients;
+        for (int i = 0; unit == 0 && i < kRowCoefficients; ++i) {
+          CopyLater(a.norm_ih + row * kRowCoefficients + i,
+                    coefficients + b * kRowCoefficients + i);
         }
       }
     });
@@ -301,7 +302,7 @@ struct ForwardBlock {
       const int left = kGates - norm * kFirst;
       return left < kFirst ? left : kFirst;
     };
-    T* const kept = Kind::kJoint ? a.map_ih : a.map_hh;
+    T* const kept = Kind::kJoint ? a.norm_ih : a.norm_hh;
     ExchangeParts(
         static_cast<int>(batch) * kNorms, sum_parts, plan.blocks,
         [&](int i) { return IsActive(a, t, i / kNorms); },
@@ -313,11 +314,12 @@ struct ForwardBlock {
         },
         [&](int i, const NormPart* parts, bool writes) {
           const int b = i / kNorms, norm = i % kNorms;
-          const auto map = JoinParts<T>(parts, plan, hidden, gates_of(norm), a.eps);
+          const auto coefficients = JoinParts<T>(parts, plan, hidden, gates_of(norm), a.eps);
           if (!writes) return;
-          WriteMap(map, maps + i * kRnnMap);
+          WriteCoefficients(coefficients, norm_coefficients + i * kNormCoefficients);
           if (kept == nullptr || BlockIndex() != 0) return;
-          WriteMap(map, kept + ((t * batch + b) * kNorms + norm) * kRnnMap);
+          WriteCoefficients(coefficients,
+                            kept + ((t * batch + b) * kNorms + norm) * kNormCoefficients);
         });
   }
 
@@ -334,10 +336,13 @@ struct ForwardBlock {
         PutState(step, b, unit, k, state, cell);
         return;
       }
-      NormMap<T> ih[kNorms], hh[kNorms];
-      if constexpr (Kind::kSeparate) ReadMaps(step.maps + b * kNorms * kRnnMap, ih);
-      if constexpr (Kind::kSeparate) ReadMaps(maps + b * kNorms * kRnnMap, hh);
-      if constexpr (Kind::kJoint) ReadMaps(maps + b * kNorms * kRnnMap, ih);
+      NormCoefficients<T> ih[kNorms], hh[kNorms];
+      if constexpr (Kind::kSeparate)
+        ReadCoefficients(step.norm_coefficients + b * kNorms * kNormCoefficients, ih);
+      if constexpr (Kind::kSeparate)
+        ReadCoefficients(norm_coefficients + b * kNorms * kNormCoefficients, hh);
+      if constexpr (Kind::kJoint)
+        ReadCoefficients(norm_coefficients + b * kNorms * kNormCoefficients, ih);
       T zx[kGates], zh[kGates];
       PLANISH_UNROLL
       for (int gate = 0; gate < kGates; ++gate) {
@@ -367,11 +372,11 @@ struct ForwardBlock {
           return TakePart(there ? units : 0, [&](int j) { return cells[b * plan.units + j]; });
         },
         [&](int b, const NormPart* parts, bool writes) {
-          const auto map = JoinParts<T>(parts, plan, hidden, 1, a.eps);
+          const auto coefficients = JoinParts<T>(parts, plan, hidden, 1, a.eps);
           if (!writes) return;
-          WriteMap(map, cell_maps + b * kRnnMap);
-          if (a.map_c == nullptr || BlockIndex() != 0) return;
-          WriteMap(map, a.map_c + (t * batch + b) * kRnnMap);
+          WriteCoefficients(coefficients, cell_coefficients + b * kNormCoefficients);
+          if (a.norm_c == nullptr || BlockIndex() != 0) return;
+          WriteCoefficients(coefficients, a.norm_c + (t * batch + b) * kNormCoefficients);
         });
   }
 
@@ -381,10 +386,10 @@ struct ForwardBlock {
     block.ForUnits([&](int b, int unit, int64_t k) {
       if (!IsActive(a, t, b)) return;
       const int64_t row = t * batch + b;
-      const T* const map = cell_maps + b * kRnnMap;
+      const T* const coefficients = cell_coefficients + b * kNormCoefficients;
       const UnitOutput<T> out =
           TakeNormalized(a, row, k, cells[b * plan.units + unit], outputs[b * plan.units + unit],
-                         NormMap<T>{map[0], map[1], map[2]});
+                         NormCoefficients<T>{coefficients[0], coefficients[1], coefficients[2]});
       s.y[row * hidden + k] = out.h;
       PutState(step, b, unit, k, out.h, out.c);
     });

@@ -43,12 +43,13 @@ PersistentPlan PlanPersistent(const CellRecipe& recipe, const RnnShape& shape, i
   if (plan.units == 0) return {};
   plan.sums = RoundUp(batch * plan.rows, pack);
   plan.cells = recipe.is_lstm() ? RoundUp(batch * plan.units, pack) : 0;
-  plan.maps = RoundUp(batch * (recipe.norms() + 1) * 3, pack);
+  plan.norm_coefficients = RoundUp(batch * (recipe.norms() + 1) * 3, pack);
   plan.params = RoundUp((recipe.gates() + 1) * kPersistentParams * plan.units, pack);
   plan.inputs = RoundUp(batch * plan.rows, pack);
-  plan.input_maps = recipe.sums == Sums::kSeparate ? RoundUp(batch * recipe.norms() * 3, pack) : 0;
-  plan.shared_bytes = (plan.weights + plan.sums + 2 * plan.cells + plan.maps + plan.params +
-                       2 * (plan.inputs + plan.input_maps)) *
+  plan.input_coefficients =
+      recipe.sums == Sums::kSeparate ? RoundUp(batch * recipe.norms() * 3, pack) : 0;
+  plan.shared_bytes = (plan.weights + plan.sums + 2 * plan.cells + plan.norm_coefficients +
+                       plan.params + 2 * (plan.inputs + plan.input_coefficients)) *
                       element_bytes;
   if (plan.shared_bytes > shared_bytes) return {};
   plan.threads = ThreadsOf(plan.rows / kPersistentRows * Parts(batch, kPersistentSequences));

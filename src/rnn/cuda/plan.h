@@ -52,12 +52,13 @@ struct PersistentSlices {
 };
 
 struct PersistentPlan : PersistentSlices {
-  int64_t sums = 0;        ///< [B, rows] results of the matrix product
-  int64_t cells = 0;       ///< [B, units] c; the same size for o
-  int64_t maps = 0;        ///< [B, norms + 1] coefficients of kRnnMap elements
-  int64_t params = 0;      ///< parameters of the block's gates and units
-  int64_t inputs = 0;      ///< [B, rows] zx, two buffers: of this step and of the next one
-  int64_t input_maps = 0;  ///< [B, norms] coefficients of zx, two buffers, if zx has its own norm
+  int64_t sums = 0;               ///< [B, rows] results of the matrix product
+  int64_t cells = 0;              ///< [B, units] c; the same size for o
+  int64_t norm_coefficients = 0;  ///< [B, norms + 1] coefficients of kNormCoefficients elements
+  int64_t params = 0;             ///< parameters of the block's gates and units
+  int64_t inputs = 0;             ///< [B, rows] zx, two buffers: of this step and of the next one
+  int64_t input_coefficients =
+      0;  ///< [B, norms] coefficients of zx, two buffers, if zx has its own norm
   /// Elements of type double through which blocks exchange partial statistics: of the sums [B,
   /// norms, blocks, kPersistentPart], and of c [B, blocks, kPersistentPart].
   int64_t sum_parts = 0, cell_parts = 0;

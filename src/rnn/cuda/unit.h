@@ -57,8 +57,9 @@ struct UnitOutput {
 template <class Kind, class T>
 PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64_t k,
                                        const T (&zx)[Kind::kGates], const T (&zh)[Kind::kGates],
-                                       const NormMap<T> (&ih)[Kind::kNorms],
-                                       const NormMap<T> (&hh)[Kind::kNorms], T before, bool relu) {
+                                       const NormCoefficients<T> (&ih)[Kind::kNorms],
+                                       const NormCoefficients<T> (&hh)[Kind::kNorms], T before,
+                                       bool relu) {
   constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates;
   const CellParams<T>& p = a.params;
   const int64_t hidden = a.hidden, first = row * kGates * hidden + k, unit = row * hidden + k;
@@ -111,9 +112,9 @@ PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64
 /// Computes an LSTM's h from c and the norm of c, and returns the cell state for the next step.
 template <class T>
 PLANISH_DEVICE UnitOutput<T> TakeNormalized(const CellLayer<T>& a, int64_t row, int64_t k, T c, T o,
-                                            const NormMap<T>& map) {
+                                            const NormCoefficients<T>& coefficients) {
   const int64_t at = PlaceOf(a.params, 0, k);
-  const T seen = FusedMulAdd(a.params.gain_c[at], map.Xhat(c), a.params.bias_c[at]);
+  const T seen = FusedMulAdd(a.params.gain_c[at], coefficients.Xhat(c), a.params.bias_c[at]);
   const T tanh_c = Tanh(seen);
   if (a.tanh_c != nullptr) a.tanh_c[row * a.hidden + k] = tanh_c;
   return {o * tanh_c, a.cell_norm == CellNorm::kCarried ? seen : c, o};
@@ -148,18 +149,20 @@ PLANISH_DEVICE OutputGradient<T> TakeOutputBack(const CellLayer<T>& a, int64_t r
 
 /// Returns the normalized c of an LSTM's unit.
 template <class T>
-PLANISH_DEVICE T XhatOfCell(const CellLayer<T>& a, int64_t row, int64_t k, const NormMap<T>& map) {
+PLANISH_DEVICE T XhatOfCell(const CellLayer<T>& a, int64_t row, int64_t k,
+                            const NormCoefficients<T>& coefficients) {
   const T* const kept = a.gates_kept + row * 4 * a.hidden + k;
   const T i = kept[0], f = kept[a.hidden], g = kept[2 * a.hidden];
-  return map.Xhat(FusedMulAdd(f, a.before[row * a.hidden + k], i * g));
+  return coefficients.Xhat(FusedMulAdd(f, a.before[row * a.hidden + k], i * g));
 }
 
 /// Returns the gradient of an LSTM's c through its norm from d, the gradient of the norm's output.
 /// `mean` and `dot` are the means over the units of d * gain and of d * gain * xhat.
 template <class T>
 PLANISH_DEVICE T TakeCellNormBack(const CellLayer<T>& a, int64_t row, int64_t k,
-                                  const NormMap<T>& map, T d, T mean, T dot) {
-  return map.rstd * FusedMulAdd(-XhatOfCell(a, row, k, map), dot, d * a.params.gain_c[k] - mean);
+                                  const NormCoefficients<T>& coefficients, T d, T mean, T dot) {
+  return coefficients.rstd *
+         FusedMulAdd(-XhatOfCell(a, row, k, coefficients), dot, d * a.params.gain_c[k] - mean);
 }
 
 /// The gradients of a unit's gate sums (for a GRU, of ax_n and ah_n separately), and of the h and c
@@ -208,10 +211,10 @@ template <class Kind, class T>
 struct StateNorm {
   PLANISH_DEVICE explicit StateNorm(const CellLayer<T>& a)
       : z(Kind::kSeparate ? a.zh : a.zx),
-        maps(Kind::kSeparate ? a.map_hh : a.map_ih),
+        norm_coefficients(Kind::kSeparate ? a.norm_hh : a.norm_ih),
         gain(Kind::kSeparate ? a.params.gain_hh : a.params.gain_ih) {}
 
-  const T *z, *maps, *gain;
+  const T *z, *norm_coefficients, *gain;
 };
 
 /// Returns the gradient of an element of a norm from `g`, the gradient of its xhat, and the means
@@ -227,17 +230,17 @@ PLANISH_DEVICE T TakeNormBack(T g, T xhat, T rstd, T mean, T dot) {
 template <class F>
 void VisitKind(Arithmetic arithmetic, Sums sums, int first, F&& f) {
   using enum Arithmetic;
-  const bool plain = sums == Sums::kPlain, together = sums == Sums::kJoint;
+  const bool plain = sums == Sums::kPlain, joint = sums == Sums::kJoint;
   if (arithmetic == kLstm) {
     if (plain) return f(CellKind<kLstm, Sums::kPlain, 4>());
-    if (together && first == 1) return f(CellKind<kLstm, Sums::kJoint, 1>());
-    if (!together && first == 4) return f(CellKind<kLstm, Sums::kSeparate, 4>());
+    if (joint && first == 1) return f(CellKind<kLstm, Sums::kJoint, 1>());
+    if (!joint && first == 4) return f(CellKind<kLstm, Sums::kSeparate, 4>());
   } else if (arithmetic == kGru) {
     if (plain) return f(CellKind<kGru, Sums::kPlain, 3>());
-    if (!together && first == 2) return f(CellKind<kGru, Sums::kSeparate, 2>());
+    if (!joint && first == 2) return f(CellKind<kGru, Sums::kSeparate, 2>());
   } else {
     if (plain) return f(CellKind<kRnn, Sums::kPlain, 1>());
-    if (together) return f(CellKind<kRnn, Sums::kJoint, 1>());
+    if (joint) return f(CellKind<kRnn, Sums::kJoint, 1>());
   }
   throw ArgumentError("[CellKind] there are no CUDA kernels for this cell");
 }

@@ -124,8 +124,8 @@ def _register_sharding() -> None:
         feature = x.ndim - 1 if over == _ROWS else 1
         for dim in range(x.ndim):
             if dim != feature:
-                moments = Shard(dim + 1 if dim < feature else dim)
-                yield Shard(dim), moments, Replicate(), Partial()
+                statistics = Shard(dim + 1 if dim < feature else dim)
+                yield Shard(dim), statistics, Replicate(), Partial()
 
     def where(given: object, placement: Any) -> Any:
         return placement if given else None
@@ -134,11 +134,11 @@ def _register_sharding() -> None:
         save = settings[-1]
         return [
             (
-                [rows, where(save, moments)],
+                [rows, where(save, statistics)],
                 [rows, where(weight is not None, parameter), where(bias is not None, parameter)]
                 + [None] * (2 + len(settings)),
             )
-            for rows, moments, parameter, _ in placements(x, over)
+            for rows, statistics, parameter, _ in placements(x, over)
         ]
 
     def add_forward(
@@ -146,16 +146,16 @@ def _register_sharding() -> None:
     ) -> list[Any]:
         return [
             (
-                [rows, rows, where(save, moments)],
+                [rows, rows, where(save, statistics)],
                 [rows, rows, where(weight is not None, parameter)]
                 + [where(bias is not None, parameter)]
                 + [None] * 4,
             )
-            for rows, moments, parameter, _ in placements(x, over)
+            for rows, statistics, parameter, _ in placements(x, over)
         ]
 
     def backward(
-        dy: Any, dsum: Any, x: Any, moments: Any, weight: Any, norm: str, over: int, *settings: Any
+        dy: Any, dsum: Any, x: Any, statistics: Any, weight: Any, norm: str, over: int, *settings: Any
     ) -> list[Any]:
         mask = settings[-1]
         return [

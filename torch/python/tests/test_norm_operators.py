@@ -258,11 +258,11 @@ def test_opcheck_of_norm_forward_and_backward(name, dtype):
     torch.library.opcheck(ops.norm_forward.default, arguments)
     arguments = PRIMITIVES[name](*inputs(dtype, requires_grad=False))
     x, w, b, norm, over, *settings, _ = arguments
-    _, moments = ops.norm_forward(*arguments[:-1], True)
+    _, statistics = ops.norm_forward(*arguments[:-1], True)
     mask = [True, w is not None, b is not None]
     x.requires_grad_(True)
-    arguments = (torch.randn_like(x), None, x, moments, w, norm, over, *settings, mask)
-    # opcheck would also compare the derivatives of the moments. Those of norm_backward are checked
+    arguments = (torch.randn_like(x), None, x, statistics, w, norm, over, *settings, mask)
+    # opcheck would also compare the derivatives of the statistics. Those of norm_backward are checked
     # above.
     torch.library.opcheck(
         ops.norm_backward.default, arguments,
@@ -727,7 +727,7 @@ ERRORS = [
     (lambda: ops.add_norm_forward(X, X, None, None, "layer", 1, 1e-5, False),
      "[add_norm_forward] over must be 0 (rows), got 1"),
     (lambda: ops.norm_backward(X, None, X, X, None, "layer", 0, 1e-5, 1.0, 0.1, False, [True] * 3),
-     "[norm_backward] moments must have [3, 2] Float on cpu, got [2, 3] Float on cpu"),
+     "[norm_backward] statistics must have [3, 2] Float on cpu, got [2, 3] Float on cpu"),
 ]  # fmt: skip
 
 

@@ -228,7 +228,7 @@ def test_layers_directions_and_sequences_match_the_equations(layer, options):
 def test_cells_match_steps_of_their_layers(layer, options):
     cell_class = CELL_OF[layer]
     if options["variant"] == "batchnorm":
-        pytest.skip("a step has no moments over a batch")
+        pytest.skip("a step has no statistics over a batch")
     cell = made(cell_class, options)
     module = layer(I, H, **options).double()
     module.load_state_dict({key + "_l0": value for key, value in cell.state_dict().items()})

@@ -1,10 +1,10 @@
 // Row statistics from row sums, in double, once for each row. Compiled once for each target, in
 // namespace HWY_NAMESPACE.
-#if defined(PLANISH_SRC_NORM_MOMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef PLANISH_SRC_NORM_MOMENTS_INL_H_
-#undef PLANISH_SRC_NORM_MOMENTS_INL_H_
+#if defined(PLANISH_SRC_NORM_STATISTICS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLANISH_SRC_NORM_STATISTICS_INL_H_
+#undef PLANISH_SRC_NORM_STATISTICS_INL_H_
 #else
-#define PLANISH_SRC_NORM_MOMENTS_INL_H_
+#define PLANISH_SRC_NORM_STATISTICS_INL_H_
 #endif
 
 #include <algorithm>
@@ -150,8 +150,8 @@ HWY_INLINE auto SumsServe(D d, hn::Vec<D> var, hn::Vec<D> square, double eps) {
 }
 
 template <class T>
-HWY_INLINE RowCoefficients<Compute<T>> SaveMoments(const RowsForward<T>& args, int64_t r,
-                                                   double mean, double rest, double rstd) {
+HWY_INLINE RowCoefficients<Compute<T>> SaveStatistics(const RowsForward<T>& args, int64_t r,
+                                                      double mean, double rest, double rstd) {
   using C = Compute<T>;
   const C rounded = static_cast<C>(mean + rest), reciprocal = static_cast<C>(rstd);
   const C lo = static_cast<C>((mean - static_cast<double>(rounded)) + rest);
@@ -168,15 +168,15 @@ HWY_NOINLINE RowCoefficients<Compute<T>> TwoPassCoefficients(const RowsForward<T
   const Statistics m = TwoPassStatistics(args.x + r * args.x_stride, args.cols, args.recipe.centre);
   const double rstd =
       ReciprocalDeviation(m, args.recipe.deviation, args.eps, static_cast<double>(args.cols));
-  return SaveMoments(args, r, m.shift, m.offset / m.scale, rstd);
+  return SaveStatistics(args, r, m.shift, m.offset / m.scale, rstd);
 }
 
 /// Computes row r's statistics from its sums about `shift`, saves them, and returns the
 /// coefficients of xhat. `reciprocal` is 1 / cols.
 template <class T>
-HWY_INLINE RowCoefficients<Compute<T>> FinishMoments(const RowsForward<T>& args, int64_t r,
-                                                     double shift, const RowSums& sums,
-                                                     double reciprocal) {
+HWY_INLINE RowCoefficients<Compute<T>> FinishStatistics(const RowsForward<T>& args, int64_t r,
+                                                        double shift, const RowSums& sums,
+                                                        double reciprocal) {
   const double offset = sums.first * reciprocal, square = sums.second * reciprocal;
   const double var = square - offset * offset;
   if (!SumsServe<Compute<T>>(var, square, args.eps)) [[unlikely]]
@@ -188,12 +188,12 @@ HWY_INLINE RowCoefficients<Compute<T>> FinishMoments(const RowsForward<T>& args,
     rstd = ReciprocalDeviation({.var = var}, args.recipe.deviation, args.eps,
                                static_cast<double>(args.cols));
   }
-  return SaveMoments(args, r, shift, offset, rstd);
+  return SaveStatistics(args, r, shift, offset, rstd);
 }
 
 /// Returns row r's coefficients of xhat from its saved statistics.
 template <template <class> class Args, class T>
-HWY_INLINE RowCoefficients<Compute<T>> SavedMoments(const Args<T>& args, int64_t r) {
+HWY_INLINE RowCoefficients<Compute<T>> SavedCoefficients(const Args<T>& args, int64_t r) {
   using C = Compute<T>;
   return CoefficientsOf(args.mean ? args.mean[r] : C{0}, args.mean_lo ? args.mean_lo[r] : C{0},
                         args.rstd[r]);
@@ -201,17 +201,17 @@ HWY_INLINE RowCoefficients<Compute<T>> SavedMoments(const Args<T>& args, int64_t
 
 /// Constants of a row for dx = rstd * ((g - mean_g) - xhat * mean_g_xhat).
 template <class C>
-struct GradientMap {
-  RowCoefficients<C> map;
+struct GradientCoefficients {
+  RowCoefficients<C> coefficients;
   C mean_g = 0;
   C mean_g_xhat = 0;
 };
 
 /// Returns row r's constants from its sums of g and g * xhat.
 template <class T>
-HWY_INLINE GradientMap<Compute<T>> FinishGradient(const RowsBackward<T>& args, int64_t r,
-                                                  const RowCoefficients<Compute<T>>& map,
-                                                  const RowSums& sums, double reciprocal) {
+HWY_INLINE GradientCoefficients<Compute<T>> FinishGradient(
+    const RowsBackward<T>& args, int64_t r, const RowCoefficients<Compute<T>>& coefficients,
+    const RowSums& sums, double reciprocal) {
   using C = Compute<T>;
   double mean_g = args.recipe.via_mean ? sums.first * reciprocal : 0;
   double mean_g_xhat = args.recipe.via_scale ? sums.second * reciprocal : 0;
@@ -219,7 +219,7 @@ HWY_INLINE GradientMap<Compute<T>> FinishGradient(const RowsBackward<T>& args, i
     // d(deviation)/dx = d / ((n - 1) * deviation) gives the factor n / (n - 1), and eps outside the
     // root the second factor.
     const auto n = static_cast<double>(args.cols);
-    const double deviation = 1 / static_cast<double>(map.rstd) - args.eps;
+    const double deviation = 1 / static_cast<double>(coefficients.rstd) - args.eps;
     mean_g_xhat *= deviation > 0 ? n / (n - 1) * ((deviation + args.eps) / deviation) : 0;
   }
   if (args.factors != nullptr) [[unlikely]] {
@@ -227,7 +227,7 @@ HWY_INLINE GradientMap<Compute<T>> FinishGradient(const RowsBackward<T>& args, i
     mean_g_xhat *= factors.scale;
     mean_g = mean_g * factors.mean - factors.shift * mean_g_xhat;
   }
-  return {map, static_cast<C>(mean_g), static_cast<C>(mean_g_xhat)};
+  return {coefficients, static_cast<C>(mean_g), static_cast<C>(mean_g_xhat)};
 }
 
 }  // namespace
@@ -235,4 +235,4 @@ HWY_INLINE GradientMap<Compute<T>> FinishGradient(const RowsBackward<T>& args, i
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();
 
-#endif  // PLANISH_SRC_NORM_MOMENTS_INL_H_
+#endif  // PLANISH_SRC_NORM_STATISTICS_INL_H_
