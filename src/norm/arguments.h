@@ -124,32 +124,56 @@ constexpr void VisitArguments(const ChannelNormBackwardArgs<T, P>& args, const R
                 ParamsPresence(recipe), f);
 }
 
-/// Return a call with spatial = 1 as a norm of rows.
+// Calls as calls of another function with the same arrays. arguments_test.cc compares the arrays.
+
+/// Copies the arrays that VisitForward visits.
+template <class To, class From>
+constexpr To WithForwardArrays(To to, const From& from) {
+  to.x = from.x;
+  to.gain = from.gain;
+  to.bias = from.bias;
+  to.y = from.y;
+  to.mean = from.mean;
+  to.mean_lo = from.mean_lo;
+  to.rstd = from.rstd;
+  return to;
+}
+
+/// Copies the arrays that VisitBackward visits.
+template <class To, class From>
+constexpr To WithBackwardArrays(To to, const From& from) {
+  to.dy = from.dy;
+  to.x = from.x;
+  to.gain = from.gain;
+  to.mean = from.mean;
+  to.mean_lo = from.mean_lo;
+  to.rstd = from.rstd;
+  to.dx = from.dx;
+  to.dgain = from.dgain;
+  to.dbias = from.dbias;
+  return to;
+}
+
+/// Return a call with spatial = 1, or of the online norm, as a norm of rows.
 template <class T, class P>
-NormForwardArgs<T, P> AsRows(const ChannelNormForwardArgs<T, P>& args) {
-  return {.rows = args.batch,
-          .cols = args.channels,
-          .x = args.x,
-          .gain = args.gain,
-          .bias = args.bias,
-          .y = args.y,
-          .mean = args.mean,
-          .mean_lo = args.mean_lo,
-          .rstd = args.rstd};
+constexpr NormForwardArgs<T, P> AsRows(const ChannelNormForwardArgs<T, P>& args) {
+  return WithForwardArrays(NormForwardArgs<T, P>{.rows = args.batch, .cols = args.channels}, args);
 }
 template <class T, class P>
-NormBackwardArgs<T, P> AsRows(const ChannelNormBackwardArgs<T, P>& args) {
-  return {.rows = args.batch,
-          .cols = args.channels,
-          .dy = args.dy,
-          .x = args.x,
-          .gain = args.gain,
-          .mean = args.mean,
-          .mean_lo = args.mean_lo,
-          .rstd = args.rstd,
-          .dx = args.dx,
-          .dgain = args.dgain,
-          .dbias = args.dbias};
+constexpr NormBackwardArgs<T, P> AsRows(const ChannelNormBackwardArgs<T, P>& args) {
+  return WithBackwardArrays(NormBackwardArgs<T, P>{.rows = args.batch, .cols = args.channels},
+                            args);
+}
+template <class T, class P>
+constexpr NormBackwardArgs<T, P> AsRows(const OnlineNormBackwardArgs<T, P>& args) {
+  return WithBackwardArrays(NormBackwardArgs<T, P>{.rows = args.rows, .cols = args.cols}, args);
+}
+
+/// Returns a call of the online norm as a norm over the channels of samples with one position.
+template <class T, class P>
+constexpr ChannelNormBackwardArgs<T, P> AsSamples(const OnlineNormBackwardArgs<T, P>& args) {
+  return WithBackwardArrays(
+      ChannelNormBackwardArgs<T, P>{.batch = args.rows, .channels = args.cols, .spatial = 1}, args);
 }
 
 template <class T, class P, class F>

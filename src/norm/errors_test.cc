@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,46 @@ using tests::Result;
 template <class T>
 T* Beyond(T* address, int64_t bytes) {
   return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(bytes));
+}
+
+/// Returns the addresses of the arrays of a call by name.
+template <class Args, class... Facts>
+std::map<std::string, const void*> ArraysOf(const Args& args, const Facts&... facts) {
+  std::map<std::string, const void*> arrays;
+  internal::ForEachArgument(
+      args, [&](const auto& argument) { arrays[argument.name] = args.*argument.member; }, facts...);
+  return arrays;
+}
+
+/// Returns a call whose arrays all have different addresses, which are never read.
+template <class Args, class... Facts>
+Args WithArrays(const Facts&... facts) {
+  static float memory[32];
+  Args args;
+  float* next = memory;
+  internal::ForEachArgument(
+      args, [&](const auto& argument) { args.*argument.member = next++; }, facts...);
+  return args;
+}
+
+TEST(Calls, OfAnotherFunctionHaveTheSameArrays) {
+  const internal::Recipe recipe = internal::RecipeOf(Norm::kLayer);
+  const auto forward = WithArrays<ChannelNormForwardArgs<float, float>>(recipe);
+  auto expected = ArraysOf(forward, recipe);
+  expected["residual"] = expected["sum"] = nullptr;
+  EXPECT_EQ(ArraysOf(internal::AsRows(forward), recipe), expected);
+
+  const auto backward = WithArrays<ChannelNormBackwardArgs<float, float>>(recipe);
+  expected = ArraysOf(backward, recipe);
+  expected["dsum"] = nullptr;
+  EXPECT_EQ(ArraysOf(internal::AsRows(backward), recipe), expected);
+
+  const auto online = WithArrays<OnlineNormBackwardArgs<float, float>>();
+  expected = ArraysOf(online);
+  EXPECT_EQ(expected.erase("offset") + expected.erase("deviation"), 2u);
+  EXPECT_EQ(ArraysOf(internal::AsSamples(online), recipe), expected);
+  expected["dsum"] = nullptr;
+  EXPECT_EQ(ArraysOf(internal::AsRows(online), recipe), expected);
 }
 
 class ForwardErrorTest : public ::testing::Test {

@@ -154,11 +154,9 @@ Statistics StatisticsOf(const Tensor& x, const Tensor& statistics, double alpha)
   // Subtracting the saved mean cancels nothing. The rest adds zeros whose derivatives matter.
   const Tensor near = Wide(x) - saved(0) - saved(1);
   const Tensor centred = near - alpha * (Mean(near) - Mean(near).detach());
-  Statistics statistics;
-  statistics.s = (Mean(centred.square()) * BesselFactor(x.sym_size(-1))).sqrt();
-  statistics.sigma = saved(2).reciprocal() + alpha * (statistics.s - statistics.s.detach());
-  statistics.z = centred / statistics.sigma;
-  return statistics;
+  const Tensor s = (Mean(centred.square()) * BesselFactor(x.sym_size(-1))).sqrt();
+  const Tensor sigma = saved(2).reciprocal() + alpha * (s - s.detach());
+  return {centred / sigma, sigma, s};
 }
 
 TensorTriple ForwardAutograd(const Tensor& x, const Tensor& state, const OptionalTensor& weight,

@@ -93,17 +93,9 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
   internal::CheckWorkspace(kFunction, options, WorkspaceBytes(args));
   // Must precede dx, which can be dy.
   if (internal::HasParamGradients(args)) {
-    // A case is a sample with one position.
-    const ChannelNormBackwardArgs<T, P> columns = {.batch = rows,
-                                                   .channels = cols,
-                                                   .spatial = 1,
-                                                   .dy = args.dy,
-                                                   .x = args.x,
-                                                   .mean = args.mean,
-                                                   .mean_lo = args.mean_lo,
-                                                   .rstd = args.rstd,
-                                                   .dgain = args.dgain,
-                                                   .dbias = args.dbias};
+    ChannelNormBackwardArgs<T, P> columns = internal::AsSamples(args);
+    columns.gain = nullptr;
+    columns.dx = nullptr;
     RunColumnsCall(kFunction, internal::cuda::PositionGradients<T>{Untyped(columns)}, kColumns,
                    options);
   }

@@ -208,20 +208,9 @@ void BackwardOnline(const OnlineNormBackwardArgs<T, P>& args, const OnlineNormOp
   const bool columns = HasParamGradients(args);
   const Params<T, P> gains(args.gain, rows, cols, 1, true);
   ParamGradients<T, P> dgains(args.dgain, cols, columns), dbiases(args.dbias, cols, columns);
-  const RowsBackward<T> call = {{.rows = rows,
-                                 .cols = cols,
-                                 .dy = args.dy,
-                                 .x = args.x,
-                                 .gain = gains.data(),
-                                 .mean = args.mean,
-                                 .mean_lo = args.mean_lo,
-                                 .rstd = args.rstd,
-                                 .dx = args.dx,
-                                 .dgain = dgains.data(),
-                                 .dbias = dbiases.data(),
-                                 .dy_stride = cols,
-                                 .x_stride = cols,
-                                 .dx_stride = cols},
+  NormBackwardArgs<T, P> rows_args = AsRows(args);
+  SetStrides("OnlineNormBackward", rows_args, kRecipe);
+  const RowsBackward<T> call = {WithParams(rows_args, kRecipe, gains, dgains, dbiases),
                                 {.recipe = kRecipe},
                                 factors.get(),
                                 /*use_nt_stores=*/true};
