@@ -80,12 +80,15 @@ void Forward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& opti
   internal::ForwardLayer(*packed, args, options, *memory);
 }
 
-/// Adds all inputs except the parameters, and checks the lengths.
+/// Checks shape, eps, lengths and packed weights of a call. Returns its inputs and parameters.
 template <class T>
-void AddInputs(const char* function, const CellRecipe& recipe, const RnnInputs<T>& inputs,
-               Arrays& arrays) {
-  arrays.Add(inputs, recipe);
+Arrays CheckedInputs(const char* function, Cell cell, const RnnInputs<T>& inputs,
+                     const RnnOptions<T>& options) {
   const RnnShape& shape = inputs.shape;
+  CheckRnnShape<T>(function, shape);
+  internal::CheckEps(function, options.eps);
+  Arrays arrays(function);
+  arrays.Add(inputs, internal::RecipeOf(cell));
   for (int64_t b = 0; inputs.lengths != nullptr && b < shape.batch; ++b) {
     if (inputs.lengths[b] < 1 || inputs.lengths[b] > shape.time) {
       internal::Fail(function, "lengths[" + std::to_string(b) + "]",
@@ -93,6 +96,8 @@ void AddInputs(const char* function, const CellRecipe& recipe, const RnnInputs<T
                      std::to_string(inputs.lengths[b]));
     }
   }
+  AddParams(function, cell, shape, inputs.params, options.packed, arrays);
+  return arrays;
 }
 
 }  // namespace
@@ -149,11 +154,7 @@ void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& o
   constexpr const char* kFunction = "RnnForward";
   const CellRecipe recipe = internal::RecipeOf(cell);
   const RnnShape& shape = args.inputs.shape;
-  CheckRnnShape<T>(kFunction, shape);
-  internal::CheckEps(kFunction, options.eps);
-  Arrays arrays(kFunction);
-  AddInputs(kFunction, recipe, args.inputs, arrays);
-  AddParams(kFunction, cell, shape, args.inputs.params, options.packed, arrays);
+  Arrays arrays = CheckedInputs(kFunction, cell, args.inputs, options);
   arrays.Add(args, recipe, internal::SavedSize<T>(recipe, shape, options.checkpoint));
   arrays.CheckAlignedAndDisjoint();
   Forward(cell, args, options);
@@ -164,11 +165,7 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   constexpr const char* kFunction = "RnnBackward";
   const CellRecipe recipe = internal::RecipeOf(cell);
   const RnnShape& shape = args.inputs.shape;
-  CheckRnnShape<T>(kFunction, shape);
-  internal::CheckEps(kFunction, options.eps);
-  Arrays arrays(kFunction);
-  AddInputs(kFunction, recipe, args.inputs, arrays);
-  AddParams(kFunction, cell, shape, args.inputs.params, options.packed, arrays);
+  Arrays arrays = CheckedInputs(kFunction, cell, args.inputs, options);
   if (options.packed) CheckForBackward(kFunction, options.packed.backward());
   if (args.sums && RnnAccess::Layer(args.sums->packed()) != RnnAccess::Layer(options.packed)) {
     internal::Fail(kFunction, "sums", "be created from options.packed", "sums of other weights");

@@ -315,6 +315,17 @@ int64_t BlocksOf(void (*kernel)(Parameters...), const Launch& launch) {
   return resident > 0 && resident < launch.blocks ? resident : launch.blocks;
 }
 
+#ifdef __CUDACC__
+/// Throws a DeviceError, and clears it in the runtime, if a launch failed.
+inline void CheckLaunch(const char* function, cudaError_t error) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();
+  throw DeviceError("[" + std::string(function) +
+                        "] the kernel could not be launched: " + cudaGetErrorString(error),
+                    error);
+}
+#endif
+
 /// Enqueues `kernel` on the stream. Throws DeviceError if the launch fails.
 template <class... Parameters>
 void Run(const char* function, void (*kernel)(Parameters...), const Launch& launch, void* stream,
@@ -337,12 +348,7 @@ void Run(const char* function, void (*kernel)(Parameters...), const Launch& laun
   }
   const cudaError_t error =
       cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers);
-  if (error != cudaSuccess) {
-    cudaGetLastError();
-    throw DeviceError("[" + std::string(function) +
-                          "] the kernel could not be launched: " + cudaGetErrorString(error),
-                      error);
-  }
+  CheckLaunch(function, error);
 #else
   static_cast<void>(function), static_cast<void>(stream);
   emulation::RunGrid(
@@ -389,12 +395,7 @@ void RunCooperative(const char* function, void (*kernel)(Parameters...), const L
         dim3(static_cast<unsigned>(launch.threads)), pointers,
         static_cast<size_t>(launch.shared_bytes), static_cast<Stream>(stream));
   }
-  if (error != cudaSuccess) {
-    cudaGetLastError();
-    throw DeviceError("[" + std::string(function) +
-                          "] the kernel could not be launched: " + cudaGetErrorString(error),
-                      error);
-  }
+  CheckLaunch(function, error);
 #else
   static_cast<void>(function), static_cast<void>(stream);
   emulation::RunGrid(

@@ -123,6 +123,59 @@ struct RunWalk {
   int64_t step, run, step_s, step_at, wrap;
 };
 
+// kFlight packs of a run, which a thread loads before it uses them.
+template <class T, int N, int kFlight, bool kReadX>
+struct RunPacks {
+  using C = Compute<T>;
+  C a[kFlight][N] = {}, x[kFlight][N] = {};
+  int64_t index[kFlight], s[kFlight], at[kFlight];  // as in RunWalk
+
+  PLANISH_DEVICE RunPacks(const ColumnArrays<T>& arrays, RunWalk& walk) {
+    PLANISH_UNROLL
+    for (int f = 0; f < kFlight; ++f) {
+      index[f] = walk.index;
+      s[f] = walk.s;
+      at[f] = walk.at;
+      if (walk.Has()) {
+        Load<N>(arrays.a + walk.at, a[f]);
+        if constexpr (kReadX) Load<N>(arrays.x + walk.at, x[f]);
+      }
+      walk.Advance();
+    }
+  }
+};
+
+// A matrix [batch, channels * spatial] in tiles of columns: a pack for each of `team` threads.
+template <int N>
+struct ColumnTiles {
+  int64_t width, tile_width, count;
+
+  template <class T>
+  PLANISH_DEVICE ColumnTiles(const ColumnArrays<T>& arrays, int team)
+      : width(arrays.channels * arrays.spatial),
+        tile_width(static_cast<int64_t>(team) * N),
+        count((width + tile_width - 1) / tile_width) {}
+};
+
+// Packs of a column in kFlight rows, which a thread loads before it uses them.
+template <class T, int N, int kFlight, bool kReadX>
+struct ColumnPacks {
+  using C = Compute<T>;
+  C a[kFlight][N] = {}, x[kFlight][N] = {};
+
+  // Loads rows b, b + step ... before `end`.
+  PLANISH_DEVICE ColumnPacks(const ColumnArrays<T>& arrays, int64_t width, int64_t col, int64_t b,
+                             int64_t step, int64_t end) {
+    PLANISH_UNROLL
+    for (int f = 0; f < kFlight; ++f) {
+      const int64_t row = b + f * step;
+      if (row >= end) continue;
+      Load<N>(arrays.a + row * width + col, a[f]);
+      if constexpr (kReadX) Load<N>(arrays.x + row * width + col, x[f]);
+    }
+  }
+};
+
 // The shift of the channel's sums: given, or its first element.
 template <class T>
 PLANISH_DEVICE double ShiftOf(const T* a, int64_t spatial, const double* shifts, int64_t c) {
@@ -159,30 +212,19 @@ SumRuns(ColumnArrays<T> arrays, SavedStatistics<Compute<T>> saved, const double*
                    EndOfPart(part, part_length, n), static_cast<int64_t>(team.lane()) * N,
                    static_cast<int64_t>(team_size) * N);
       while (walk.Has()) {
-        C a[kFlight][N] = {}, x[kFlight][N] = {};
-        int64_t index[kFlight], s[kFlight];
+        const RunPacks<T, N, kFlight, kReadsX<kSums>> packs(arrays, walk);
         PLANISH_UNROLL
         for (int f = 0; f < kFlight; ++f) {
-          index[f] = walk.index;
-          s[f] = walk.s;
-          if (walk.Has()) {
-            Load<N>(arrays.a + walk.at, a[f]);
-            if constexpr (kReadsX<kSums>) Load<N>(arrays.x + walk.at, x[f]);
-          }
-          walk.Advance();
-        }
-        PLANISH_UNROLL
-        for (int f = 0; f < kFlight; ++f) {
-          if (index[f] >= walk.end) continue;
+          if (packs.index[f] >= walk.end) continue;
           PLANISH_UNROLL
           for (int j = 0; j < N; ++j) {
-            C number = a[f][j];
+            C a = packs.a[f][j];
             if constexpr (kSums == ChannelSums::kGradientOfRows) {
-              number *= ParamAt<T>(arrays.gain, s[f] + j, C{1});
+              a *= ParamAt<T>(arrays.gain, packs.s[f] + j, C{1});
             } else if constexpr (kSums == ChannelSums::kGradientOfPositions) {
-              xhat = XhatAt(saved, index[f] + j);
+              xhat = XhatAt(saved, packs.index[f] + j);
             }
-            AddTerm<kSums>(number, x[f][j], shift, xhat, first, second);
+            AddTerm<kSums>(a, packs.x[f][j], shift, xhat, first, second);
           }
         }
       }
@@ -201,14 +243,12 @@ SumColumns(ColumnArrays<T> arrays, SavedStatistics<Compute<T>> saved, const doub
   using C = Compute<T>;
   constexpr int kFlight = kSumFlight<kSums>;
   const ThreadMatrix block(team);
-  const int64_t width = arrays.channels * arrays.spatial;
-  const int64_t tile_width = static_cast<int64_t>(team) * N;
-  const int64_t tiles = (width + tile_width - 1) / tile_width;
-  for (int64_t item = BlockIndex(); item < tiles * parts; item += Blocks()) {
-    const int64_t tile = item % tiles, part = item / tiles;
-    const int64_t col = tile * tile_width + static_cast<int64_t>(block.x) * N;
+  const ColumnTiles<N> tiles(arrays, team);
+  for (int64_t item = BlockIndex(); item < tiles.count * parts; item += Blocks()) {
+    const int64_t tile = item % tiles.count, part = item / tiles.count;
+    const int64_t col = tile * tiles.tile_width + static_cast<int64_t>(block.x) * N;
     double first[N] = {}, second[N] = {};
-    if (col < width) {
+    if (col < tiles.width) {
       XhatMap<C> xhat[N] = {};
       double shift[N] = {};
       int64_t s[N] = {};
@@ -224,14 +264,8 @@ SumColumns(ColumnArrays<T> arrays, SavedStatistics<Compute<T>> saved, const doub
       }
       const int64_t end = EndOfPart(part, part_length, arrays.batch);
       for (int64_t b = part * part_length + block.y; b < end; b += block.rows * kFlight) {
-        C a[kFlight][N] = {}, x[kFlight][N] = {};
-        PLANISH_UNROLL
-        for (int f = 0; f < kFlight; ++f) {
-          const int64_t row = b + f * block.rows;
-          if (row >= end) continue;
-          Load<N>(arrays.a + row * width + col, a[f]);
-          if constexpr (kReadsX<kSums>) Load<N>(arrays.x + row * width + col, x[f]);
-        }
+        const ColumnPacks<T, N, kFlight, kReadsX<kSums>> packs(arrays, tiles.width, col, b,
+                                                               block.rows, end);
         PLANISH_UNROLL
         for (int f = 0; f < kFlight; ++f) {
           const int64_t row = b + f * block.rows;
@@ -241,13 +275,13 @@ SumColumns(ColumnArrays<T> arrays, SavedStatistics<Compute<T>> saved, const doub
             if constexpr (kSums == ChannelSums::kGradientOfPositions) {
               xhat[j] = XhatAt(saved, row * arrays.spatial + s[j]);
             }
-            AddTerm<kSums>(a[f][j], x[f][j], shift[j], xhat[j], first[j], second[j]);
+            AddTerm<kSums>(packs.a[f][j], packs.x[f][j], shift[j], xhat[j], first[j], second[j]);
           }
         }
       }
     }
     block.SumColumns(first, second);
-    if (block.y == 0 && col < width) {
+    if (block.y == 0 && col < tiles.width) {
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {
         pairs[(col + j) * parts + part] = {block.Sum(0, j), block.Sum(1, j)};
@@ -318,32 +352,21 @@ MapRuns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
                  EndOfPart(part, part_length, n), static_cast<int64_t>(lane) * N,
                  static_cast<int64_t>(team) * N);
     while (walk.Has()) {
-      C a[kFlight][N] = {}, x[kFlight][N] = {};
-      int64_t index[kFlight], s[kFlight], at[kFlight];
+      RunPacks<T, N, kFlight, kMapReadsX<kMap>> packs(arrays, walk);
       PLANISH_UNROLL
       for (int f = 0; f < kFlight; ++f) {
-        index[f] = walk.index;
-        s[f] = walk.s;
-        at[f] = walk.at;
-        if (walk.Has()) {
-          Load<N>(arrays.a + walk.at, a[f]);
-          if constexpr (kMapReadsX<kMap>) Load<N>(arrays.x + walk.at, x[f]);
-        }
-        walk.Advance();
-      }
-      PLANISH_UNROLL
-      for (int f = 0; f < kFlight; ++f) {
-        if (index[f] >= walk.end) continue;
+        if (packs.index[f] >= walk.end) continue;
+        C(&a)[N] = packs.a[f];
         PLANISH_UNROLL
         for (int j = 0; j < N; ++j) {
           C gain = 1, bias = 0;
-          if constexpr (kOfRows<kMap>) gain = ParamAt<T>(arrays.gain, s[f] + j, C{1});
+          if constexpr (kOfRows<kMap>) gain = ParamAt<T>(arrays.gain, packs.s[f] + j, C{1});
           if constexpr (kMap == ChannelMap::kNormalizeRows) {
-            bias = ParamAt<T>(arrays.bias, s[f] + j, C{0});
+            bias = ParamAt<T>(arrays.bias, packs.s[f] + j, C{0});
           }
-          a[f][j] = Mapped<kMap>(a[f][j], x[f][j], v, gain, bias);
+          a[j] = Mapped<kMap>(a[j], packs.x[f][j], v, gain, bias);
         }
-        Store<N>(a[f], arrays.out + at[f]);
+        Store<N>(a, arrays.out + packs.at[f]);
       }
     }
   }
@@ -356,13 +379,12 @@ MapColumns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
   using C = Compute<T>;
   constexpr int kFlight = kMapFlight<kMap>, kParameters = kParameterCount<kMap>;
   const ThreadMatrix block(team);
-  const int64_t width = arrays.channels * arrays.spatial;
-  const int64_t tile_width = static_cast<int64_t>(team) * N;
-  const int64_t tiles = (width + tile_width - 1) / tile_width, items = tiles * parts;
+  const ColumnTiles<N> tiles(arrays, team);
+  const int64_t items = tiles.count * parts;
   for (int64_t turn = BlockIndex(); turn < items; turn += Blocks()) {
-    const int64_t item = items - 1 - turn, tile = item % tiles, part = item / tiles;
-    const int64_t col = tile * tile_width + static_cast<int64_t>(block.x) * N;
-    if (col >= width) continue;
+    const int64_t item = items - 1 - turn, tile = item % tiles.count, part = item / tiles.count;
+    const int64_t col = tile * tiles.tile_width + static_cast<int64_t>(block.x) * N;
+    if (col >= tiles.width) continue;
     C v[N][kParameters];
     PLANISH_UNROLL
     for (int j = 0; j < N; ++j) {
@@ -372,21 +394,16 @@ MapColumns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
     }
     const int64_t end = EndOfPart(part, part_length, arrays.batch);
     for (int64_t b = part * part_length + block.y; b < end; b += block.rows * kFlight) {
-      C a[kFlight][N] = {}, x[kFlight][N] = {};
+      ColumnPacks<T, N, kFlight, kMapReadsX<kMap>> packs(arrays, tiles.width, col, b, block.rows,
+                                                         end);
       PLANISH_UNROLL
       for (int f = 0; f < kFlight; ++f) {
         const int64_t row = b + f * block.rows;
         if (row >= end) continue;
-        Load<N>(arrays.a + row * width + col, a[f]);
-        if constexpr (kMapReadsX<kMap>) Load<N>(arrays.x + row * width + col, x[f]);
-      }
-      PLANISH_UNROLL
-      for (int f = 0; f < kFlight; ++f) {
-        const int64_t row = b + f * block.rows;
-        if (row >= end) continue;
+        C(&a)[N] = packs.a[f];
         PLANISH_UNROLL
-        for (int j = 0; j < N; ++j) a[f][j] = Mapped<kMap>(a[f][j], x[f][j], v[j], C{1}, C{0});
-        Store<N>(a[f], arrays.out + row * width + col);
+        for (int j = 0; j < N; ++j) a[j] = Mapped<kMap>(a[j], packs.x[f][j], v[j], C{1}, C{0});
+        Store<N>(a, arrays.out + row * tiles.width + col);
       }
     }
   }

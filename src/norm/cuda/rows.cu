@@ -517,6 +517,16 @@ PLANISH_DEVICE void ForEachPack(int64_t first, int64_t last, F&& f) {
   }
 }
 
+// Columns [begin, end) of a row: one of its parts.
+struct RowPart {
+  int64_t row, part, begin, end;
+};
+
+PLANISH_DEVICE RowPart PartOf(int64_t item, int64_t parts, int64_t part_cols, int64_t cols) {
+  const int64_t part = item % parts, begin = part * part_cols;
+  return {item / parts, part, begin, begin + part_cols < cols ? begin + part_cols : cols};
+}
+
 template <class T, int N>
 PLANISH_KERNEL(kMaxThreads, 1)
 ForwardMultiPass(Forward<T> a, int64_t parts, int64_t part_cols, Phase phase, PartSums* sums) {
@@ -524,9 +534,8 @@ ForwardMultiPass(Forward<T> a, int64_t parts, int64_t part_cols, Phase phase, Pa
   BlockTeam team;
   const double n = static_cast<double>(a.cols);
   for (int64_t item = BlockIndex(); item < a.rows * parts; item += Blocks()) {
-    const int64_t row = item / parts, part = item % parts;
-    const int64_t begin = part * part_cols;
-    const int64_t end = begin + part_cols < a.cols ? begin + part_cols : a.cols;
+    const RowPart of = PartOf(item, parts, part_cols, a.cols);
+    const int64_t row = of.row, begin = of.begin, end = of.end;
     const T* x = a.x + row * a.x_stride;
     const PartSums* all = sums == nullptr ? nullptr : sums + row * parts;
 
@@ -534,7 +543,7 @@ ForwardMultiPass(Forward<T> a, int64_t parts, int64_t part_cols, Phase phase, Pa
     Mean<C> mean;
     if (a.centre) {
       // In place, another block can already have overwritten the first element.
-      shift = phase == Phase::kMap ? all[part].shift : static_cast<double>(ToCompute(x[0]));
+      shift = phase == Phase::kMap ? all[of.part].shift : static_cast<double>(ToCompute(x[0]));
       if (phase == Phase::kAll || phase == Phase::kSum) {
         ForEachPack<N>(begin, end, [&](int64_t col) {
           C values[N];
@@ -590,7 +599,7 @@ ForwardMultiPass(Forward<T> a, int64_t parts, int64_t part_cols, Phase phase, Pa
     }
     const C rstd = squares - squares == 0 ? static_cast<C>(Rstd(squares, n, a.eps, a.unbiased))
                                           : Nan<C>();  // an infinity or NaN
-    if (part == 0 && ThreadIndex() == 0) {
+    if (of.part == 0 && ThreadIndex() == 0) {
       if (a.mean != nullptr) a.mean[row] = mean.hi;
       if (a.mean_lo != nullptr) a.mean_lo[row] = mean.lo;
       if (a.rstd != nullptr) a.rstd[row] = rstd;
@@ -637,9 +646,8 @@ BackwardMultiPass(Backward<T> a, int64_t parts, int64_t part_cols, Phase phase,
   BlockTeam team;
   const double n = static_cast<double>(a.cols);
   for (int64_t item = BlockIndex(); item < a.rows * parts; item += Blocks()) {
-    const int64_t row = item / parts, part = item % parts;
-    const int64_t begin = part * part_cols;
-    const int64_t end = begin + part_cols < a.cols ? begin + part_cols : a.cols;
+    const RowPart of = PartOf(item, parts, part_cols, a.cols);
+    const int64_t row = of.row, begin = of.begin, end = of.end;
     const Mean<C> mean = SavedMean(a, row);
     const C rstd = a.rstd[row];
     // Computes g and xhat of the pack at column `col`.
