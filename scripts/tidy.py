@@ -22,7 +22,7 @@ NOT_CHECKED = re.compile(r"_test\b|_test_|/tests/|/testing/|cmake_pch|\.pb\.cc$|
 
 
 def check(tidy: str, build: pathlib.Path, source: str) -> tuple[str, str]:
-    command = [tidy, "-p", build, "--quiet", f"--header-filter={HEADERS}", "--checks=-bugprone-suspicious-include", source]
+    command = [tidy, "-p", build, "--quiet", f"--header-filter={HEADERS}", source]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return source, ""

@@ -1,1 +1,1 @@
-#include "src/base/cuda/device.cu"  // NOLINT(bugprone-suspicious-include): CUDA as C++
+#include "src/base/cuda/device.cu"

@@ -107,10 +107,9 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
     internal::BatchStatistics<T> statistics{internal::WithParams(args, gains, biases),
                                             static_cast<double>(n), options.eps, momentum,
                                             options.unbiased};
-    constexpr int64_t kAtOnce = 256;
-    for (int64_t from = 0; from < range.n; from += kAtOnce) {
-      const int64_t c = range.begin + from, size = std::min(kAtOnce, range.n - from);
-      bool two_pass[kAtOnce];
+    for (int64_t from = 0; from < range.n; from += kChannelsAtOnce) {
+      const int64_t c = range.begin + from, size = std::min(kChannelsAtOnce, range.n - from);
+      bool two_pass[kChannelsAtOnce];
       statistics.begin = c;
       statistics.n = size;
       statistics.shift = range.before[0] + from;

@@ -390,10 +390,9 @@ void BackwardChannels(const ChannelsBackward<T>& args, const ParallelFor& parall
   ForChunks(tiling, parallel_for, [&] { return BackwardScratch<T>(tiling, own_terms); }, run_chunk);
   if (dgain == nullptr) return;
   RunParallel(parallel_for, channels, GrainFor(2 * count), [&](int64_t begin, int64_t end) {
-    constexpr int64_t kAtOnce = 256;
-    for (int64_t from = begin; from < end; from += kAtOnce) {
-      const int64_t size = std::min(kAtOnce, end - from);
-      double gain_sums[kAtOnce] = {}, bias_sums[kAtOnce] = {};
+    for (int64_t from = begin; from < end; from += kChannelsAtOnce) {
+      const int64_t size = std::min(kChannelsAtOnce, end - from);
+      double gain_sums[kChannelsAtOnce] = {}, bias_sums[kChannelsAtOnce] = {};
       for (int64_t i = 0; i < count; ++i) {
         const double* sums = &partial[i * 2 * channels + from];
         for (int64_t c = 0; c < size; ++c) gain_sums[c] += sums[c];

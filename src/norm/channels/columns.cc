@@ -44,21 +44,6 @@ HWY_INLINE void VisitSums(ChannelSums sums, F&& f) {
   }
 }
 
-/// Calls f(map, nt_stores) with constants.
-template <class F>
-HWY_INLINE void VisitMap(ChannelMap map, bool use_nt_stores, F&& f) {
-  const auto visit = [&](auto which) HWY_ATTR {
-    VisitNtStores(use_nt_stores, [&](auto nt_stores) HWY_ATTR { f(which, nt_stores); });
-  };
-  if (map == ChannelMap::kNormalize) {
-    visit(std::integral_constant<ChannelMap, ChannelMap::kNormalize>());
-  } else if (map == ChannelMap::kGradient) {
-    visit(std::integral_constant<ChannelMap, ChannelMap::kGradient>());
-  } else {
-    visit(std::integral_constant<ChannelMap, ChannelMap::kScale>());
-  }
-}
-
 void ColumnShifts(const T* x, int64_t stride, int64_t rows, int64_t cols, C* shift) {
   ShiftColumnsWith(Full(), x, stride, rows, cols, shift);
 }
@@ -84,10 +69,19 @@ void RunSums(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t r
 void MapRowsOnTarget(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
                      int64_t begin, int64_t end, int64_t run, int64_t period,
                      const MapParameters<C>& parameters, bool use_nt_stores) {
-  VisitMap(map, use_nt_stores, [&](auto which, auto nt_stores) HWY_ATTR {
-    MapRowsOf<which(), nt_stores()>(Full(), arrays, stride, rows, begin, end, run, period,
-                                    parameters);
-  });
+  const auto visit = [&](auto which) HWY_ATTR {
+    VisitNtStores(use_nt_stores, [&](auto nt_stores) HWY_ATTR {
+      MapRowsOf<which(), nt_stores()>(Full(), arrays, stride, rows, begin, end, run, period,
+                                      parameters);
+    });
+  };
+  if (map == ChannelMap::kNormalize) {
+    visit(std::integral_constant<ChannelMap, ChannelMap::kNormalize>());
+  } else if (map == ChannelMap::kGradient) {
+    visit(std::integral_constant<ChannelMap, ChannelMap::kGradient>());
+  } else {
+    visit(std::integral_constant<ChannelMap, ChannelMap::kScale>());
+  }
 }
 
 bool BatchFinish(const BatchStatistics<T>& args, bool* two_pass) {

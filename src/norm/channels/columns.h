@@ -21,6 +21,9 @@ inline constexpr int64_t kSumRows = 8;
 inline constexpr int64_t kMinBlockRows = 128, kMinBlockElements = int64_t{1} << 16;
 inline constexpr int64_t kMaxRowBlocks = 64;
 
+/// Minimum length of a run. Shorter runs are columns with their own parameters.
+inline constexpr int64_t kMinRun = 32;
+
 // --- End of tuning constants ---
 
 /// Parameters of a channel, or arrays of them.
@@ -33,8 +36,8 @@ struct MapParameters {
   const C* at[kMaxMapParameters];
 };
 
-/// Padding larger than any vector, and the minimum length of a run.
-inline constexpr int64_t kPeriodPad = 64, kMinRun = 32;
+/// Padding larger than any vector.
+inline constexpr int64_t kPeriodPad = 64;
 
 /// Computes a value near the mean of each column: the mean of a few elements. Exact for constant
 /// columns.

@@ -35,6 +35,8 @@ constexpr int64_t kBeforeGrain = 1024;
 constexpr int64_t kMapParts = 64;
 // Contiguous bytes that a tile should have in each row: the hardware prefetches within pages.
 constexpr int64_t kTileRowBytes = 1024;
+// Elements of a channel whose mean is the shift of its sums.
+constexpr int64_t kShiftSamples = 8;
 
 // --- End of tuning constants ---
 
@@ -184,10 +186,9 @@ void AfterParts(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n,
     After<T>(pass, c, i, n, nullptr, nullptr, before, after);
     return;
   }
-  constexpr int64_t kAtOnce = 256;
-  for (int64_t from = 0; from < n; from += kAtOnce) {
-    const int64_t size = std::min(kAtOnce, n - from);
-    double first[kAtOnce] = {}, second[kAtOnce] = {};
+  for (int64_t from = 0; from < n; from += kChannelsAtOnce) {
+    const int64_t size = std::min(kChannelsAtOnce, n - from);
+    double first[kChannelsAtOnce] = {}, second[kChannelsAtOnce] = {};
     for (int64_t k = 0; k < size; ++k) add(i + from + k, first[k], second[k]);
     After<T>(pass, c + from, i + from, size, first, second, before, after);
   }
@@ -491,18 +492,17 @@ void ShiftChannels(const ChannelPass<T>& pass, int64_t begin, int64_t n, Compute
     ShiftColumns(pass.a + begin, pass.channels, pass.batch, n, shift);
     return;
   }
-  constexpr int64_t kSamples = 8;
   for (int64_t c = 0; c < n; ++c) {
-    double samples[kSamples];
-    for (int64_t i = 0; i < kSamples; ++i) {
-      const int64_t b = (pass.batch - 1) * i / (kSamples - 1);
-      const int64_t s = (pass.spatial - 1) * i / (kSamples - 1);
+    double samples[kShiftSamples];
+    for (int64_t i = 0; i < kShiftSamples; ++i) {
+      const int64_t b = (pass.batch - 1) * i / (kShiftSamples - 1);
+      const int64_t s = (pass.spatial - 1) * i / (kShiftSamples - 1);
       samples[i] = ToDouble(pass.a[(b * pass.channels + begin + c) * pass.spatial + s]);
     }
-    for (int64_t half = kSamples / 2; half > 0; half /= 2) {
+    for (int64_t half = kShiftSamples / 2; half > 0; half /= 2) {
       for (int64_t i = 0; i < half; ++i) samples[i] += samples[i + half];
     }
-    shift[c] = static_cast<Compute<T>>(samples[0] / static_cast<double>(kSamples));
+    shift[c] = static_cast<Compute<T>>(samples[0] / static_cast<double>(kShiftSamples));
   }
 }
 

@@ -14,6 +14,13 @@
 // array, then a map of its elements, tiled and split over threads.
 namespace planish::internal {
 
+// --- Tuning constants (docs/tuning.md) ---
+
+/// Channels whose sums are finished at a time. Their sums are on the stack.
+inline constexpr int64_t kChannelsAtOnce = 256;
+
+// --- End of tuning constants ---
+
 /// Channels [begin, begin + n) and their parameters. Element i of every array belongs to channel
 /// begin + i.
 template <class C>

@@ -9,12 +9,16 @@
 // function of the shape and of the alignment of the arrays.
 namespace planish::internal::cuda {
 
+// --- Tuning constants (docs/tuning.md) ---
+
 /// Threads of a block.
 inline constexpr int kColumnsThreads = 256;
 
 /// Spatial size from which a sample's channel is read as a run. Shorter runs are read as columns of
 /// a matrix whose rows are samples.
 inline constexpr int64_t kMinRun = 64;
+
+// --- End of tuning constants ---
 
 /// Two sums of a part of a channel.
 struct SumPair {

@@ -1,1 +1,1 @@
-#include "src/norm/cuda/positions.cu"  // NOLINT(bugprone-suspicious-include): CUDA as C++
+#include "src/norm/cuda/positions.cu"

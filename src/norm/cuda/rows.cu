@@ -36,6 +36,12 @@ inline constexpr int64_t kMaxStaged = int64_t{40} << 10;
 // Threads of a block that sums partial sums.
 inline constexpr int kFinishThreads = 512;
 
+// Partial sums that a thread reads before it adds them.
+inline constexpr int kPartialsAtOnce = 8;
+
+// Threads of a block of a grid over columns.
+inline constexpr int kColumnsThreads = 256;
+
 // --- End of tuning constants ---
 
 using BlockTeam = WarpsTeam<2>;
@@ -733,7 +739,6 @@ template <class C, class G>
 PLANISH_KERNEL(kFinishThreads, 1)
 FinishColumns(const C* partials, int64_t count, int64_t cols, G* dgain, G* dbias) {
   constexpr int kSlices = kFinishThreads / kWarpThreads;
-  constexpr int kAtOnce = 8;  // reads in flight
   G* out = BlockIndexY() == 0 ? dgain : dbias;
   if (out == nullptr) return;
   const int lane = ThreadIndex() % kWarpThreads, slice = ThreadIndex() / kWarpThreads;
@@ -744,12 +749,12 @@ FinishColumns(const C* partials, int64_t count, int64_t cols, G* dgain, G* dbias
     if (col < cols) {
       const C* from = partials + BlockIndexY() * cols + col;
       int64_t p = slice;
-      for (; p + (kAtOnce - 1) * kSlices < count; p += kAtOnce * kSlices) {
-        C parts[kAtOnce];
+      for (; p + (kPartialsAtOnce - 1) * kSlices < count; p += kPartialsAtOnce * kSlices) {
+        C parts[kPartialsAtOnce];
         PLANISH_UNROLL
-        for (int i = 0; i < kAtOnce; ++i) parts[i] = from[(p + i * kSlices) * 2 * cols];
+        for (int i = 0; i < kPartialsAtOnce; ++i) parts[i] = from[(p + i * kSlices) * 2 * cols];
         PLANISH_UNROLL
-        for (int i = 0; i < kAtOnce; ++i) sum += static_cast<double>(parts[i]);
+        for (int i = 0; i < kPartialsAtOnce; ++i) sum += static_cast<double>(parts[i]);
       }
       for (; p < count; p += kSlices) sum += static_cast<double>(from[p * 2 * cols]);
     }
@@ -795,11 +800,10 @@ void VisitBackwardHeld(const RowsPlan& plan, F&& f) {
 
 // Returns a grid over columns, and over `count` rows or groups of rows.
 Launch OverColumns(int64_t cols, int pack, int64_t count) {
-  constexpr int64_t kThreads = 256;
-  const int64_t blocks = CeilDiv(cols, kThreads * pack);
+  const int64_t blocks = CeilDiv(cols, int64_t{kColumnsThreads} * pack);
   return {.blocks = blocks < kMaxBlocks ? blocks : kMaxBlocks,
           .blocks_y = count < kMaxBlocksY ? count : kMaxBlocksY,
-          .threads = kThreads};
+          .threads = kColumnsThreads};
 }
 
 }  // namespace

@@ -1,1 +1,1 @@
-#include "src/norm/cuda/rows.cu"  // NOLINT(bugprone-suspicious-include): CUDA as C++
+#include "src/norm/cuda/rows.cu"

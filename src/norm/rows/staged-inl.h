@@ -20,6 +20,14 @@ namespace planish::internal {
 namespace HWY_NAMESPACE {
 namespace {
 
+// --- Tuning constants (docs/tuning.md) ---
+
+/// Elements to collect before storing, so that loads do not closely follow stores to the same
+/// addresses.
+inline constexpr int64_t kStagedElements = 1024;
+
+// --- End of tuning constants ---
+
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
 
 /// Buffer for results in address order, until whole aligned vectors can be stored with non-temporal
@@ -34,13 +42,13 @@ class Staged {
     out_ = out - skip_;
   }
 
-  /// Returns the address for the next results, up to kMax, plus 8 elements that are ignored.
+  /// Returns the address for the next results, up to kMaxResults, plus 8 elements that are ignored.
   HWY_INLINE T* next() { return buffer_ + fill_; }
 
   /// Adds `n` results.
   HWY_INLINE void Add(int64_t n) {
     fill_ += n;
-    if (fill_ >= kEnough) Flush(false);
+    if (fill_ >= kStagedElements) Flush(false);
   }
 
   /// Stores about `n` pending elements. Spread between reads, stores use memory bandwidth that a
@@ -59,13 +67,10 @@ class Staged {
 
   HWY_INLINE void Finish() { Flush(true); }
 
-  static constexpr int64_t kMax = 1024;
+  static constexpr int64_t kMaxResults = 1024;
 
  private:
   static constexpr int64_t kBytes = 64, kLine = kBytes / static_cast<int64_t>(sizeof(T));
-  // Elements to collect before storing, so that loads do not follow stores to the same addresses
-  // closely.
-  static constexpr int64_t kEnough = 1024;
 
   void Flush(bool all) {
     int64_t c = stored_;
@@ -103,7 +108,7 @@ class Staged {
     stored_ = 0;
   }
 
-  alignas(64) T buffer_[kEnough + kMax + 64];
+  alignas(64) T buffer_[kStagedElements + kMaxResults + 64];
   T* out_;
   int64_t skip_, fill_, stored_ = 0;
 };

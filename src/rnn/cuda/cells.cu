@@ -22,6 +22,8 @@ namespace {
 // Threads of a block that sums columns, and that processes the elements of states.
 constexpr int kColumnThreads = 256;
 constexpr int kElementThreads = 256;
+// Limit on the blocks of a grid over elements.
+constexpr int64_t kMaxElementBlocks = int64_t{1} << 16;
 // Sides of the tile of c that a block computes, and of the square that a thread computes; and the
 // depth of a step.
 constexpr int kTile = 32, kSquare = 4, kDepth = 8;
@@ -524,21 +526,21 @@ Multiply(int64_t rows, int64_t cols, int64_t inner, const T* a, const T* b, T* c
 
 // Returns a grid with one block for each of `rows` rows of `hidden` units.
 Launch OverRows(int64_t rows, int64_t hidden) {
-  const int64_t turns = (hidden + kMaxRowThreads - 1) / kMaxRowThreads;
-  const int64_t threads = ((hidden + turns - 1) / turns + kWarpThreads - 1) / kWarpThreads;
+  const int64_t turns = CeilDiv(hidden, kMaxRowThreads);
+  const int64_t threads = CeilDiv(CeilDiv(hidden, turns), kWarpThreads);
   return {.blocks = rows < kMaxBlocks ? rows : kMaxBlocks,
           .threads = static_cast<int>(threads) * kWarpThreads,
           .shared_bytes = RowTeam::kSharedBytes};
 }
 
 Launch OverElements(int64_t n) {
-  constexpr int64_t kBlocks = int64_t{1} << 16;
-  const int64_t blocks = (n + kElementThreads - 1) / kElementThreads;
-  return {.blocks = blocks < kBlocks ? blocks : kBlocks, .threads = kElementThreads};
+  const int64_t blocks = CeilDiv(n, kElementThreads);
+  return {.blocks = blocks < kMaxElementBlocks ? blocks : kMaxElementBlocks,
+          .threads = kElementThreads};
 }
 
 Launch OverColumnParts(int64_t columns, int64_t parts) {
-  return {.blocks = (columns + kColumnThreads - 1) / kColumnThreads,
+  return {.blocks = CeilDiv(columns, kColumnThreads),
           .blocks_y = parts < kMaxBlocksY ? parts : kMaxBlocksY,
           .threads = kColumnThreads};
 }

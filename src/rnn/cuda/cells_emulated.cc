@@ -1,1 +1,1 @@
-#include "src/rnn/cuda/cells.cu"  // NOLINT(bugprone-suspicious-include): CUDA as C++
+#include "src/rnn/cuda/cells.cu"

@@ -26,6 +26,13 @@
 namespace planish::internal::cuda {
 namespace {
 
+// --- Tuning constants (docs/tuning.md) ---
+
+// Lanes that add the blocks' partial sums of an element of dh.
+constexpr int kCollectors = 4;
+
+// --- End of tuning constants ---
+
 constexpr int kGroup = kPersistentSequences;
 
 /// The sums of g and of g * xhat for the backward of a norm, or their means.
@@ -234,9 +241,8 @@ struct BackwardBlock {
   }
 
   // 1. The states: adds the blocks' partial sums of turn `turn` to dh, which already contains the
-  // part outside the product. Four lanes alternate over the blocks.
+  // part outside the product. kCollectors lanes alternate over the blocks.
   PLANISH_DEVICE void CollectStates(int64_t turn) {
-    constexpr int kCollectors = 4;
     const int me = ThreadIndex();
     const T* const partials = s.partials + turn % plan.buffers * plan.partials;
     const int count = batch * units * kCollectors;

@@ -1,1 +1,1 @@
-#include "src/rnn/cuda/persistent_forward.cu"  // NOLINT(bugprone-suspicious-include): CUDA as C++
+#include "src/rnn/cuda/persistent_forward.cu"

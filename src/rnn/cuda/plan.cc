@@ -8,8 +8,14 @@
 namespace planish::internal::cuda {
 namespace {
 
-int64_t Parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
-int64_t RoundUp(int64_t n, int64_t to) { return Parts(n, to) * to; }
+// --- Tuning constants (docs/tuning.md) ---
+
+// Minimum warps of a block.
+constexpr int64_t kMinWarps = 4;
+
+// --- End of tuning constants ---
+
+int64_t RoundUp(int64_t n, int64_t to) { return CeilDiv(n, to) * to; }
 
 // Returns the slices of a layer of at most `max_batch` sequences; units is 0 if there is no plan.
 // The caller checks that they fit into shared memory.
@@ -20,8 +26,8 @@ PersistentSlices Slice(const CellRecipe& recipe, const RnnShape& shape, int64_t 
   if (blocks < 1 || shape.time < 2 || shape.batch < 1 || shape.batch > max_batch) return slices;
   // Prevents overflow below.
   if (shape.hidden > blocks * shared_bytes) return slices;
-  slices.units = Parts(shape.hidden, blocks);
-  slices.blocks = Parts(shape.hidden, slices.units);
+  slices.units = CeilDiv(shape.hidden, blocks);
+  slices.blocks = CeilDiv(shape.hidden, slices.units);
   slices.stride = RoundUp(shape.hidden, pack);
   slices.rows = RoundUp(slices.units * recipe.gates(), kPersistentRows);
   slices.weights = slices.rows * slices.stride;
@@ -30,7 +36,7 @@ PersistentSlices Slice(const CellRecipe& recipe, const RnnShape& shape, int64_t 
 
 // Returns the number of threads of `warps` warps, clamped to the limits.
 int ThreadsOf(int64_t warps) {
-  constexpr int64_t kMinWarps = 4, kMaxWarps = kMaxPersistentThreads / kWarpThreads;
+  constexpr int64_t kMaxWarps = kMaxPersistentThreads / kWarpThreads;
   return static_cast<int>(std::clamp(warps, kMinWarps, kMaxWarps)) * kWarpThreads;
 }
 
@@ -52,7 +58,7 @@ PersistentPlan PlanPersistent(const CellRecipe& recipe, const RnnShape& shape, i
                        plan.params + 2 * (plan.inputs + plan.input_coefficients)) *
                       element_bytes;
   if (plan.shared_bytes > shared_bytes) return {};
-  plan.threads = ThreadsOf(plan.rows / kPersistentRows * Parts(batch, kPersistentSequences));
+  plan.threads = ThreadsOf(plan.rows / kPersistentRows * CeilDiv(batch, kPersistentSequences));
   plan.sum_parts = kPersistentPart * batch * recipe.norms() * plan.blocks;
   plan.cell_parts = recipe.cell != CellNorm::kNone ? kPersistentPart * batch * plan.blocks : 0;
   plan.fits = true;
@@ -78,7 +84,7 @@ PersistentBackwardPlan PlanPersistentBackward(const CellRecipe& recipe, const Rn
                       element_bytes;
   if (plan.shared_bytes > shared_bytes) return {};
   plan.threads =
-      ThreadsOf(Parts(plan.stride / pack * (plan.lanes / kPersistentSequences), kWarpThreads));
+      ThreadsOf(CeilDiv(plan.stride / pack * (plan.lanes / kPersistentSequences), kWarpThreads));
   plan.sum_parts = 2 * batch * recipe.norms() * plan.blocks;
   plan.cell_parts = cell_norm ? 2 * batch * plan.blocks : 0;
   plan.partials = plan.blocks * batch * plan.stride;
