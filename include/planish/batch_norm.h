@@ -14,8 +14,8 @@
 // [batch, channels, spatial] is normalized over its n = batch * spatial elements:
 //   y = gain[c] * xhat + bias[c],   xhat = (x - mean[c]) * rstd[c],   rstd = 1 / sqrt(var + eps)
 // Training uses the mean and variance of these elements, evaluation their running estimates.
-// Element (b, c, s) is at (b * channels + c) * spatial + s; spatial = 1 for rows of features.
-// core.h has the contract on lifetime, alignment, aliasing, concurrency and exceptions.
+// Element (b, c, s) is at (b * channels + c) * spatial + s; spatial = 1 for rows of features. See
+// core.h for the contract on lifetime, alignment, aliasing, concurrency and exceptions.
 //
 // Example: two samples of two channels.
 //   const std::vector<float> x = {1, 10, 3, 30};
@@ -130,29 +130,29 @@ struct BatchNormEvaluateBackwardArgs {
 template <class T, class P = T>
 void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOptions& options = {});
 
-/// Computes the gradients of BatchNormForward that are asked for and overwrites their arrays. Sums
-/// run over the n elements of a channel; m = n - 1 with `options.unbiased`, else n:
+/// Computes the requested gradients of BatchNormForward, those whose arrays are not null, and
+/// overwrites these arrays. Sums run over the n elements of a channel; m = n - 1 with
+/// `options.unbiased`, else n:
 ///
 ///   dbias = sum(dy)
 ///   dgain = sum(dy * xhat)
 ///   dx    = gain * rstd * (dy - dbias / n - xhat * dgain / m)
 ///
-/// Sums are taken in an order that depends on the shape only. So the gradients have the same bits
-/// for any number of threads, and on every machine with the same SIMD target. Throws as
-/// BatchNormForward does.
+/// The order of summation depends only on the shape. So the gradients have the same bits for any
+/// number of threads, and on every machine with the same SIMD target. Throws as BatchNormForward
+/// does.
 template <class T, class P = T>
 void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args,
                        const BatchNormOptions& options = {});
 
-/// Computes y = gain * (x - running_mean) / sqrt(running_var + eps) + bias for every channel. Of
-/// `options` it reads eps and parallel_for. A negative running_var + eps gives NaN. Throws as
+/// Computes y = gain * (x - running_mean) / sqrt(running_var + eps) + bias for every channel. Reads
+/// only eps and parallel_for of `options`. A negative running_var + eps gives NaN. Throws as
 /// BatchNormForward does.
 template <class T, class P = T>
 void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>& args,
                        const BatchNormOptions& options = {});
 
-/// Computes the gradients of BatchNormEvaluate that are asked for. The running estimates are
-/// constants:
+/// Computes the requested gradients of BatchNormEvaluate. The running estimates are constants:
 ///
 ///   dbias = sum(dy)
 ///   dgain = sum(dy * xhat)

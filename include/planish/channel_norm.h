@@ -7,9 +7,9 @@
 #include "planish/types.h"
 #include "planish/version.h"
 
-// The norms of norm.h over the channels of images and sequences: x is [batch, channels, spatial],
-// with element (b, c, s) at (b * channels + c) * spatial + s. The channels at one position (b, s)
-// are normalized as NormForward normalizes a row. No array is transposed. core.h has the
+// The norms of norm.h over the channels of images and sequences. Element (b, c, s) of x [batch,
+// channels, spatial] is at (b * channels + c) * spatial + s. The channels at one position (b, s)
+// are normalized as NormForward normalizes a row. No array is transposed. See core.h for the
 // contract on lifetime, alignment, aliasing, concurrency and exceptions.
 //
 // Example: two channels at three positions.
@@ -59,8 +59,8 @@ struct ChannelNormBackwardArgs {
 ///
 /// The result of a position does not depend on the elements of other positions. Its last bits
 /// depend on `channels`, `spatial` and the SIMD target, but not on the number of threads or the
-/// machine. NaNs and infinities affect only their own position. With
-/// channels = 0 the statistics are NaN.
+/// machine. NaNs and infinities affect only their own position. With channels = 0 the statistics
+/// are NaN.
 ///
 /// Throws ArgumentError as NormForward does. Throws std::bad_alloc if scratch memory cannot be
 /// allocated; the outputs are then undefined.
@@ -68,10 +68,10 @@ template <class T, class P = T>
 void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
                         const NormOptions& options = {});
 
-/// Computes the gradients of ChannelNormForward as NormBackward does for rows. dgain and dbias are
-/// sums over the batch and all positions, in an order that depends on the shape only. Throws as
-/// NormBackward does, except that after std::bad_alloc the outputs are undefined; dx = dy is
-/// allowed.
+/// Computes the gradients of ChannelNormForward as NormBackward does for rows. The gradients dgain
+/// and dbias are sums over the batch and all positions, in an order that depends only on the shape.
+/// Throws as NormBackward does, except that after std::bad_alloc the outputs are undefined; dx = dy
+/// is allowed.
 template <class T, class P = T>
 void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
                          const NormOptions& options = {});

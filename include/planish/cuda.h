@@ -59,10 +59,10 @@ struct NormOptions {
   int64_t workspace_bytes = 0;  ///< at least WorkspaceBytes of the call
 };
 
-/// Each WorkspaceBytes function returns the size in bytes of the workspace for a call with these
-/// arguments, sufficient for any alignment of the arrays and on any device. The functions read the
-/// sizes and whether dx, dgain and dbias are null; they access no array. They throw ArgumentError
-/// for invalid sizes.
+/// Returns the size in bytes of the workspace for a call with these arguments. The size is
+/// sufficient for any alignment of the arrays and on any device. Reads the sizes and whether dx,
+/// dgain and dbias are null, and accesses no array. Throws ArgumentError for invalid sizes. The
+/// other WorkspaceBytes functions do the same for their calls.
 template <class T, class P>
 int64_t WorkspaceBytes(const NormForwardArgs<T, P>& args);
 template <class T, class P>

@@ -9,11 +9,11 @@
 #include "planish/version.h"
 
 // Recurrent layers on NVIDIA GPUs. Cells, arguments and results are those of rnn.h, with all
-// arrays, also lengths and resets, in device memory. The contract of cuda.h holds; a call can be
-// captured in a CUDA graph if its matmul can.
+// arrays, including lengths and resets, in device memory. The contract of cuda.h holds; a call can
+// be captured in a CUDA graph if its matmul can.
 //
-// Cells with batch norm throw ArgumentError, as do the features of the CPU only: checkpoint, packed
-// weights and RnnBackwardArgs::sums. In a library built without CUDA all functions throw
+// Cells with batch norm throw ArgumentError, as do features that only the CPU has: checkpoint,
+// packed weights and RnnBackwardArgs::sums. In a library built without CUDA all functions throw
 // DeviceError.
 //
 // Example: an LN-LSTM whose arrays are in device memory.
@@ -43,8 +43,8 @@
 namespace planish::cuda {
 inline namespace PLANISH_API {
 
-/// Matrix product c = op(a) op(b) of contiguous device matrices, last index fastest. op transposes
-/// a matrix whose flag is set; at most one of the two flags is set.
+/// Matrix product c = op(a) op(b) of contiguous device matrices, last index fastest. A set flag
+/// makes op transpose the matrix; at most one of the two flags is set.
 template <class T>
 struct MatmulArgs {
   int64_t rows = 0, cols = 0, inner = 0;  ///< each >= 1
@@ -73,10 +73,11 @@ struct RnnOptions {
   /// call's time. If empty, a kernel of this library multiplies: deterministic, but slower than a
   /// BLAS.
   Matmul<T> matmul;
-  /// Allows RnnForward and RnnBackward to use a persistent kernel, which holds weight_hh on chip
-  /// for all steps, where the layer fits (RnnFitsPersistent; at most 32 sequences in RnnBackward).
-  /// Steps then call no matmul. Norms and state gradients are partial sums, whose number depends on
-  /// the device. So last bits can differ from those of single steps and between kinds of device.
+  /// Allows RnnForward and RnnBackward to use a persistent kernel, where the layer fits
+  /// (RnnFitsPersistent; at most 32 sequences in RnnBackward). The kernel holds weight_hh in shared
+  /// memory for all steps, which then call no matmul. Norms and state gradients are partial sums,
+  /// whose number depends on the device. So last bits can differ from those of single steps and
+  /// between kinds of device.
   bool persistent = false;
 };
 
@@ -98,9 +99,10 @@ int64_t RnnSavedSize(Cell cell, const RnnShape& shape);
 template <class T>
 bool RnnFitsPersistent(Cell cell, const RnnShape& shape);
 
-/// Each WorkspaceBytes function returns the size in bytes of the workspace for a call with these
-/// arguments on the current device. The functions read the sizes, whether `saved` and `lengths` are
-/// null, and options.persistent; they access no array. They throw ArgumentError as RnnForward does.
+/// Returns the size in bytes of the workspace for a call with these arguments on the current
+/// device. Reads the sizes, whether `saved` and `lengths` are null, and options.persistent, and
+/// accesses no array. Throws ArgumentError as RnnForward does. The other WorkspaceBytes functions
+/// do the same for their calls.
 template <class T>
 int64_t WorkspaceBytes(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& options = {});
 template <class T>
@@ -122,9 +124,8 @@ int64_t WorkspaceBytes(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T
 template <class T>
 void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& options = {});
 
-/// Computes planish::RnnBackward on the GPU. Sums over T and B are taken in an order that depends
-/// on the shape only, except that matmul computes the gradients of weights. Throws as RnnForward
-/// above.
+/// Computes planish::RnnBackward on the GPU. The order of sums over T and B depends only on the
+/// shape, except in the gradients of weights, which matmul computes. Throws as RnnForward above.
 template <class T>
 void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>& options = {});
 

@@ -44,8 +44,8 @@ enum class Norm : uint8_t {
   /// AdaNorm (Xu et al. 2019, Eq. 9): y = scale * (1 - slope * xhat) * xhat. The backward pass
   /// treats the factor scale * (1 - slope * xhat) as a constant.
   kAda,
-  /// AdaNorm as in its authors' code: y as for kAda, with the unbiased deviation and eps outside
-  /// the root, rstd = 1 / (sqrt(sum((x - mean)^2) / (cols - 1)) + eps). Requires cols >= 2.
+  /// AdaNorm as in its authors' code: kAda with the unbiased deviation and with eps outside the
+  /// root. Its rstd = 1 / (sqrt(sum((x - mean)^2) / (cols - 1)) + eps). Requires cols >= 2.
   kAdaAsCoded,
   /// RMSNorm (Zhang & Sennrich 2019): y = gain * xhat + bias with mean 0, so that
   /// rstd = 1 / sqrt(mean(x^2) + eps).
@@ -113,16 +113,16 @@ struct NormBackwardArgs {
 /// with a NaN or an infinity gives NaN, as does a constant row with eps = 0. With cols = 0 the
 /// statistics are NaN.
 ///
-/// Throws ArgumentError if a size is negative or too large, a stride is less than cols, or eps,
-/// scale or slope is not finite or eps is negative. Also if a required array is null, an array is
+/// Throws ArgumentError if a size is negative or too large, a stride is less than cols, eps is
+/// negative, or eps, scale or slope is not finite. Also if a required array is null, an array is
 /// misaligned, or gain or bias is given to a norm without them. Also if an output overlaps another
 /// array; y = x with equal strides is allowed. Throws std::bad_alloc if scratch memory cannot be
 /// allocated, before anything is written.
 template <class T, class P = T>
 void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions& options = {});
 
-/// Computes the gradients of NormForward that are asked for, dx, dgain and dbias, and overwrites
-/// their arrays. With means over the row:
+/// Computes the requested gradients of NormForward, those of dx, dgain and dbias that are not null,
+/// and overwrites their arrays. With means over the row:
 ///
 ///   g     = gain * dy                       (AdaNorm: scale * (1 - slope * xhat) * dy)
 ///   dx    = rstd * (g - a * mean(g) - b * xhat * mean(g * xhat))
@@ -130,15 +130,16 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions
 ///   dbias = sum over rows of dy
 ///
 /// a = 0 for RMSNorm, kDetachMean and kDetach; b = 0 for kDetachDeviation and kDetach; otherwise
-/// both are 1. kDetach reads neither x, mean nor mean_lo. docs/math.md gives the derivation and b
-/// of kAdaAsCoded. Only kAdaAsCoded uses `options.eps`; for other norms `rstd` already contains it.
+/// both are 1. kDetach reads neither x, mean nor mean_lo. See docs/math.md for the derivation and
+/// for b of kAdaAsCoded. Only kAdaAsCoded uses `options.eps`; for other norms `rstd` already
+/// contains it.
 ///
-/// dgain and dbias are summed in an order that depends on the shape only. So all gradients have the
-/// same bits for any number of threads, and on every machine with the same SIMD target.
+/// The order of the sums dgain and dbias depends only on the shape. So all gradients have the same
+/// bits for any number of threads, and on every machine with the same SIMD target.
 ///
 /// Throws ArgumentError as NormForward does, and if dgain or dbias is given for a norm without gain
-/// and bias; dx = dy with equal strides is allowed. Throws std::bad_alloc if scratch memory cannot
-/// be allocated, before anything is written.
+/// and bias. Allows dx = dy with equal strides. Throws std::bad_alloc if scratch memory cannot be
+/// allocated, before anything is written.
 template <class T, class P = T>
 void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptions& options = {});
 

@@ -10,9 +10,9 @@
 #include "planish/version.h"
 
 // Online layer normalization: one mean and one deviation for a layer, updated from case to case.
-// The rows of an array are cases in order: row t reads the state that row t - 1 left. docs/math.md
-// has the derivation and the source. core.h has the contract on lifetime, alignment, aliasing,
-// concurrency and exceptions; the state is an output.
+// The rows of an array are cases in order: row t reads the state that row t - 1 wrote. See
+// docs/math.md for the derivation and the source, and core.h for the contract on lifetime,
+// alignment, aliasing, concurrency and exceptions. The state is an output.
 //
 // Example:
 //   const std::vector<float> x = {1, 3, 2, 6};
@@ -80,12 +80,12 @@ struct OnlineNormBackwardArgs {
 ///   sigma_t = alpha * s_t + (1 - alpha) * sigma_(t-1)
 ///   y       = gain * (x - mu_t) / sigma_t + bias
 ///
-/// One call for many cases gives the same bits as one call for each, with any number of threads,
-/// and on every machine with the same SIMD target.
-/// There is no eps: sigma_t = 0, possible only with alpha = 1 and a constant case, gives NaN. A NaN
-/// in a case makes all later cases NaN.
+/// One call for many cases gives the same bits as one call for each. Results have the same bits for
+/// any number of threads, and on every machine with the same SIMD target. There is no eps: sigma_t
+/// = 0, possible only with alpha = 1 and a constant case, gives NaN. A NaN in a case makes all
+/// later cases NaN.
 ///
-/// Throws ArgumentError as NormForward does, and if cols < 2, an alpha is not in [0, 1], the state
+/// Throws ArgumentError as NormForward does. Also if cols < 2, an alpha is not in [0, 1], the state
 /// is not finite, or its deviation is negative. Throws std::bad_alloc if scratch memory cannot be
 /// allocated.
 template <class T, class P = T>

@@ -1,11 +1,10 @@
 #ifndef PLANISH_PLANISH_H_
 #define PLANISH_PLANISH_H_
 
-// The C interface of the CPU library: norms and recurrent layers, forward and backward. For C (C99
-// or newer), for other languages through their C interface, and for C++ programs with another
-// standard library or an older standard. planish/core.h is the C++ interface, planish_cuda.h the C
-// interface for GPUs.
-// docs/guides/other-languages.md shows programs in C and Python.
+// The C interface of the CPU library: norms and recurrent layers, forward and backward. It is for C
+// (C99 or newer), for other languages through their C interface, and for C++ programs with another
+// standard library or an older standard. The C++ interface is planish/core.h, the C interface for
+// GPUs is planish_cuda.h. See docs/guides/other-languages.md for programs in C and Python.
 //
 // Example: LayerNorm of two rows of three.
 //   const float x[6] = {1, 2, 3, 4, 5, 9};
@@ -25,10 +24,10 @@
 //
 // Structs: a function has a norm or cell, a struct of arguments, and a struct of options, or NULL
 // for the default options. Each struct is initialized by its _init function, which sets all fields
-// to their defaults (0 and NULL, unless the field's comment has another) and stores the size that
-// the caller passes. Later versions append fields; a program compiled with an older header runs
-// with a newer library, whose new fields then have their defaults. A program compiled with a newer
-// header runs with an older library if it leaves the new fields at 0.
+// to their defaults and stores the size that the caller passes. Defaults are 0 and NULL unless the
+// field's comment gives another. Later versions append fields; a program compiled with an older
+// header runs with a newer library, whose new fields then have their defaults. A program compiled
+// with a newer header runs with an older library if it leaves the new fields at 0.
 //
 // Errors: a function returns PLANISH_OK or the reason of its failure, and planish_error_message()
 // then has a sentence that names the argument. No C++ exception leaves a function. After
@@ -52,7 +51,7 @@
 // handle that another one uses. The exceptions are planish_set_target, which must not run while
 // another thread computes, and planish_rnn_gradient_sums, which one thread uses at a time. A call
 // splits large work over the library's own threads, or with a planish_parallel_for over those of
-// the caller. Of calls that run at once, only one uses the library's own threads.
+// the caller. If several calls run at once, only one uses the library's own threads.
 //
 // Determinism: the bits of a result depend only on the arguments and on the SIMD target. They are
 // the same for any number of threads and any planish_parallel_for, and the same as in C++.
@@ -119,8 +118,9 @@ PLANISH_C_API const char* planish_target(void);
 /// computes.
 PLANISH_C_API planish_status planish_set_target(const char* name);
 
-/// Writes the number of the library's own threads, including the calling one, to `*threads`: that
-/// of planish_set_threads, or else PLANISH_THREADS, or else the processors of the process.
+/// Writes the number of the library's own threads, including the calling one, to `*threads`. The
+/// number is that of planish_set_threads, else PLANISH_THREADS, else the number of processors
+/// available to the process.
 PLANISH_C_API planish_status planish_threads(int32_t* threads);
 
 /// Sets the number of the library's own threads, at least 1; more than 1,024 count as 1,024.
@@ -132,7 +132,7 @@ PLANISH_C_API planish_status planish_set_threads(int32_t threads);
 typedef void (*planish_run_range)(const void* task, int64_t begin, int64_t end);
 
 /// Function of the caller that runs `task` on several threads. It calls run(task, b, e) with ranges
-/// that cover each index of [begin, end) exactly once, in any order and on any threads, and returns
+/// that cover each index of [begin, end) exactly once, in any order and on any threads. It returns
 /// when all of these calls have returned. A range of fewer than `grain` (>= 1) indices is not worth
 /// a thread of its own. `context` is that of planish_parallel_for.
 ///
@@ -173,9 +173,9 @@ PLANISH_C_API uint16_t planish_float_to_float16(float value);
 
 // ---- Norms ----
 
-/// Selects a norm of rows. A row x of `cols` elements is mapped to
+/// Selects a norm of rows. Every norm maps a row x of `cols` elements to
 ///   xhat = (x - mean) * rstd,   rstd = 1 / sqrt(var + eps),   var = mean((x - mean)^2)
-/// and to an output y. docs/math.md derives the equations.
+/// and computes the output y from xhat. See docs/math.md for the equations' derivation.
 typedef int32_t planish_norm;
 enum {
   /// LayerNorm (Ba, Kiros & Hinton 2016, Eq. 3): y = gain * xhat + bias.
@@ -192,8 +192,9 @@ enum {
   /// AdaNorm (Xu et al. 2019, Eq. 9): y = scale * (1 - slope * xhat) * xhat. Backward treats the
   /// factor scale * (1 - slope * xhat) as a constant.
   PLANISH_NORM_ADA = 5,
-  /// AdaNorm as in its authors' code: the deviation is unbiased, and eps is outside the root: rstd
-  /// = 1 / (sqrt(sum((x - mean)^2) / (cols - 1)) + eps). Requires cols >= 2.
+  /// AdaNorm as in its authors' code: PLANISH_NORM_ADA with the unbiased deviation and with eps
+  /// outside the root. Its rstd = 1 / (sqrt(sum((x - mean)^2) / (cols - 1)) + eps). Requires cols
+  /// >= 2.
   PLANISH_NORM_ADA_AS_CODED = 6,
   /// RMSNorm (Zhang & Sennrich 2019): y = gain * xhat + bias with mean 0, so that rstd = 1 /
   /// sqrt(mean(x^2) + eps).
@@ -272,8 +273,8 @@ typedef struct planish_norm_backward_args {
 PLANISH_C_API planish_status planish_norm_backward_args_init(planish_norm_backward_args* args,
                                                              size_t size);
 
-/// Computes the gradients of planish_norm_forward that are asked for, dx, dgain and dbias, and
-/// overwrites their arrays. With means over the row:
+/// Computes the requested gradients of planish_norm_forward, those of dx, dgain and dbias that are
+/// not NULL, and overwrites their arrays. With means over the row:
 ///
 ///   g     = gain * dy                       (AdaNorm: scale * (1 - slope * xhat) * dy)
 ///   dx    = rstd * (g - a * mean(g) - b * xhat * mean(g * xhat))
@@ -281,8 +282,8 @@ PLANISH_C_API planish_status planish_norm_backward_args_init(planish_norm_backwa
 ///   dbias = sum over rows of dy
 ///
 /// a = 0 for RMSNorm, DETACH_MEAN and DETACH; b = 0 for DETACH_DEVIATION and DETACH; otherwise both
-/// are 1. DETACH reads neither x, mean nor mean_lo. docs/math.md gives b of ADA_AS_CODED, the only
-/// norm that uses `options->eps` here; for the others `rstd` already contains it.
+/// are 1. DETACH reads neither x, mean nor mean_lo. See docs/math.md for b of ADA_AS_CODED. Only
+/// ADA_AS_CODED uses `options->eps` here; for other norms `rstd` already contains it.
 PLANISH_C_API planish_status planish_norm_backward(planish_norm norm,
                                                    const planish_norm_backward_args* args,
                                                    const planish_norm_options* options);
@@ -421,8 +422,9 @@ typedef struct planish_batch_norm_backward_args {
 PLANISH_C_API planish_status
 planish_batch_norm_backward_args_init(planish_batch_norm_backward_args* args, size_t size);
 
-/// Computes the gradients of planish_batch_norm_forward that are asked for and overwrites their
-/// arrays. Sums run over the n elements of a channel; m = n - 1 with `unbiased`, else n:
+/// Computes the requested gradients of planish_batch_norm_forward, those whose arrays are not NULL,
+/// and overwrites these arrays. Sums run over the n elements of a channel; m = n - 1 with
+/// `unbiased`, else n:
 ///
 ///   dbias = sum(dy)
 ///   dgain = sum(dy * xhat)
@@ -524,8 +526,8 @@ typedef struct planish_weight_norm_backward_args {
 PLANISH_C_API planish_status
 planish_weight_norm_backward_args_init(planish_weight_norm_backward_args* args, size_t size);
 
-/// Computes the gradients of planish_weight_norm_forward that are asked for and overwrites their
-/// arrays. Sums run over a row:
+/// Computes the requested gradients of planish_weight_norm_forward, those whose arrays are not
+/// NULL, and overwrites these arrays. Sums run over a row:
 ///
 ///   dg = sum(dw * v) / ||v||
 ///   dv = g / ||v|| * (dw - v / ||v|| * dg)
@@ -535,7 +537,7 @@ PLANISH_C_API planish_status planish_weight_norm_backward(
 // ---- Online layer normalization ----
 //
 // One mean and one deviation for a layer, updated from case to case. The rows of an array are cases
-// in order: row t reads the state that row t - 1 left. docs/math.md has the derivation and the
+// in order: row t reads the state that row t - 1 wrote. See docs/math.md for the derivation and the
 // source.
 
 /// State carried from case to case. Starts as {0, 1}.
@@ -620,12 +622,13 @@ PLANISH_C_API planish_status planish_online_norm_backward(
 
 // ---- Recurrent layers ----
 //
-// Recurrent layers over whole sequences and step by step, plain, with layer normalization (Ba,
-// Kiros & Hinton 2016, section 3.1 and supplement), or with recurrent batch normalization.
+// Recurrent layers over whole sequences and step by step: plain, with layer normalization, or with
+// recurrent batch normalization. Layer normalization is that of Ba, Kiros & Hinton 2016, section
+// 3.1 and supplement, and of the LN-LSTMs of other libraries.
 //
-// Sizes: T steps in time, B sequences, I inputs, H hidden units. G = gates * H, with 1 gate for an
-// RNN, 4 for an LSTM (i, f, g, o, as in PyTorch) and 3 for a GRU (r, z, n). Types: PLANISH_FLOAT
-// and PLANISH_DOUBLE.
+// Sizes: T steps in time, B sequences, I inputs, H hidden units. G = gates * H. An RNN has 1 gate,
+// an LSTM 4 (i, f, g, o, as in PyTorch) and a GRU 3 (r, z, n). Types: PLANISH_FLOAT and
+// PLANISH_DOUBLE.
 
 /// Selects the cell. s() is the logistic function; * between vectors is elementwise. The gate
 /// preactivations a are computed from zx = weight_ih x_t and zh = weight_hh h_{t-1}. LN(z; p) is
@@ -812,7 +815,8 @@ typedef struct planish_rnn_inputs {
 PLANISH_C_API planish_status planish_rnn_inputs_init(planish_rnn_inputs* inputs, size_t size);
 
 /// Writes the number of elements that planish_rnn_forward saves for planish_rnn_backward to
-/// `*size`: without checkpoint a constant for each of the T * B steps, which rnn.h lists by cell.
+/// `*size`. Without checkpoint each of the T * B steps saves a number of elements that rnn.h lists
+/// by cell.
 PLANISH_C_API planish_status planish_rnn_saved_size(planish_cell cell, planish_type type,
                                                     const planish_rnn_shape* shape,
                                                     int32_t checkpoint, int64_t* size);
@@ -864,9 +868,9 @@ typedef struct planish_rnn_backward_args {
 PLANISH_C_API planish_status planish_rnn_backward_args_init(planish_rnn_backward_args* args,
                                                             size_t size);
 
-/// Backpropagates dy, dh_n and dc_n through time. Writes the gradients that are asked for, each the
-/// derivative of L = sum(dy * y) + sum(dh_n * h_n) + sum(dc_n * c_n). Gradients of parameters,
-/// h_reset and c_reset are sums over T and B.
+/// Backpropagates dy, dh_n and dc_n through time. Writes the requested gradients, those whose
+/// arrays are not NULL. They are the derivatives of L = sum(dy * y) + sum(dh_n * h_n) + sum(dc_n *
+/// c_n). Gradients of parameters, h_reset and c_reset are sums over T and B.
 ///
 /// To differentiate a single step, call planish_rnn_forward with T = 1, the last state as h0, and
 /// `saved`. Then call planish_rnn_backward with T = 1 and `sums`; dh_n and dc_n are the gradients

@@ -2,13 +2,15 @@
 #define PLANISH_PLANISH_CUDA_H_
 
 // The C interface for NVIDIA GPUs: the norms and recurrent layers of planish.h, with the same
-// arguments, whose arrays are in device memory. Cells with batch norm, checkpoint, packed weights
-// and planish_rnn_gradient_sums are for the CPU only. planish/cuda.h and planish/cuda_rnn.h are the
-// C++ interface.
+// arguments, whose arrays are in device memory. Only the CPU has cells with batch norm, checkpoint,
+// packed weights and planish_rnn_gradient_sums. The C++ interface is planish/cuda.h and
+// planish/cuda_rnn.h.
 //
 // - A call enqueues kernels on the stream of its options, a cudaStream_t of the current device or
 //   NULL for the default stream, and returns. It neither synchronizes nor allocates, so it can be
 //   captured in a CUDA graph. Arrays and workspace must stay valid until the kernels have run.
+// - Arrays need the alignment of their element type; 16-byte alignment is faster. `saved` of a
+//   recurrent layer must be aligned to 16 bytes.
 // - The workspace is device memory, aligned to 16 bytes. The call's _workspace function writes its
 //   size to `*bytes`. It reads the sizes in the arguments and which arrays are NULL, and accesses
 //   no array. Concurrent calls need separate workspaces.
@@ -65,8 +67,9 @@ typedef struct planish_cuda_norm_options {
 PLANISH_C_API planish_status planish_cuda_norm_options_init(planish_cuda_norm_options* options,
                                                             size_t size);
 
-/// Each _workspace function of a norm writes the size in bytes of the workspace for a call with
-/// these arguments to `*bytes`, sufficient for any alignment of the arrays and on any device.
+/// Writes the size in bytes of the workspace for a call with these arguments to `*bytes`. The size
+/// is sufficient for any alignment of the arrays and on any device. The other _workspace functions
+/// of norms do the same for their calls.
 PLANISH_C_API planish_status
 planish_cuda_norm_forward_workspace(const planish_norm_forward_args* args, int64_t* bytes);
 PLANISH_C_API planish_status
@@ -177,8 +180,9 @@ PLANISH_C_API planish_status planish_cuda_online_norm_backward(
 
 // ---- Recurrent layers ----
 
-/// Matrix product c = op(a) op(b) of contiguous device matrices, last index fastest. op transposes
-/// a matrix whose flag is set; at most one of the two flags is set. The library fills this struct.
+/// Matrix product c = op(a) op(b) of contiguous device matrices, last index fastest. A set flag
+/// makes op transpose the matrix; at most one of the two flags is set. The library fills this
+/// struct.
 typedef struct planish_cuda_matmul_args {
   uint32_t struct_size;
   planish_type type;  ///< of a, b and c
@@ -210,9 +214,10 @@ typedef struct planish_cuda_matmul {
 /// Options of planish_cuda_rnn_forward, planish_cuda_rnn_backward and planish_cuda_rnn_step.
 typedef struct planish_cuda_rnn_options {
   uint32_t struct_size;
-  /// Nonzero allows forward and backward to use a persistent kernel, which holds weight_hh on chip
-  /// for all steps, where the layer fits (planish_cuda_rnn_fits_persistent; at most 32 sequences in
-  /// backward). Last bits can then differ from those of single steps and between kinds of device.
+  /// Nonzero allows forward and backward to use a persistent kernel, where the layer fits
+  /// (planish_cuda_rnn_fits_persistent; at most 32 sequences in backward). The kernel holds
+  /// weight_hh in shared memory for all steps, which then call no matmul. Last bits can then differ
+  /// from those of single steps and between kinds of device.
   int32_t persistent;
   double eps;                  ///< added to variances, in the root; finite, >= 0; default 1e-5
   void* stream;                ///< cudaStream_t; NULL: the default stream
@@ -224,7 +229,7 @@ PLANISH_C_API planish_status planish_cuda_rnn_options_init(planish_cuda_rnn_opti
                                                            size_t size);
 
 /// Writes the number of elements that planish_cuda_rnn_forward saves for planish_cuda_rnn_backward
-/// to `*size`, which cuda_rnn.h lists by cell.
+/// to `*size`. See cuda_rnn.h for the number of each cell.
 PLANISH_C_API planish_status planish_cuda_rnn_saved_size(planish_cell cell, planish_type type,
                                                          const planish_rnn_shape* shape,
                                                          int64_t* size);
@@ -233,8 +238,9 @@ PLANISH_C_API planish_status planish_cuda_rnn_saved_size(planish_cell cell, plan
 PLANISH_C_API planish_status planish_cuda_rnn_fits_persistent(planish_cell cell, planish_type type,
                                                               const planish_rnn_shape* shape,
                                                               int32_t* fits);
-/// Each _workspace function of a layer writes the size in bytes of the workspace for a call with
-/// these arguments on the current device to `*bytes`. Of the options it reads only `persistent`.
+/// Writes the size in bytes of the workspace for a call with these arguments on the current device
+/// to `*bytes`. Reads only `persistent` of the options. The other _workspace functions of layers do
+/// the same for their calls.
 PLANISH_C_API planish_status
 planish_cuda_rnn_forward_workspace(planish_cell cell, const planish_rnn_forward_args* args,
                                    const planish_cuda_rnn_options* options, int64_t* bytes);

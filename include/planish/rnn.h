@@ -9,12 +9,12 @@
 #include "planish/version.h"
 
 // Recurrent layers over whole sequences and step by step. RNN, LSTM and GRU are plain, with layer
-// normalization (Ba, Kiros & Hinton 2016, section 3.1 and supplement; also the LN-LSTMs of other
-// libraries), or with recurrent batch normalization.
+// normalization, or with recurrent batch normalization. Layer normalization is that of Ba, Kiros &
+// Hinton 2016, section 3.1 and supplement, and of the LN-LSTMs of other libraries.
 //
-// Sizes: T steps in time, B sequences, I inputs, H hidden units. G = gates * H, with 1 gate for an
-// RNN, 4 for an LSTM (i, f, g, o, as in PyTorch) and 3 for a GRU (r, z, n). Arrays are contiguous,
-// last index fastest. core.h has the contract on lifetime, alignment, aliasing, concurrency and
+// Sizes: T steps in time, B sequences, I inputs, H hidden units. G = gates * H. An RNN has 1 gate,
+// an LSTM 4 (i, f, g, o, as in PyTorch) and a GRU 3 (r, z, n). Arrays are contiguous, last index
+// fastest. See core.h for the contract on lifetime, alignment, aliasing, concurrency and
 // exceptions.
 //
 // Example: an LN-LSTM without parameters other than its weights.
@@ -260,9 +260,10 @@ struct RnnStepArgs {
 ///   kBnRnn                    P                    kBnLstm             15 P
 ///   kBnGru                   10 P
 ///
-/// These are the normalized preactivations with one element for each norm, the gates, c before the
-/// step, tanh of c, three elements for the norm of c, and a GRU's ah_n. Cells with batch norm also
-/// save the normalized c, and P (kBnRnn), 9 P (kBnLstm) or 6 P (kBnGru) for each of the T steps.
+/// These are the normalized preactivations with one extra element for each norm, the gates, c
+/// before the step, tanh of c, three elements for the norm of c, and a GRU's ah_n. Cells with batch
+/// norm also save the normalized c, and P (kBnRnn), 9 P (kBnLstm) or 6 P (kBnGru) for each of the T
+/// steps.
 ///
 /// With checkpoint, LSTMs save P elements for each sequence every S steps, other cells nothing.
 /// RnnBackward then needs scratch memory for S steps. Throws ArgumentError as RnnForward does.
@@ -278,16 +279,17 @@ int64_t RnnSavedSize(Cell cell, const RnnShape& shape, bool checkpoint = false);
 /// with the same SIMD target, and with or without `saved`. Except for batch norm, steps taken one
 /// by one with RnnStep give the same bits. With T = 0 the last states are the first ones.
 ///
-/// Throws ArgumentError if a size is negative, too large, or 0 for inputs or hidden, a length is
-/// not in [1, T], or eps is negative or not finite. Also if a required array is null, a parameter
-/// or cell state is given that the cell does not take, or h_reset or c_reset is given without
-/// resets. Also if an array is misaligned or an output overlaps another array. Throws
-/// std::bad_alloc if scratch memory cannot be allocated, before anything is written.
+/// Throws ArgumentError if a size is negative or too large, inputs or hidden is 0, a length is not
+/// in [1, T], or eps is negative or not finite. Also if a required array is null, a parameter or
+/// cell state is given to a cell without it, or h_reset or c_reset is given without resets. Also if
+/// an array is misaligned or an output overlaps another array. Throws std::bad_alloc if scratch
+/// memory cannot be allocated, before anything is written.
 template <class T>
 void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& options = {});
 
-/// Backpropagates dy, dh_n and dc_n through time. Writes the gradients that are asked for, each the
-/// derivative of L = sum(dy * y) + sum(dh_n * h_n) + sum(dc_n * c_n).
+/// Backpropagates dy, dh_n and dc_n through time. Writes the requested gradients, those whose
+/// arrays are not null. They are the derivatives of L = sum(dy * y) + sum(dh_n * h_n) + sum(dc_n *
+/// c_n).
 ///
 /// Gradients of parameters, h_reset and c_reset are sums over T and B, in an order that depends on
 /// the shape only. They have the same bits for any number of threads, on every machine with the
@@ -300,8 +302,8 @@ template <class T>
 void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>& options = {});
 
 /// Computes one step of a layer: RnnForward with T = 1, without `saved`, and with states that can
-/// be updated in place. Of `options` it reads eps, parallel_for and packed. With packed weights it
-/// allocates no memory after the first call of this size on a thread. Throws as RnnForward does,
+/// be updated in place. Reads only eps, parallel_for and packed of `options`. With packed weights
+/// it allocates no memory after the first call of this size on a thread. Throws as RnnForward does,
 /// and for cells with batch norm.
 template <class T>
 void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options = {});

@@ -7,7 +7,8 @@
 
 #include "planish/version.h"
 
-// Facts about the library, for logs and reports of errors.
+// Facts about the library, for logs and error reports. The function can be called from several
+// threads at once, but not while SetTarget runs (target.h).
 //
 // Example:
 //   for (const auto& [name, value] : planish::VersionInfo()) std::printf("%s ", name.c_str());

@@ -10,8 +10,8 @@
 #include "planish/version.h"
 
 // Weight normalization (Salimans & Kingma 2016; Ba, Kiros & Hinton 2016, Eq. 5). Each row of the
-// weights has a direction v and a length g: w = g * v / ||v||, with ||v|| = sqrt(sum(v^2)).
-// core.h has the contract on lifetime, alignment, aliasing, concurrency and exceptions.
+// weights has a direction v and a length g: w = g * v / ||v||, with ||v|| = sqrt(sum(v^2)). See
+// core.h for the contract on lifetime, alignment, aliasing, concurrency and exceptions.
 //
 // Example:
 //   const std::vector<float> v = {3, 4, 0, 2}, g = {10, 1};
@@ -49,20 +49,19 @@ struct WeightNormBackwardArgs {
 
 /// Computes w = g * v / ||v|| for every row, and saves ||v|| if `args.norm` is given.
 ///
-/// The result of a row depends on that row only, and has the same bits for any number of threads,
-/// and on every machine with the same SIMD target.
-/// Squares neither overflow nor underflow. A row of zeros gives NaN, as in PyTorch, with norm 0. A
-/// row with a NaN or an infinity gives NaN.
+/// The result of a row depends on that row only. It has the same bits for any number of threads,
+/// and on every machine with the same SIMD target. Squares neither overflow nor underflow. A row of
+/// zeros gives NaN, as in PyTorch, with norm 0. A row with a NaN or an infinity gives NaN.
 ///
 /// Throws ArgumentError if a size is negative or too large, a required array is null, an array is
-/// misaligned, or an output overlaps another array; w = v is allowed. Throws std::bad_alloc if
-/// scratch memory cannot be allocated; the outputs are then undefined.
+/// misaligned, or an output overlaps another array. Allows w = v. Throws std::bad_alloc if scratch
+/// memory cannot be allocated; the outputs are then undefined.
 template <class T, class P = T>
 void WeightNormForward(const WeightNormForwardArgs<T, P>& args,
                        const ParallelFor& parallel_for = {});
 
-/// Computes the gradients of WeightNormForward that are asked for and overwrites their arrays. Sums
-/// run over a row:
+/// Computes the requested gradients of WeightNormForward, those whose arrays are not null, and
+/// overwrites these arrays. Sums run over a row:
 ///
 ///   dg = sum(dw * v) / ||v||
 ///   dv = g / ||v|| * (dw - v / ||v|| * dg)
