@@ -82,9 +82,9 @@ std::vector<std::vector<double>> SetArrays(Args& args, const std::vector<std::st
   return memory;
 }
 
-/// Checks that `call`, which is valid with the arguments that `arrays` are in, rejects each array
-/// that is null although it is required, given although it must be null, misaligned, or overlaps
-/// another one. `function` is its name in errors.
+/// Checks that `call` rejects each array that is null although it is required, given although it
+/// must be null, misaligned, or overlaps another one. The call is valid with the arguments that
+/// contain `arrays`. `function` is its name in errors.
 template <class Call>
 void ExpectArrayErrors(const std::string& function, const std::vector<ArrayArgument>& arrays,
                        const Call& call) {

@@ -26,9 +26,9 @@ void CheckStride(const char* function, const char* array, int64_t stride, Extent
     Fail(function, name, "be 0 or at least cols (" + std::to_string(cols) + ")",
          std::to_string(stride));
   }
-  const int64_t most = INT64_MAX / element_bytes;
-  if (stride > most / (rows > 0 ? rows : 1)) {
-    Fail(function, "rows * " + name, "be at most " + std::to_string(most),
+  const int64_t max_elements = INT64_MAX / element_bytes;
+  if (stride > max_elements / (rows > 0 ? rows : 1)) {
+    Fail(function, "rows * " + name, "be at most " + std::to_string(max_elements),
          std::to_string(rows) + " * " + std::to_string(stride));
   }
 }

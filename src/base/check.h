@@ -41,10 +41,10 @@ struct Extent {
   int64_t rows = 1, cols = 0;
 };
 
-/// Whether an array must be given.
+/// Requirement on an array argument: optional, required, or null for a reason.
 struct Presence {
   bool required = false;
-  const char* null_reason = nullptr;  ///< why the array must be null; null: it may be given
+  const char* null_reason = nullptr;  ///< why the array must be null; null: can be given
 };
 inline constexpr Presence kOptional = {}, kRequired = {.required = true};
 constexpr Presence RequiredIf(bool condition) { return {.required = condition}; }
@@ -106,14 +106,14 @@ class Arrays {
  public:
   explicit Arrays(const char* function) : function_(function) {}
 
-  /// Adds the described members of `args`, whose strides are set. Checks that arrays that are
-  /// required and not empty are given, and that those that must be null are.
+  /// Adds the described members of `args`, whose strides are set. Checks that required arrays are
+  /// given unless they are empty, and that arrays that must be null are null.
   template <class Args, class... Facts>
   void Add(const Args& args, const Facts&... facts) {
     VisitArguments(args, facts..., [&](const auto& argument) { AddOne(args, argument); });
   }
 
-  /// Checks that arrays are aligned, and that outputs overlap nothing except where in place.
+  /// Checks that arrays are aligned, and that outputs overlap other arrays only in place.
   void CheckAlignedAndDisjoint() const;
 
  private:

@@ -12,7 +12,7 @@ namespace {
 /// Returns the lines that the probe prints with `settings` in its environment.
 std::vector<std::string> RunProbe(const std::string& settings, const std::string& argument = "") {
   const std::string command = settings + " " PLANISH_PROBE " " + argument;
-  FILE* pipe = popen(command.c_str(), "r");  // our own command
+  FILE* pipe = popen(command.c_str(), "r");  // contains no user input
   std::vector<std::string> lines;
   std::array<char, 1000> line;
   while (pipe && std::fgets(line.data(), line.size(), pipe)) {

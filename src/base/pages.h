@@ -41,8 +41,8 @@ inline bool IsNewMemory(const void* array, size_t bytes) {
 #endif
 }
 
-/// Asks for huge pages if a large array is new memory. Page faults of small pages take several
-/// times as long as a norm.
+/// Advises the system to use huge pages if a large array is new memory. Page faults of small pages
+/// take several times as long as a norm.
 inline void AdviseHugePages(void* array, size_t bytes) {
 #ifdef __linux__
   if (!IsNewMemory(array, bytes)) return;

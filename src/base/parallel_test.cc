@@ -86,7 +86,7 @@ TEST_F(ParallelTest, EachIndexOnce) {
   }
 }
 
-TEST_F(ParallelTest, RangesStartWhereTheyAreTold) {
+TEST_F(ParallelTest, RangesCoverTheGivenInterval) {
   SetThreads(3);
   std::atomic<int64_t> sum = 0;
   DefaultParallelFor(100, 200, 1, [&](int64_t begin, int64_t end) {

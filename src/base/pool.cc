@@ -40,14 +40,14 @@ constexpr int kMaxThreads = 1024;
 thread_local bool inside = false;
 
 // Threads that run the parts of one job at a time. Workers wait for `round_` to change, run their
-// part if they have one, and report back in either case, so no worker reads a job while the next is
-// written. Parts are assigned by index: from call to call the same data stays in the same core's
-// cache.
+// part if they have one, and then decrement `running_`. So no worker reads a job while the next is
+// written. Parts are assigned by index, so that data stays in the cache of a core from call to
+// call.
 class Pool {
  public:
   // Starts `threads - 1` workers, or fewer if the system refuses some.
   explicit Pool(int threads) {
-    workers_.reserve(static_cast<size_t>(threads - 1));  // may throw before there are workers
+    workers_.reserve(static_cast<size_t>(threads - 1));  // can throw only before there are workers
     try {
       for (int i = 1; i < threads; ++i) {
         workers_.emplace_back([this, i] { Work(i); });
@@ -136,7 +136,7 @@ struct State {
 };
 
 State& TheState() {
-  // Never destroyed: other threads may compute while the process ends.
+  // Never destroyed: other threads can still compute while the process ends.
   static State* const state = [] {
     auto* s = new State;
     pthread_atfork(nullptr, nullptr, [] {

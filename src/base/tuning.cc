@@ -70,13 +70,13 @@ struct Cache {
 // of several kinds, which sysfs ranks by their capacity; the first core is often of the slowest.
 std::string FastestProcessor(const std::string& processors) {
   std::string fastest;
-  int64_t most = -1;
+  int64_t max_capacity = -1;
   const int64_t count = std::max<int64_t>(1, CountOf(LineOf(processors + "/present")));
   for (int64_t i = 0; i < count; ++i) {
     const std::string folder = processors + "/cpu" + std::to_string(i) + "/";
     int64_t capacity = 0;
     std::istringstream(LineOf(folder + "cpu_capacity")) >> capacity;
-    if (capacity > most) most = capacity, fastest = folder;
+    if (capacity > max_capacity) max_capacity = capacity, fastest = folder;
     if (i == 0 && capacity == 0) break;  // cores of one kind
   }
   return fastest;
@@ -256,7 +256,7 @@ Tuning TuningFor(Caches caches, std::string_view overrides) {
   Apply(kSlowL3, values, t);
   t.l1_holds_four_rows = t.l1_bytes >= kFourRowsL1Bytes;
   t.nt_store_call_bytes = t.l3_bytes / 4 * 3;
-  // A norm alone would gain from fewer bytes with a slow L3 cache, but a reader of its results
+  // With a slow L3 cache a norm would be faster with a lower limit, but a reader of its results
   // would then load them from memory.
   t.nt_store_thread_bytes = std::min(t.l3_bytes / 2, t.slow_l3 ? 8 * t.l2_bytes : t.l3_bytes);
   t.nt_store_saved_bytes = t.slow_l3 ? t.nt_store_thread_bytes : t.nt_store_call_bytes;

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-// How work is adapted to the caches of the machine and divided among threads. No value of `Tuning`
-// changes a result. docs/tuning.md has the measurements.
+// Parameters that adapt work to the caches of the machine and divide it among threads. No value of
+// `Tuning` changes a result. See docs/tuning.md for the measurements.
 namespace planish::internal {
 
 // --- Tuning constants (docs/tuning.md) ---
@@ -42,8 +42,8 @@ struct Tuning : Caches {
   /// Set if a core reads hardly faster from the L3 cache than from memory.
   bool slow_l3;
 
-  /// Set if the L1 cache holds the same columns of four rows of dy, x and dx, even if rows are a
-  /// power of two apart and map to the same sets.
+  /// Set if the L1 cache holds the same columns of four rows of dy, x and dx, even at strides of a
+  /// power of two, at which rows map to the same sets.
   bool l1_holds_four_rows;
 
   /// Bytes read and written by a call, or by one thread of it, from which outputs use non-temporal
@@ -52,7 +52,7 @@ struct Tuning : Caches {
   int64_t nt_store_call_bytes;
   int64_t nt_store_thread_bytes;
 
-  /// Bytes saved for backward by a recurrent layer from which they use non-temporal stores.
+  /// Bytes saved for backward from which a recurrent layer saves with non-temporal stores.
   int64_t nt_store_saved_bytes;
 
   /// Bytes read and written by a thread above which it prefetches the lines of its outputs, unless
@@ -63,12 +63,12 @@ struct Tuning : Caches {
   /// each reads all weights. With larger weights threads split the columns and meet twice a step.
   int64_t own_weight_bytes;
 
-  /// Bytes of a tile of channels in long runs, which read long stretches of memory however few
-  /// channels a tile has. At most kTileBytes are used.
+  /// Bytes of a tile of channels with long runs of elements. Even tiles of few channels then read
+  /// contiguous memory. At most kTileBytes are used.
   int64_t run_tile_bytes;
 
-  /// Rows from which batch norm does not tile its columns. Partial sums of many rows are read and
-  /// written more often than a second pass over the input costs.
+  /// Rows from which batch norm does not tile its columns. For more rows, updating partial sums
+  /// costs more than a second pass over the input.
   int64_t untiled_rows;
 };
 

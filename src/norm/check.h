@@ -18,9 +18,9 @@ template <class T>
 void CheckShape(const char* function, int64_t rows, int64_t cols) {
   if (rows < 0) Fail(function, "rows", "be at least 0", std::to_string(rows));
   if (cols < 0) Fail(function, "cols", "be at least 0", std::to_string(cols));
-  const int64_t most = INT64_MAX / static_cast<int64_t>(sizeof(T));
-  if (cols > most / (rows > 0 ? rows : 1)) {
-    Fail(function, "rows * cols", "be at most " + std::to_string(most),
+  const int64_t max_elements = INT64_MAX / static_cast<int64_t>(sizeof(T));
+  if (cols > max_elements / (rows > 0 ? rows : 1)) {
+    Fail(function, "rows * cols", "be at most " + std::to_string(max_elements),
          std::to_string(rows) + " * " + std::to_string(cols));
   }
   const int64_t max_rows = INT64_MAX / static_cast<int64_t>(sizeof(Compute<T>));
@@ -39,12 +39,12 @@ int64_t CheckChannels(const char* function, int64_t batch, int64_t channels, int
   check("batch", batch);
   check("channels", channels);
   check("spatial", spatial);
-  const auto least_one = [](int64_t size) { return size > 0 ? size : 1; };
-  const int64_t most = INT64_MAX / static_cast<int64_t>(sizeof(Compute<T>));
-  if (least_one(channels) > most / least_one(batch) ||
-      spatial > most / (least_one(channels) * least_one(batch))) {
+  const auto at_least_one = [](int64_t size) { return size > 0 ? size : 1; };
+  const int64_t max_elements = INT64_MAX / static_cast<int64_t>(sizeof(Compute<T>));
+  if (at_least_one(channels) > max_elements / at_least_one(batch) ||
+      spatial > max_elements / (at_least_one(channels) * at_least_one(batch))) {
     Fail(
-        function, "batch * channels * spatial", "be at most " + std::to_string(most),
+        function, "batch * channels * spatial", "be at most " + std::to_string(max_elements),
         std::to_string(batch) + " * " + std::to_string(channels) + " * " + std::to_string(spatial));
   }
   return batch * channels * spatial;

@@ -121,7 +121,7 @@ inline RowCoefficients<C> CoefficientsOf(C mean, C mean_lo, C rstd) {
   return {mean, rstd, -mean_lo * rstd};
 }
 
-/// Range [Least(eps), kMax] of mean squares that SumsServe accepts.
+/// Range [Least(eps), kMax] of mean squares that SumsAreAccurate accepts.
 template <class C>
 struct SquareBounds {
   static constexpr double kMax = std::is_same_v<C, double> ? 1e300 : 1e37;
@@ -133,16 +133,16 @@ struct SquareBounds {
 /// Returns whether sums in C are accurate enough. `square` is the mean of d^2, `var` is `square`
 /// minus the squared mean of d.
 template <class C>
-inline bool SumsServe(double var, double square, double eps) {
+inline bool SumsAreAccurate(double var, double square, double eps) {
   using Bounds = SquareBounds<C>;
   // False if the variance is a small difference of the sums (the shift is far from the mean), if
   // squares overflowed, if squares that matter beside eps came near underflow, or for NaN.
   return var >= 0.25 * square && square <= Bounds::kMax && square >= Bounds::Least(eps);
 }
 
-/// Like SumsServe above, for vectors of doubles.
+/// Like SumsAreAccurate above, for vectors of doubles.
 template <class C, class D>
-HWY_INLINE auto SumsServe(D d, hn::Vec<D> var, hn::Vec<D> square, double eps) {
+HWY_INLINE auto SumsAreAccurate(D d, hn::Vec<D> var, hn::Vec<D> square, double eps) {
   using Bounds = SquareBounds<C>;
   const auto serve = hn::And(hn::Ge(var, hn::Mul(square, hn::Set(d, 0.25))),
                              hn::Le(square, hn::Set(d, Bounds::kMax)));
@@ -179,7 +179,7 @@ HWY_INLINE RowCoefficients<Compute<T>> FinishStatistics(const RowsForward<T>& ar
                                                         double reciprocal) {
   const double offset = sums.first * reciprocal, square = sums.second * reciprocal;
   const double var = square - offset * offset;
-  if (!SumsServe<Compute<T>>(var, square, args.eps)) [[unlikely]]
+  if (!SumsAreAccurate<Compute<T>>(var, square, args.eps)) [[unlikely]]
     return TwoPassCoefficients(args, r);
   double rstd = 0;
   if (args.recipe.deviation == Deviation::kBiased) [[likely]] {

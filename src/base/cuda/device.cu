@@ -61,7 +61,7 @@ int QueryClusterBlocks(int device) {
 }  // namespace
 
 int MaxClusterBlocks() {
-  // Cached: every call asks, rarely for another device than the last.
+  // Cached, because every call reads it and rarely uses another device than the last call.
   thread_local int known_device = -1, known_blocks = 1;
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess) {

@@ -61,7 +61,7 @@ PLANISH_DEVICE int ClusterBlocks() {
 }
 /// Synchronizes all threads of the cluster and makes their writes visible.
 PLANISH_DEVICE void SyncCluster() { cooperative_groups::this_cluster().sync(); }
-/// Maps an address in the block's shared memory to block `rank` of the cluster. That block must
+/// Maps an address in the block's shared memory to block `rank` of the cluster. Block `rank` must
 /// have started and must not return before a later SyncCluster.
 template <class T>
 PLANISH_DEVICE T* OfBlock(T* shared, int rank) {

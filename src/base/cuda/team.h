@@ -81,7 +81,7 @@ class LanesTeam {
   PLANISH_DEVICE A First(A value) {
     return FromLane(value, ThreadIndex() % kWarpThreads & -size_);
   }
-  /// Returns whether it is true in any thread that must call the functions together.
+  /// Returns whether the argument is true in any thread of the warp.
   PLANISH_DEVICE bool Any(bool same_in_team) const { return AnyLane(same_in_team); }
 
  private:
@@ -216,10 +216,10 @@ class Team {
 /// The team of all threads of a cluster of blocks of whole warps. All of them must call the
 /// constructor and the functions that take values.
 ///
-/// Each block reduces its values, writes the result to its own slot in the shared memory of every
-/// block, and reads all slots after one SyncCluster. No block returns before others have written to
-/// it. Two alternating sets of slots suffice: all threads have read one set before the SyncCluster
-/// after which it is written again.
+/// Each block reduces its values and writes the result to its own slot in the shared memory of
+/// every block. It reads all slots after one SyncCluster. No block returns before the others have
+/// written to its shared memory. Two alternating sets of slots suffice: all threads have read one
+/// set before the SyncCluster after which it is written again.
 template <int kMaxSums>
 class ClusterTeam {
  public:
@@ -227,7 +227,7 @@ class ClusterTeam {
       WarpsTeam<kMaxSums>::kSharedBytes + 2 * kMaxSums * kMaxClusterBlocks * sizeof(double);
 
   PLANISH_DEVICE ClusterTeam() : rank_(ClusterRank()), blocks_(ClusterBlocks()) {
-    SyncCluster();  // no block writes to one that has not started
+    SyncCluster();  // no block writes to a block that has not started
   }
 
   PLANISH_DEVICE int lane() const { return rank_ * BlockThreads() + ThreadIndex(); }
@@ -354,9 +354,9 @@ struct ThreadMatrix {
   }
 };
 
-/// Sums over the warps of a block, in order: returns the sum of the values in all lanes `lane` to
-/// thread `lane` of the first warp, and `value` to other threads. Uses an element of shared memory
-/// for each of the kWarps * kWarpThreads threads.
+/// Sums each lane's values over the warps of a block, in order. Returns the sums in the threads of
+/// the first warp, and `value` in other threads. Uses an element of shared memory for each of the
+/// kWarps * kWarpThreads threads.
 template <int kWarps>
 PLANISH_DEVICE double SumOverWarps(double value) {
   double* slots = SharedMemory<double>();  // [warps, lanes]

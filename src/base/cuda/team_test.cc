@@ -16,72 +16,72 @@ using emulation::Order;
 
 // Results of a thread of a team in each turn: a sum of one value, a sum of two, the maximum, and
 // the first value.
-struct Told {
-  float sum, sum_of_two, other_of_two, most, first;
+struct Results {
+  float sum, sum_of_two, other_of_two, max, first;
 
-  bool operator==(const Told&) const = default;
+  bool operator==(const Results&) const = default;
 };
 
 constexpr int kTurns = 3;
 
 // Value of a thread in a turn. No two successive turns have equal sums.
-PLANISH_DEVICE float NumberOf(int lane, int turn) {
+PLANISH_DEVICE float ValueOf(int lane, int turn) {
   return std::sin(static_cast<float>(lane * 7 + turn)) * static_cast<float>(turn + 1);
 }
 
 template <class AnyTeam>
-void Ask(AnyTeam& team, Told* told) {
+void Query(AnyTeam& team, Results* results) {
   EXPECT_EQ(team.groups() * team.count() * team.size(), Blocks() * BlockThreads());
-  const int64_t number_of_team = team.group() * team.count() + team.index();
-  Told* own = told + (number_of_team * team.size() + team.lane()) * kTurns;
+  const int64_t team_index = team.group() * team.count() + team.index();
+  Results* own = results + (team_index * team.size() + team.lane()) * kTurns;
   for (int turn = 0; turn < kTurns; ++turn) {
-    const float number = NumberOf(team.lane(), turn);
-    Told& now = own[turn] = {.sum = number, .sum_of_two = -number, .other_of_two = 2 * number};
+    const float value = ValueOf(team.lane(), turn);
+    Results& now = own[turn] = {.sum = value, .sum_of_two = -value, .other_of_two = 2 * value};
     team.Sum(now.sum);
-    now.first = team.First(number);
+    now.first = team.First(value);
     team.Sum(now.sum_of_two, now.other_of_two);
-    now.most = team.Max(number);
+    now.max = team.Max(value);
   }
 }
 
-void QueryCluster(Told* told) {
+void QueryCluster(Results* results) {
   ClusterTeam<2> team;
   EXPECT_EQ(team.size(), ClusterBlocks() * BlockThreads());
-  Ask(team, told);
+  Query(team, results);
 }
 
-void AskBlock(Told* told) {
+void QueryBlock(Results* results) {
   WarpsTeam<2> team;
   EXPECT_EQ(team.size(), BlockThreads());
-  Ask(team, told);
+  Query(team, results);
 }
 
-void AskLanes(Told* told, int size) {
+void QueryLanes(Results* results, int size) {
   LanesTeam team(size);
-  Ask(team, told);
+  Query(team, results);
 }
 
-// All threads of teams of `size` are told the same: the sums, the largest and the first.
-void ExpectTold(const std::vector<Told>& told, int size) {
-  for (size_t i = kTurns; i < told.size(); ++i) {
-    ASSERT_EQ(told[i], told[i % kTurns]) << size << ' ' << i / kTurns;
+// Checks that all threads of teams of `size` have the same results, with the right values.
+void ExpectSameResults(const std::vector<Results>& results, int size) {
+  for (size_t i = kTurns; i < results.size(); ++i) {
+    ASSERT_EQ(results[i], results[i % kTurns]) << size << ' ' << i / kTurns;
   }
   for (int turn = 0; turn < kTurns; ++turn) {
-    const Told& now = told[static_cast<size_t>(turn)];
+    const Results& now = results[static_cast<size_t>(turn)];
     double sum = 0, sizes = 0;
-    float most = NumberOf(0, turn);
+    float max = ValueOf(0, turn);
     for (int lane = 0; lane < size; ++lane) {
-      const float number = NumberOf(lane, turn);
-      sum += number;
-      sizes += std::abs(number);
-      most = std::max(most, number);
+      const float value = ValueOf(lane, turn);
+      sum += value;
+      sizes += std::abs(value);
+      max = std::max(max, value);
     }
-    // A number takes part in 5 sums in its warp, 5 over warps, and at most 7 over blocks.
+    // A value is rounded in 5 sums in its warp, 5 over warps, and at most 7 over blocks.
     EXPECT_NEAR(now.sum, sum, sizes * 17 * 0x1p-24);
     EXPECT_EQ(now.sum_of_two, -now.sum);
     EXPECT_EQ(now.other_of_two, 2 * now.sum);
-    EXPECT_EQ(now.most, most);
-    EXPECT_EQ(now.first, NumberOf(0, turn));
+    EXPECT_EQ(now.max, max);
+    EXPECT_EQ(now.first, ValueOf(0, turn));
   }
 }
 
@@ -114,47 +114,47 @@ INSTANTIATE_TEST_SUITE_P(Orders, ClusterTeamTest,
                          ::testing::Values(Order::kForward, Order::kBackward, Order::kRandom));
 
 // All threads get the same bits, whatever the order of threads.
-TEST_P(ClusterTeamTest, AllThreadsAreToldTheSame) {
+TEST_P(ClusterTeamTest, AllThreadsGetTheSameResults) {
   constexpr int kClusters = 3;
   for (const int blocks : {2, 4, 8}) {
     for (const int threads : {32, 64, 96}) {
       const int size = blocks * threads;
-      std::vector<Told> told(static_cast<size_t>(kClusters * size * kTurns));
+      std::vector<Results> results(static_cast<size_t>(kClusters * size * kTurns));
       const auto run = [&] {
         cuda::Run("test", QueryCluster,
                   {.blocks = kClusters * blocks,
                    .threads = threads,
                    .shared_bytes = ClusterTeam<2>::kSharedBytes,
                    .cluster = blocks},
-                  nullptr, told.data());
+                  nullptr, results.data());
       };
       run();
-      ExpectTold(told, size);
-      const std::vector<Told> in_this_order = told;
+      ExpectSameResults(results, size);
+      const std::vector<Results> in_this_order = results;
       emulation::SetOrder(Order::kForward);
       run();
       emulation::SetOrder(GetParam());
-      EXPECT_EQ(told, in_this_order);
+      EXPECT_EQ(results, in_this_order);
     }
   }
 }
 
-// The same of a block's warps, and of parts of a warp.
-TEST_P(ClusterTeamTest, ThreadsOfABlockAreToldTheSame) {
+// Teams are the warps of a block, then parts of a warp.
+TEST_P(ClusterTeamTest, ThreadsOfABlockGetTheSameResults) {
   constexpr int kBlocks = 2;
   for (const int threads : {32, 64, 96, 160, 1024}) {
-    std::vector<Told> told(static_cast<size_t>(kBlocks * threads * kTurns));
-    cuda::Run("test", AskBlock,
+    std::vector<Results> results(static_cast<size_t>(kBlocks * threads * kTurns));
+    cuda::Run("test", QueryBlock,
               {.blocks = kBlocks, .threads = threads, .shared_bytes = WarpsTeam<2>::kSharedBytes},
-              nullptr, told.data());
-    ExpectTold(told, threads);
+              nullptr, results.data());
+    ExpectSameResults(results, threads);
   }
   for (const int size : {1, 2, 4, 8, 16, 32}) {
     constexpr int kThreads = 64;
-    std::vector<Told> told(static_cast<size_t>(kBlocks * kThreads * kTurns));
-    cuda::Run("test", AskLanes, {.blocks = kBlocks, .threads = kThreads}, nullptr, told.data(),
+    std::vector<Results> results(static_cast<size_t>(kBlocks * kThreads * kTurns));
+    cuda::Run("test", QueryLanes, {.blocks = kBlocks, .threads = kThreads}, nullptr, results.data(),
               size);
-    ExpectTold(told, size);
+    ExpectSameResults(results, size);
   }
 }
 

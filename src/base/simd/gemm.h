@@ -8,7 +8,7 @@
 #include "src/base/aligned.h"
 
 // Matrix products of float or double with one packed operand: c = a * w^T with c [m, n], a [m, k]
-// and w [n, k], packed for the registers of the SIMD target in use. Rows can have any stride.
+// and w [n, k]. w is packed for the registers of the SIMD target in use. Rows can have any stride.
 // Arguments are not checked.
 //
 // An element of c is a sum over blocks of kGemmDepth products; products are added in order, then
@@ -114,10 +114,10 @@ class PackedMatrix {
   GemmKernels<T> kernels_{1, 1, nullptr, nullptr, nullptr};
 };
 
-/// c [rows, packed.columns()] = a * w^T, or c + a * w^T if `accumulate`. a is [rows,
-/// packed.depth()]; a[r, i] is a[r * a_stride + i], or a[i * a_stride + r] if `a_transposed`. With
-/// a_block, a[r, i] is a[r / a_block * a_block_stride + r % a_block * a_stride + i]. c must not
-/// overlap a.
+/// Matrix product c = a * w^T, or c += a * w^T if `accumulate`. c is [rows, packed.columns()] and
+/// must not overlap a [rows, packed.depth()]. Element a[r, i] is a[r * a_stride + i], or a[i *
+/// a_stride + r] if `a_transposed`. With a_block, it is a[r / a_block * a_block_stride + r %
+/// a_block * a_stride + i].
 template <class T>
 struct GemmArgs {
   int64_t rows = 0;
@@ -141,8 +141,8 @@ template <class T>
 void MultiplyAll(const GemmArgs<T>& args, const PackedMatrix<T>& packed,
                  const ParallelFor& parallel_for);
 
-/// c [n, k] = a^T * b, or c + a^T * b if `accumulate`, with a [m, n] and b [m, k]: the gradient of
-/// weights. c must not overlap a or b.
+/// Matrix product c = a^T * b, or c += a^T * b if `accumulate`, for the gradient of weights. a is
+/// [m, n], b is [m, k], and c [n, k] must not overlap them.
 template <class T>
 struct GemmTransposedArgs {
   int64_t m = 0;

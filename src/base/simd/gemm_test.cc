@@ -85,8 +85,8 @@ struct Exact {
   }
 
   /// Returns whether y is c0 + a * w^T up to rounding. A term is rounded in its product and in at
-  /// most `depth` additions, one of them to c0, each by half an ulp of the partial sum, which
-  /// `magnitudes` bounds.
+  /// most `depth` additions, one of them to c0. Each rounds by half an ulp of the partial sum,
+  /// which `magnitudes` bounds.
   bool Close(T y, int64_t r, int64_t c, T c0, int64_t depth) const {
     const auto i = static_cast<size_t>(r * cols + c);
     const long double unit = std::numeric_limits<T>::epsilon() / 2;

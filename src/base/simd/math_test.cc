@@ -35,9 +35,9 @@ struct Function {
   bool subnormal;    // results below the smallest normal number are as accurate; else 0 is accepted
 };
 
-// The documented limit is 4 ulp. These bounds are tighter, to detect regressions. exp: half an ulp
-// from its last step, and half from argument and polynomial. sigmoid and tanh: one more ulp each
-// for a sum and a division near a power of two.
+// The documented limit is 4 ulp. These bounds are tighter, to detect regressions. The error of exp
+// is half an ulp from its last step, and half an ulp from argument and polynomial. Sigmoid and tanh
+// have one more ulp each, for a sum and a division near a power of two.
 template <class T>
 const Function<T> kFunctions[] = {
     {"exp", ExpArray<T>, [](long double x) { return std::exp(x); }, 1.5, true},

@@ -33,7 +33,7 @@ bool FinishBatchOf(const BatchStatistics<T>& args, bool* two_pass) {
     const auto offset = hn::Mul(hn::LoadU(d, args.first + i), reciprocal);
     const auto square = hn::Mul(hn::LoadU(d, args.second + i), reciprocal);
     const auto var = hn::Sub(square, hn::Mul(offset, offset));
-    const auto serves = SumsServe<C>(d, var, square, args.eps);
+    const auto serves = SumsAreAccurate<C>(d, var, square, args.eps);
     const auto larger = hn::Mul(var, hn::Set(d, unbiased));
     const auto update = [&](C* running, auto value) HWY_ATTR {
       if (running == nullptr) return;

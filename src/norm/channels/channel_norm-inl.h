@@ -153,7 +153,7 @@ bool FinishColumnsOf(const Recipe& recipe, double eps, int64_t count, int64_t co
       about = Widened(d, hn::LoadU(narrow, shift + c));
     }
     const auto var = hn::Sub(square, hn::Mul(offset, offset));
-    any |= MarkTwoPass(d, SumsServe<C>(d, var, square, eps), two_pass + c);
+    any |= MarkTwoPass(d, SumsAreAccurate<C>(d, var, square, eps), two_pass + c);
     auto deviation = hn::Sqrt(hn::Add(var, hn::Set(d, eps)));
     if (plus_eps) {
       deviation = hn::Add(hn::Sqrt(hn::Mul(var, hn::Set(d, n / (n - 1)))), hn::Set(d, eps));

@@ -28,7 +28,7 @@ Statistics StatisticsOf(double shift, const RowSums& sums, double reciprocal, do
                         const TwoPass& two_pass) {
   const double offset = sums.first * reciprocal, square = sums.second * reciprocal;
   const double var = square - offset * offset;
-  if (!HWY_NAMESPACE::SumsServe<C>(var, square, eps)) [[unlikely]]
+  if (!HWY_NAMESPACE::SumsAreAccurate<C>(var, square, eps)) [[unlikely]]
     return two_pass();
   return {.shift = shift, .offset = offset, .var = var};
 }

@@ -41,7 +41,7 @@ double PromisedXhat(int64_t cols, double spread) {
 }
 
 /// Random rows are summed about a value near their mean. For other rows that value can be as far
-/// from the mean as SumsServe accepts.
+/// from the mean as SumsAreAccurate accepts.
 constexpr double kNear = 1, kAccepted = 4;
 
 /// Largest errors of one call, relative to the documented ones.

@@ -157,7 +157,7 @@ HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Ve
     const auto about = read(0), offset = hn::Mul(read(1), hn::Set(d, reciprocal));
     const auto square = hn::Mul(read(2), hn::Set(d, reciprocal));
     const auto var = hn::Sub(square, hn::Mul(offset, offset));
-    all_serve = all_serve && hn::AllTrue(d, SumsServe<float>(d, var, square, args.eps));
+    all_serve = all_serve && hn::AllTrue(d, SumsAreAccurate<float>(d, var, square, args.eps));
     const auto rstd = hn::Div(hn::Set(d, 1.0), hn::Sqrt(hn::Add(var, hn::Set(d, args.eps))));
     const auto mean = hn::DemoteTo(singles, hn::Add(about, offset));
     const auto lo = hn::Add(hn::Sub(about, hn::PromoteTo(d, mean)), offset);
