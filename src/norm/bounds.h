@@ -13,15 +13,15 @@
 #include "src/norm/rows/rows.h"
 #include "src/norm/testing.h"
 
-// Reference results of a problem, with a bound on the rounding error of each; docs/accuracy.md
-// explains the bounds.
+// Reference results of a problem, with a bound on the rounding error of each. See docs/accuracy.md
+// for the bounds.
 //
 // u is the unit roundoff of the arithmetic, v that of the result type. A sum of m successive terms
-// has an error of at most m * u times the sum of magnitudes. For random terms roundings add like a
-// random walk: sqrt(m) * u times that sum is at least three standard deviations (Higham & Mary
-// 2019, "A new approach to probabilistic rounding error analysis"). kRandom applies to random rows
-// of float and double. kWorst applies to 16-bit types, whose few distinct values repeat the same
-// roundings, and to adversarial rows.
+// has an error of at most m * u times the sum of magnitudes. For random terms the errors add like a
+// random walk: sqrt(m) * u times that sum is at least three standard deviations. See Higham & Mary
+// 2019, "A new approach to probabilistic rounding error analysis". Random rows of float and double
+// have Growth::kRandom. Adversarial rows have kWorst, as do 16-bit types, whose few distinct values
+// repeat the same roundings.
 namespace planish::tests {
 
 enum class Growth : uint8_t { kRandom, kWorst };
@@ -31,16 +31,17 @@ constexpr Growth GrowthOf() {
   return sizeof(T) == 2 ? Growth::kWorst : Growth::kRandom;
 }
 
-/// Returns the smallest number of lanes of Compute<T> that a target can have, as far as the bounds
-/// depend on it.
+/// Returns the minimum of lanes of Compute<T> on a target. For float 1, because its bounds do not
+/// depend on the lanes.
 template <class T>
 int64_t FewestLanes(const std::string& target) {
   if (!std::is_same_v<T, double>) return 1;
   return target == "SCALAR" ? 1 : 2;
 }
 
-/// Returns the number of terms added in sequence: for double those of a chunk over two accumulators
-/// of `lanes`, for float 64, plus some to join lanes. Narrow rows can be summed in sequence.
+/// Returns the number of terms added in sequence. Double adds a chunk in two accumulators of
+/// `lanes` lanes, float at most 64 terms in a lane. Both add some terms to join lanes. Narrow rows
+/// can be summed in sequence.
 template <class T>
 double TermsInLane(int64_t cols, int64_t lanes) {
   if (cols < 128) return static_cast<double>(cols);
@@ -62,9 +63,9 @@ struct Bounded {
   explicit Bounded(size_t n) : value(n), bound(n) {}
 };
 
-/// Largest error of an output: relative to its bound, and in ulp. The ulp is that of the deviation
-/// (mean), of the value (rstd), of the row's largest |y|, of the row's largest term rstd * |g|
-/// (dx), or of the largest element (dgain, dbias).
+/// Largest error of an output, relative to its bound and in ulp. The ulp of mean is that of the
+/// deviation, of rstd that of the value, and of y that of the row's largest |y|. The ulp of dx is
+/// that of the row's largest term rstd * |g|, of dgain and dbias that of the largest element.
 struct Worst {
   double of_bound = 0;
   double ulps = 0;
@@ -93,7 +94,7 @@ template <class T, class P>
 class Oracle {
  public:
   using C = Compute<T>;
-  /// long double, with 11 bits more, if double is tested; else double.
+  /// Type of the reference: long double, with 11 extra bits, if double is tested; else double.
   using Real = std::conditional_t<std::is_same_v<T, double>, long double, double>;
 
   /// Bounds for targets with at least `lanes` lanes.
@@ -186,15 +187,16 @@ class Oracle {
     }
     const Real deviation = std::sqrt(squares.value() / static_cast<Real>(cols));
 
-    // Statistics. d = x - shift with a shift near the mean: mean(d^2) is at most `spread` times the
-    // variance, or the row is summed again in double. The shift is a mean of eight or more
-    // elements; in a narrow row it can be one element.
+    // Statistics of d = x - shift. The shift is a mean of eight or more elements; in a narrow row
+    // it can be one element. If mean(d^2) exceeds `spread` times the variance, the row is summed
+    // again in double.
     const Real spread = recipe_.centre ? (cols >= 32 ? 2 : 4) : 1;
-    // Error of the mean in deviations: of the sum of d, and of d itself; mean(|d|)^2 <= mean(d^2).
+    // The error of the mean, in deviations, is that of the sum of d and that of d itself;
+    // mean(|d|)^2 <= mean(d^2).
     const Real mean_error = recipe_.centre ? (sums_ + kU) * std::sqrt(spread) : Real(0);
     // The variance is mean(d^2) - mean(d)^2, and mean(d)^2 is at most spread - 1 times the
-    // variance; d^2 has twice the error of d. rstd has half the relative error of the variance,
-    // less if eps matters.
+    // variance. The error of d^2 is twice that of d. The relative error of rstd is half that of the
+    // variance, and less if eps matters.
     const Real var_error = spread * (sums_ + 2 * kU) + 2 * std::sqrt(spread - 1) * mean_error;
     const Real part = std::min<Real>(1, deviation * rstd * deviation * rstd);
     const Real rstd_error = kU + part * var_error / 2 + 4 * 0x1p-53;
@@ -239,7 +241,7 @@ class Oracle {
       if (!std::is_same_v<T, C>) Round<T>(y_, begin + c);
     }
 
-    // Backward. Errors of the means: those of their terms and of the sums.
+    // Backward. The errors of the means are those of their terms and of the sums.
     const internal::ReferenceGradientMeans<Real> means = internal::ReferenceMeans(recipe_, g, xhat);
     Real mean_abs = 0, mean_abs_xhat = 0, term = 0, term_xhat = 0;
     for (size_t c = 0; c < cols; ++c) {

@@ -7,8 +7,8 @@
 #include "planish/online_norm.h"
 #include "planish/weight_norm.h"
 
-// The norms over channels as passes over [batch, channels, spatial] arrays, for CPU and GPU: sums
-// over each channel, then a map of all elements with parameters of their channel.
+// The norms over channels as passes over [batch, channels, spatial] arrays, for CPU and GPU. A pass
+// sums over each channel, then maps each element with parameters of its channel.
 namespace planish::internal {
 
 /// Arrays of a pass.
@@ -55,7 +55,7 @@ ChannelArrays<T> ArraysOf(const OnlineNormBackwardArgs<T, P>& args) {
   return {1, args.rows, args.cols, args.dy, args.x, args.dx};
 }
 
-/// Sums over the elements a of a channel.
+/// Sums over the elements `a` of a channel.
 enum class ChannelSums : uint8_t {
   kNone,
   kStatistics,  ///< d and d^2 with d = a - shift; parameters: {shift}
@@ -67,7 +67,7 @@ enum class ChannelSums : uint8_t {
   kGradientOfPositions,  ///< kGradient; the parameters depend on sample and place
 };
 
-/// Map of the elements of a channel.
+/// Elementwise operation on the elements `a` of a channel.
 enum class ChannelMap : uint8_t {
   kNone,
   kNormalize,  ///< (a - mean) * scale + bias; parameters: {mean, scale, bias}

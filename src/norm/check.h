@@ -12,8 +12,8 @@
 // Argument checks of the norms, for CPU and GPU.
 namespace planish::internal {
 
-/// Checks that rows and cols are at least 0, and that arrays of rows * cols elements of T, and of
-/// one statistic for each row, are addressable.
+/// Checks that rows and cols are at least 0. Checks that [rows, cols] arrays of T and [rows] arrays
+/// of statistics are addressable.
 template <class T>
 void CheckShape(const char* function, int64_t rows, int64_t cols) {
   if (rows < 0) Fail(function, "rows", "be at least 0", std::to_string(rows));
@@ -29,8 +29,8 @@ void CheckShape(const char* function, int64_t rows, int64_t cols) {
   }
 }
 
-/// Checks that sizes are at least 0, and that arrays of T and of statistics with the product of all
-/// or any two sizes are addressable. Returns the product.
+/// Checks that sizes are at least 0. Checks that arrays of T and of statistics are addressable if
+/// their size is the product of two or three of the sizes. Returns the product of all three.
 template <class T>
 int64_t CheckChannels(const char* function, int64_t batch, int64_t channels, int64_t spatial) {
   const auto check = [&](const char* name, int64_t size) {
@@ -50,8 +50,8 @@ int64_t CheckChannels(const char* function, int64_t batch, int64_t channels, int
   return batch * channels * spatial;
 }
 
-/// Checks the options of a norm of rows or channels. `length_name` is the size that is normalized
-/// over, `length` its value, and `count` the number of such groups.
+/// Checks the options of a norm of rows or channels. `count` groups of `length` elements are
+/// normalized, and `length_name` is the argument that sets the length.
 template <class Options>
 void CheckOptions(const char* function, const Recipe& recipe, const Options& options,
                   const char* length_name, int64_t length, int64_t count) {

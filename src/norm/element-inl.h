@@ -31,7 +31,7 @@ constexpr bool kHasNtStores =
 template <Output kOutput>
 using OutputConstant = std::integral_constant<Output, kOutput>;
 
-/// Calls f(nt_stores): whether to use non-temporal stores.
+/// Calls f(nt_stores) with `use_nt_stores` as a constant.
 template <class F>
 HWY_INLINE void VisitNtStores(bool use_nt_stores, F&& f) {
   if (kHasNtStores && use_nt_stores) {

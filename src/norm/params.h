@@ -18,8 +18,8 @@ namespace planish::internal {
 
 // --- Tuning constants (docs/tuning.md) ---
 
-/// Elements of the shared arrays of zeros and ones, enough for most rows. Shared, so that they stay
-/// in every thread's cache from call to call.
+/// Elements of the shared arrays of zeros and ones, enough for most rows. Sharing keeps them in
+/// every thread's cache from call to call.
 inline constexpr int64_t kConstants = 8192;
 
 /// Rows from which, and columns up to which, unaligned parameters are copied. A copy avoids vectors
@@ -69,8 +69,8 @@ const C* Constants(bool one) {
   return one ? ones.values : zeros.values;
 }
 
-/// `cols` parameters of type P, converted to Compute<T>. Copied to an aligned array if that pays.
-/// Null stands for `cols` times `missing`, 0 or 1.
+/// Array of `cols` parameters of type P, converted to Compute<T>. Copied to an aligned array if
+/// that pays. With null `params` all elements are `missing`, 0 or 1.
 template <class T, class P>
 class Params {
  public:
@@ -84,11 +84,11 @@ class Params {
       return;
     }
     if constexpr (std::is_same_v<P, C>) {
-      // Conversion to 16 bits requires plain NaNs (see PlainNan). Otherwise the array is used in
-      // place: a copy would have to move to the other threads' caches.
-      const bool serves = std::is_same_v<T, C> || params == nullptr || !AnyNan<T>(params, cols);
+      // Conversion to 16 bits requires plain NaNs (see PlainNan). An array without other NaNs is
+      // used in place: a copy would have to move to the other threads' caches.
+      const bool usable = std::is_same_v<T, C> || params == nullptr || !AnyNan<T>(params, cols);
       const bool copied = rows >= kRowsForCopy && cols <= kMaxCopied && !IsAligned(params);
-      if (serves && !copied) data_ = params;
+      if (usable && !copied) data_ = params;
     }
     if (data_ != nullptr) return;
     copy_ = MakeAligned<C>(cols);

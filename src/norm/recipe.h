@@ -54,7 +54,7 @@ inline Recipe RecipeOf(Norm norm) {
                       std::to_string(static_cast<int>(norm)));
 }
 
-/// The arrays beside dy and rstd that backward reads.
+/// Optional inputs of backward: those besides dy and rstd.
 struct BackwardReads {
   bool x = true, mean = true;
 };

@@ -25,8 +25,8 @@ std::complex<R> Detach(const std::complex<R>& value) {
   return value.real();
 }
 
-/// Compensated sum of Kahan and Neumaier, with an error of a few roundings of the result and of the
-/// largest term, for any number of terms. Sums the parts of complex values separately.
+/// Compensated sum of Kahan and Neumaier. Its error is a few roundings of the result and of the
+/// largest term, for any number of terms. Sums real and imaginary parts separately.
 template <class Scalar>
 class ExactSum {
  public:

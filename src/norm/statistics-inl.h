@@ -40,8 +40,9 @@ struct RowSums {
   }
 };
 
-// Code for no SIMD target also calls the functions of scalars below. They are therefore not
-// HWY_INLINE: a compiler refuses to force the inlining of a target's function into other code.
+// Code that is compiled for no SIMD target also calls the scalar functions below. They are
+// therefore not HWY_INLINE: compilers cannot force the inlining of a target's function into other
+// code.
 
 /// xhat = (x - mean) * rstd + offset. The offset accounts for mean_lo.
 template <class C>
@@ -121,13 +122,13 @@ inline RowCoefficients<C> CoefficientsOf(C mean, C mean_lo, C rstd) {
   return {mean, rstd, -mean_lo * rstd};
 }
 
-/// Range [Least(eps), kMax] of mean squares that SumsAreAccurate accepts.
+/// Range [MinSquare(eps), kMax] of mean squares that SumsAreAccurate accepts.
 template <class C>
 struct SquareBounds {
   static constexpr double kMax = std::is_same_v<C, double> ? 1e300 : 1e37;
   static constexpr double kMin = std::is_same_v<C, double> ? 1e-280 : 1e-30;
   // Squares far below eps do not affect rstd.
-  static constexpr double Least(double eps) { return eps >= 1e10 * kMin ? 0 : kMin; }
+  static constexpr double MinSquare(double eps) { return eps >= 1e10 * kMin ? 0 : kMin; }
 };
 
 /// Returns whether sums in C are accurate enough. `square` is the mean of d^2, `var` is `square`
@@ -136,17 +137,18 @@ template <class C>
 inline bool SumsAreAccurate(double var, double square, double eps) {
   using Bounds = SquareBounds<C>;
   // False if the variance is a small difference of the sums (the shift is far from the mean), if
-  // squares overflowed, if squares that matter beside eps came near underflow, or for NaN.
-  return var >= 0.25 * square && square <= Bounds::kMax && square >= Bounds::Least(eps);
+  // squares overflow, or for NaN. Also false if squares are close to underflow and not negligible
+  // compared with eps.
+  return var >= 0.25 * square && square <= Bounds::kMax && square >= Bounds::MinSquare(eps);
 }
 
 /// Like SumsAreAccurate above, for vectors of doubles.
 template <class C, class D>
 HWY_INLINE auto SumsAreAccurate(D d, hn::Vec<D> var, hn::Vec<D> square, double eps) {
   using Bounds = SquareBounds<C>;
-  const auto serve = hn::And(hn::Ge(var, hn::Mul(square, hn::Set(d, 0.25))),
-                             hn::Le(square, hn::Set(d, Bounds::kMax)));
-  return hn::And(serve, hn::Ge(square, hn::Set(d, Bounds::Least(eps))));
+  const auto accurate = hn::And(hn::Ge(var, hn::Mul(square, hn::Set(d, 0.25))),
+                                hn::Le(square, hn::Set(d, Bounds::kMax)));
+  return hn::And(accurate, hn::Ge(square, hn::Set(d, Bounds::MinSquare(eps))));
 }
 
 template <class T>

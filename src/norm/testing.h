@@ -24,8 +24,9 @@
 #include "src/base/tuning.h"
 #include "src/norm/recipe.h"
 
-// Problems with random values, results of a call, names, and ways to run a call (each SIMD target,
-// split work, non-temporal stores), for tests, the fuzzer and the accuracy tool.
+// Problems with random values, and results and names of calls, for tests, the fuzzer and the
+// accuracy tool. Also ways to run a call: on each SIMD target, with split work, with non-temporal
+// stores.
 namespace planish::tests {
 
 template <class T>
@@ -316,8 +317,8 @@ std::string ErrorOf(F&& call) {
   return "";
 }
 
-/// Returns the widths at which kernels are compared with the reference: all up to four vectors of
-/// 16 lanes, and those around the limits of kernels.
+/// Returns the widths at which kernels are compared with the reference. They are all widths up to
+/// four vectors of 16 lanes, and those around the limits of kernels.
 inline std::vector<int64_t> Widths() {
   std::vector<int64_t> widths;
   for (int64_t c = 1; c <= 67; ++c) widths.push_back(c);

@@ -78,7 +78,7 @@ HWY_INLINE Vec<D> Read(D d, const float16* p) {
 }
 
 /// Returns v rounded to bfloat16 (ties to even) in the upper half of each lane; the lower half is
-/// arbitrary. NaNs must have a zero lower half, as those of arithmetic have.
+/// arbitrary. NaNs must have a zero lower half, like those that arithmetic produces.
 template <class D>
 HWY_INLINE Vec<Bits<D>> RoundedBits(D, Vec<D> v) {
   const Bits<D> bits;
@@ -151,8 +151,8 @@ HWY_INLINE void Put(D d, Vec<D> v, T* p) {
   }
 }
 
-// Two vectors at a time. For bfloat16, the upper half of a float, a pair consists of the even and
-// the odd elements: splitting them takes a shift and a mask instead of shuffles. For other types a
+// Pairs of vectors. For bfloat16, the upper half of a float, a pair consists of the even and the
+// odd elements. Splitting these takes a shift and a mask instead of shuffles. For other types a
 // pair consists of two successive vectors.
 
 template <class D>
@@ -250,8 +250,8 @@ HWY_INLINE void ForColumns(D d, int64_t cols, const F& f) {
   for (const OneLane<D> one; c < cols; ++c) f(one, c);
 }
 
-/// Replaces NaNs by the NaN of arithmetic. Input NaNs can have any bits, but conversion to 16 bits
-/// requires a zero lower half.
+/// Replaces NaNs by the NaN that arithmetic produces. Input NaNs can have any bits, but conversion
+/// to 16 bits requires a zero lower half.
 template <class D>
 HWY_INLINE Vec<D> PlainNan(D d, Vec<D> v) {
   return hn::IfThenElse(hn::IsNaN(v), hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN()),

@@ -33,14 +33,14 @@ bool FinishBatchOf(const BatchStatistics<T>& args, bool* two_pass) {
     const auto offset = hn::Mul(hn::LoadU(d, args.first + i), reciprocal);
     const auto square = hn::Mul(hn::LoadU(d, args.second + i), reciprocal);
     const auto var = hn::Sub(square, hn::Mul(offset, offset));
-    const auto serves = SumsAreAccurate<C>(d, var, square, args.eps);
+    const auto accurate = SumsAreAccurate<C>(d, var, square, args.eps);
     const auto larger = hn::Mul(var, hn::Set(d, unbiased));
     const auto update = [&](C* running, auto value) HWY_ATTR {
       if (running == nullptr) return;
       const auto old = read(running);
       const auto sum = hn::Add(hn::Mul(hn::Set(d, 1 - args.momentum), old),
                                hn::Mul(hn::Set(d, args.momentum), value));
-      hn::StoreU(Narrowed(narrow, hn::IfThenElse(serves, sum, old)), narrow, running + i);
+      hn::StoreU(Narrowed(narrow, hn::IfThenElse(accurate, sum, old)), narrow, running + i);
     };
     const auto at = [&](auto* p) HWY_ATTR { return p ? p + args.begin : nullptr; };
     update(at(args.running_mean), hn::Add(shift, offset));
@@ -61,7 +61,7 @@ bool FinishBatchOf(const BatchStatistics<T>& args, bool* two_pass) {
     save(Narrowed(narrow, hn::Mul(gain, rstd)), args.parameters[1]);
     save(Narrowed(narrow, hn::Sub(read(at(args.bias)), hn::Mul(hn::Mul(rest, rstd), gain))),
          args.parameters[2]);
-    any |= MarkTwoPass(d, serves, two_pass + i);
+    any |= MarkTwoPass(d, accurate, two_pass + i);
   });
   return any;
 }

@@ -16,7 +16,7 @@ struct BatchStatistics : BatchNormForwardArgs<T, Compute<T>> {
   double count = 0, eps = 0, momentum = 0;  ///< count: elements of a channel
   bool unbiased = false;                    ///< divides by the unbiased variance
   int64_t begin = 0, n = 0;
-  const C* shift = nullptr;       ///< value that the sums are about
+  const C* shift = nullptr;       ///< origin of the sums
   const double* first = nullptr;  ///< sums of SumColumns
   const double* second = nullptr;
   C* parameters[3] = {};  ///< parameters of ChannelMap::kNormalize
@@ -24,7 +24,7 @@ struct BatchStatistics : BatchNormForwardArgs<T, Compute<T>> {
 
 /// Computes the statistics, running estimates and map parameters of channels from their sums. Sets
 /// two_pass[i] for channels whose sums are too inaccurate: their saved values are wrong and their
-/// running estimates unchanged. Returns whether there is one.
+/// running estimates unchanged. Returns whether any two_pass[i] is set.
 template <class T>
 bool FinishBatch(const BatchStatistics<T>& args, bool* two_pass);
 

@@ -48,7 +48,7 @@ class BatchNormTest : public testing::Test {};
 using Types = testing::Types<float, double, bfloat16, float16>;
 TYPED_TEST_SUITE(BatchNormTest, Types);
 
-// Odd shapes: one channel, one sample, few and many of each, runs on both sides of the limit to
+// Shapes with one, few and many channels and samples. Runs are on both sides of the limit to
 // columns, and of the limits of parts.
 std::vector<Shape> Shapes() {
   std::vector<Shape> shapes = {
@@ -388,7 +388,7 @@ TYPED_TEST(BatchNormTest, NtStoresGiveTheSameBits) {
   });
 }
 
-// Also where rows are summed in blocks, which change the order of additions.
+// Includes rows that are summed in blocks, which change the order of additions.
 TYPED_TEST(BatchNormTest, TilesOfColumnsGiveTheSameBits) {
   for (const Shape& shape :
        {Shape{64, 700, 1}, {255, 520, 1}, {300, 520, 1}, {1100, 260, 2}, {2051, 530, 1}}) {

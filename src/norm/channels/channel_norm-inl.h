@@ -31,7 +31,7 @@ struct ColumnMap {
   Vec<D> mean_g, mean_g_xhat;
 };
 
-/// How rows are mapped.
+/// Options for mapping rows.
 struct Mapping {
   bool use_nt_stores = false;    // non-temporal stores
   bool in_groups = true;         // several rows at a time

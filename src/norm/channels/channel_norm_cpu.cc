@@ -29,8 +29,8 @@ constexpr int64_t kMinTile = 64, kMaxTile = 1024;
 constexpr int64_t kMinRaggedTile = 256;
 // Columns of a tile are a multiple of this, so that its rows begin at cache lines.
 constexpr int64_t kLine = 16;
-// Number of tiles that suffices for the threads, and the elements of a block of rows of fewer
-// tiles.
+// Number of tiles that suffices for the threads, and the elements of a block of rows if there are
+// fewer tiles.
 constexpr int64_t kMinTiles = 16, kBlockElements = int64_t{1} << 17;
 // Limit on the chunks of tiles, each with its own partial sums of dgain and dbias.
 constexpr int64_t kMaxChunks = 64;
@@ -76,8 +76,8 @@ struct Tiling {
   int64_t ChunkBegin(int64_t chunk) const { return chunk * count / chunks; }
 
   /// Returns the prefetch distance in elements from tile i to the next one, or 0 if a tile does not
-  /// fit in the cache. With a slow L3 cache the next tile would conflict in the L2 cache with rows
-  /// a power of two apart, so it is not prefetched.
+  /// fit in the cache. Also returns 0 with a slow L3 cache: if rows are a power of two apart, the
+  /// two tiles would conflict in the L2 cache.
   int64_t Ahead(int64_t i, int64_t sample) const {
     return fits && i + 1 < count && !CurrentTuning().slow_l3
                ? Begin(i + 1, sample) - Begin(i, sample)

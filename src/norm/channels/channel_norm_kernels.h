@@ -21,7 +21,7 @@ struct ColumnStatistics {
 };
 
 /// Computes the statistics of columns of `n` elements from their sums about `shift`. Sets
-/// two_pass[c] where the sums are too inaccurate, and returns whether there is such a column.
+/// two_pass[c] where the sums are too inaccurate, and returns whether any two_pass[c] is set.
 template <class T>
 bool FinishColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols,
                    const Compute<T>* shift, const double* first, const double* second,
@@ -114,8 +114,8 @@ struct ColumnsBackward {
 };
 
 /// Adds the sums over rows of g and of g * xhat to first[c] and second[c]. Unless dgain and dbias
-/// are null, adds each row's sums of dy * xhat and of dy at [row], or their terms at [row, column]
-/// if `each`.
+/// are null, adds dy * xhat to dgain and dy to dbias: sums of each row at [row], or terms at [row,
+/// column] if `each`.
 template <class T>
 void SumBackward(const ColumnsBackward<T>& args, double* first, double* second, double* dgain,
                  double* dbias);

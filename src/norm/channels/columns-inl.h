@@ -173,14 +173,15 @@ HWY_INLINE void SumGroup(D d, const T* a, const T* x, int64_t stride, int64_t ro
   AddToDoubles(d, hn::IfThenElseZero(mask, w), second + c);
 }
 
-/// Sets two_pass[i] for each lane that is false in `serves`. Returns whether there is one.
+/// Sets two_pass[i] for each lane that is false in `accurate`. Returns whether any two_pass[i] is
+/// set.
 template <class D>
-HWY_INLINE bool MarkTwoPass(D d, hn::Mask<D> serves, bool* two_pass) {
+HWY_INLINE bool MarkTwoPass(D d, hn::Mask<D> accurate, bool* two_pass) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   std::fill_n(two_pass, lanes, false);
-  if (hn::AllTrue(d, serves)) return false;
+  if (hn::AllTrue(d, accurate)) return false;
   HWY_ALIGN hn::TFromD<D> flags[hn::MaxLanes(D())];
-  hn::StoreU(hn::IfThenElseZero(serves, hn::Set(d, 1)), d, flags);
+  hn::StoreU(hn::IfThenElseZero(accurate, hn::Set(d, 1)), d, flags);
   for (int64_t i = 0; i < lanes; ++i) two_pass[i] = flags[i] == 0;
   return true;
 }
@@ -236,7 +237,7 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
       Vec<D> v0 = hn::Zero(d), w0 = v0, v1 = v0, w1 = v0;
       int64_t i = begin;
       for (; i + 2 * lanes <= end; i += 2 * lanes) {
-        // Not beyond the last run, whose memory can belong to others.
+        // Does not prefetch beyond the last run, where memory can belong to other arrays.
         if (i + kAhead < (runs - r) * stride) {
           prefetch(a + i + kAhead);
           if constexpr (kSums == ChannelSums::kGradient) prefetch(x + i + kAhead);
@@ -344,7 +345,7 @@ HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int
   int64_t i = begin + lead;
   while (i + lanes <= end) {
     if (i - from >= period) from += period;
-    const int64_t start = from;  // constant in this iteration, whatever stores change
+    const int64_t start = from;  // a local copy, which stores cannot change
     // A vector that extends beyond the period finds the repeated parameters there.
     i = MapWhole<kMap, kNtStores>(
         d, arrays, i, std::min(end, from + period + lanes - 1), end,

@@ -6,8 +6,9 @@
 #include "planish/types.h"
 #include "src/norm/channel_pass.h"
 
-// Channel kernels for T float, double, bfloat16 and float16, with the SIMD target in use: sums, and
-// maps with one set of parameters for each column or run of columns. Arguments are not checked.
+// Channel kernels for T float, double, bfloat16 and float16, with the SIMD target in use. They
+// compute sums, and maps with one set of parameters for each column or run of columns. Arguments
+// are not checked.
 namespace planish::internal {
 
 // --- Tuning constants (docs/tuning.md) ---
@@ -39,8 +40,7 @@ struct MapParameters {
 /// Padding larger than any vector.
 inline constexpr int64_t kPeriodPad = 64;
 
-/// Computes a value near the mean of each column: the mean of a few elements. Exact for constant
-/// columns.
+/// Estimates the mean of each column by the mean of a few elements. Exact for constant columns.
 template <class T>
 void ShiftColumns(const T* x, int64_t stride, int64_t rows, int64_t cols, Compute<T>* shift);
 

@@ -42,7 +42,7 @@ constexpr int64_t kShiftSamples = 8;
 
 template <class C>
 C Plain(C value) {
-  // Conversion to bfloat16 requires the NaN of arithmetic.
+  // Conversion to bfloat16 requires a plain NaN (see PlainNan).
   return value == value ? value : std::numeric_limits<C>::quiet_NaN();
 }
 
@@ -134,9 +134,10 @@ int64_t ReadBytes(const ChannelPass<T>& pass, int64_t n) {
   return n * static_cast<int64_t>(sizeof(T)) * (pass.sums == ChannelSums::kGradient ? 2 : 1);
 }
 
-// Returns the channels of a tile that stays in the cache between sums and map: enough for a thread,
-// and at most half of the cache if there are many, for the next tile. 0 if a tile of the minimum
-// width does not fit.
+// Returns the number of channels of a tile that stays in the cache between sums and map. A tile is
+// large enough for a thread. If there are many channels, it takes at most half of the cache,
+// because the other half receives the next tile. Returns 0 if a tile of the minimum width does not
+// fit.
 template <class T>
 int64_t TileChannels(const ChannelPass<T>& pass) {
   const int64_t channel = pass.batch * pass.spatial;
@@ -153,8 +154,9 @@ int64_t TileChannels(const ChannelPass<T>& pass) {
 // Returns how many channels of a tile to process at a time if runs are read whole.
 template <class T>
 int64_t RunTileChannels(const ChannelPass<T>& pass, int64_t tile) {
-  const int64_t near = CurrentTuning().run_tile_bytes / ReadBytes(pass, pass.batch * pass.spatial);
-  return std::clamp<int64_t>(near, 1, tile);
+  const int64_t cached_channels =
+      CurrentTuning().run_tile_bytes / ReadBytes(pass, pass.batch * pass.spatial);
+  return std::clamp<int64_t>(cached_channels, 1, tile);
 }
 
 // Computes the inputs of the sums of channels [c, c + n), at index i of the arrays.
@@ -238,7 +240,8 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
   const int64_t tiles = (pass.channels + tile - 1) / tile;
   const bool has_sums = pass.sums != ChannelSums::kNone;
   // The next tile is prefetched if it fits in a cache beside this one.
-  const bool near = ReadBytes(pass, pass.batch * tile * spatial) <= CurrentTuning().run_tile_bytes;
+  const bool prefetch_next =
+      ReadBytes(pass, pass.batch * tile * spatial) <= CurrentTuning().run_tile_bytes;
   const auto make = [&] { return TileScratch<C>(pass.sums, pass.map, tile, 1, false); };
   RunWithScratch(parallel_for, tiles, GrainFor(pass.batch * tile * spatial), make,
                  [&](int64_t begin, int64_t end, TileScratch<C>& scratch) {
@@ -257,7 +260,7 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
                      After<T>(pass, c0, 0, runs, first, second, scratch.before, scratch.after);
                      if (pass.out == nullptr) continue;
                      MapArrays<T> arrays = ArraysAt(pass, c0 * spatial);
-                     if (i + 1 < tiles && near) arrays.ahead = tile * spatial;
+                     if (i + 1 < tiles && prefetch_next) arrays.ahead = tile * spatial;
                      arrays.prefetch_output = PrefetchesOutput(pass, end - begin, tiles);
                      MapRows(pass.map, arrays, sample, pass.batch, 0, runs * spatial, spatial, runs,
                              scratch.after.At(0), use_nt_stores);

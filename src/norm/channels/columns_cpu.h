@@ -10,8 +10,8 @@
 #include "src/norm/channels/columns.h"
 #include "src/norm/channels/columns_statistics.h"
 
-// Common part of the norms over channels: sums over the channels of a [batch, channels, spatial]
-// array, then a map of its elements, tiled and split over threads.
+// Common part of the norms over channels: sums over the channels of an array, then a map of its
+// elements, tiled and split over threads. Arrays are [batch, channels, spatial].
 namespace planish::internal {
 
 // --- Tuning constants (docs/tuning.md) ---
@@ -49,8 +49,8 @@ struct ChannelPass : ChannelArrays<T> {
 template <class T>
 void RunChannels(ChannelPass<T> pass, const ParallelFor& parallel_for);
 
-/// Computes shift[i], i < n, near the mean of channel begin + i of pass.a: the mean of a few
-/// elements. Exact for a constant channel, because sums of equal values double.
+/// Computes shift[i], i < n, an estimate of the mean of channel begin + i of pass.a: the mean of a
+/// few elements. Exact for a constant channel, because sums of equal values double.
 template <class T>
 void ShiftChannels(const ChannelPass<T>& pass, int64_t begin, int64_t n, Compute<T>* shift);
 

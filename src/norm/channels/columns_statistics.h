@@ -6,8 +6,8 @@
 #include "src/base/simd/simd.h"
 #include "src/norm/statistics-inl.h"
 
-// statistics-inl.h for code that is compiled once: work per channel needs no vectors. Must not be
-// included in files that Highway compiles for each target.
+// Functions of statistics-inl.h for code that is compiled once, because work per channel needs no
+// vectors. Must not be included in files that Highway compiles for each target.
 namespace planish::internal {
 
 using HWY_NAMESPACE::CoefficientsOf;

@@ -19,7 +19,7 @@ namespace planish::tests {
 
 using Real = long double;  // of the references
 
-/// [batch, channels, spatial].
+/// Sizes of a [batch, channels, spatial] array.
 struct Shape {
   int64_t batch, channels, spatial;
   int64_t total() const { return batch * channels * spatial; }

@@ -84,16 +84,16 @@ HWY_INLINE void WeightBlock(D d, const WeightNormForwardArgs<T, Compute<T>>& arg
       return hn::Mul(a, a);
     });
   }
-  bool serve_all = true;
+  bool all_accurate = true;
   ForColumns(hn::ScalableTag<double>(), n, [&](auto wide, int64_t r) HWY_ATTR {
     const auto square = hn::LoadU(wide, norms + r);
-    const auto serves = hn::And(hn::Le(square, hn::Set(wide, Bounds::kMax)),
-                                hn::Ge(square, hn::Set(wide, Bounds::kMin)));
-    serve_all &= hn::AllTrue(wide, serves);
+    const auto accurate = hn::And(hn::Le(square, hn::Set(wide, Bounds::kMax)),
+                                  hn::Ge(square, hn::Set(wide, Bounds::kMin)));
+    all_accurate &= hn::AllTrue(wide, accurate);
     // A negative norm marks rows whose sums are too inaccurate.
-    hn::StoreU(hn::IfThenElse(serves, hn::Sqrt(square), hn::Set(wide, -1.0)), wide, norms + r);
+    hn::StoreU(hn::IfThenElse(accurate, hn::Sqrt(square), hn::Set(wide, -1.0)), wide, norms + r);
   });
-  for (int64_t r = 0; !serve_all && r < n; ++r) {
+  for (int64_t r = 0; !all_accurate && r < n; ++r) {
     if (norms[r] >= 0) continue;
     const Statistics m = TwoPassStatistics(v + r * cols, cols, false);
     norms[r] = std::sqrt(m.var * static_cast<double>(cols)) / m.scale;
@@ -151,7 +151,7 @@ HWY_INLINE void WeightBlock(D d, const WeightNormBackwardArgs<T, Compute<T>>& ar
   }
 }
 
-/// Computes NormalizeWeights or WeightGradients, whose arguments `args` are, for rows [begin, end).
+/// Computes NormalizeWeights or WeightGradients of `args` for rows [begin, end).
 template <bool kNtStores, class D, template <class, class> class Args, class T>
 HWY_NOINLINE void WeightRowsOf(D d, const Args<T, Compute<T>>& args, int64_t begin, int64_t end) {
   const auto map = [&](int64_t first, int64_t rows, T* out) HWY_ATTR {

@@ -89,8 +89,8 @@ template <class T, class P>
 void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) {
   SCOPED_TRACE(testing::Message() << p.rows << " x " << p.cols);
   const Real u = UnitRoundoff<Compute<T>>();
-  // Sums are in C over up to 1024 elements in at least 4 lanes, then in double; with fewer lanes
-  // and fewer than 64 elements, in double. Additions have independent errors of u: 4 sqrt(k) u
+  // Sums are in C over up to 1024 elements in at least 4 lanes, then in double. Sums of fewer than
+  // 64 elements in fewer lanes are in double. Additions have independent errors of u: 4 sqrt(k) u
   // covers four standard deviations.
   const Real additions = std::max(Real{1}, static_cast<Real>(std::min<int64_t>(p.cols, 1024)) / 4) +
                          (std::is_same_v<T, double> ? static_cast<Real>(p.cols) : Real{0});

@@ -75,8 +75,8 @@ class OnlineForward {
   using C = Compute<T>;
   using Statistics = std::unique_ptr<C[]>;
 
-  /// Replaces the statistics of single rows by the running ones, in order, for rows [begin, end) of
-  /// `call`. Row 0 of `call` is row `first`.
+  /// Replaces the statistics of rows [begin, end) of `call` by the running statistics, in order.
+  /// Row 0 of `call` is row `first`.
   void CountIn(int64_t first, const RowsForward<T>& call, int64_t begin, int64_t end) {
     const auto n = static_cast<double>(cols_);
     const double unbiased = n / (n - 1);
@@ -133,9 +133,9 @@ class OnlineForward {
     }
   }
 
-  /// Processes a thread's turns: every `threads`-th turn, always the same ones, which its caches
-  /// can still hold, and turns that are due and free. While it normalizes one turn it computes the
-  /// statistics of its next turn.
+  /// Processes a thread's turns: every `threads`-th turn, and turns that are due and free. The
+  /// former are the same in each call, so the thread's caches can still hold them. While it
+  /// normalizes one turn it computes the statistics of its next turn.
   void RunTurns(int64_t range_begin, int64_t range_end, const Statistics& statistics) {
     const int64_t turns = turns_.count(), share = range_end - range_begin;
     const int64_t threads = std::max<int64_t>(1, (turns + share / 2) / share);

@@ -53,8 +53,8 @@ TYPED_TEST(OnlineNormTest, AgreesWithTheReference) {
 }
 
 TEST(OnlineNormAccuracyTest, FloatIsExactFarFromZero) {
-  // alpha = 1 brings the running mean near the data, so that z is of size 1. The state is in
-  // double, which has the digits that a float's mean lacks.
+  // alpha = 1 makes the running mean close to the data, so that z is of size 1. The state is in
+  // double, because a mean in float would lack digits.
   const Problem<float> p(20, 64, 1.0, 1e4);
   ExpectAgrees(p, Apply(p));
 }

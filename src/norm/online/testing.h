@@ -93,8 +93,8 @@ OnlineNormBackwardArgs<T> BackwardArgs(const Problem<T>& p, Result<T>& out) {
 template <class T>
 void ExpectAgrees(const Problem<T>& p, const Result<T>& out) {
   // The relative error of a case's sums is a few ulp times the root of the terms in a lane, at most
-  // 8. Mean and deviation carry it on with weights that sum to 1. 32 ulp bound all of it. Terms of
-  // dx are at most rstd * |g| * (1 + |z|).
+  // 8. Mean and deviation are averages of these errors with weights that sum to 1. 32 ulp bound all
+  // errors. Terms of dx are at most rstd * |g| * (1 + |z|).
   const Real unit = 32 * std::numeric_limits<T>::epsilon();
   Real mean = 0, deviation = 1;
   std::vector<Real> dgain(p.cols), dbias(p.cols), dgain_size(p.cols), dbias_size(p.cols);

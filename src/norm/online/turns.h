@@ -10,10 +10,10 @@
 
 namespace planish::internal {
 
-/// The order of turns of work that threads prepare side by side and complete one after the other. A
-/// turn belongs to the thread that takes it. There is no lock: what a thread wrote before it
-/// completed a turn is visible to every thread for which Await of a later turn has returned, so
-/// turns can pass on state in ordinary variables.
+/// Order of turns, which are units of work that threads prepare in parallel and complete one after
+/// the other. A turn belongs to the thread that takes it. There is no lock, and turns can pass on
+/// state in ordinary variables. Writes that a thread makes before it completes a turn are visible
+/// to every thread for which Await of a later turn has returned.
 class Turns {
  public:
   explicit Turns(int64_t count) : taken_(static_cast<size_t>(count)) {}
@@ -38,8 +38,8 @@ class Turns {
 
   /// Returns after the turns [0, turn) are complete. If the next of them is free, takes it and
   /// calls process(next), which must complete it. So a thread waits only for turns that other
-  /// threads are processing, even if ranges of turns start late or run one after the other on one
-  /// thread.
+  /// threads are processing. This holds even if ranges of turns start late or run one after the
+  /// other on one thread.
   template <class F>
   void Await(int64_t turn, const F& process) {
     uint64_t seen = completed_.load(std::memory_order_acquire);

@@ -13,8 +13,8 @@
 namespace planish::internal {
 namespace {
 
-/// Work whose turns write to unsynchronized variables: a race on them is one that
-/// -fsanitize=thread reports, and loses elements of `order`.
+/// Work whose turns write to unsynchronized variables. A race on them loses elements of `order`,
+/// and -fsanitize=thread reports it.
 class Work {
  public:
   explicit Work(int64_t count) : turns_(count), prepared_(static_cast<size_t>(count)) {}

@@ -318,7 +318,7 @@ HWY_NOINLINE LaneSums<C> SumGradientChunkLanes(const GradientRow<T> next, int64_
   return AddLanes(d, hn::Add(g0, g1), hn::Add(gx0, gx1));
 }
 
-/// A SumGradientChunkLanes.
+/// Pointer to a SumGradientChunkLanes.
 template <class T>
 using SumGradientLanes = LaneSums<Compute<T>> (*)(GradientRow<T>, int64_t,
                                                   const RowCoefficients<Compute<T>>&,
@@ -403,7 +403,7 @@ HWY_NOINLINE void InputGradientVector(const GradientRow<T> row,
         dx);
 }
 
-/// The loops of one kind of gradient. What calls them is compiled once for all kinds.
+/// Loops for one kind of gradient. Their callers are compiled once for all kinds.
 template <bool kNtStores, class D, class T>
 struct BackwardLoops {
   using C = Compute<T>;
@@ -412,8 +412,8 @@ struct BackwardLoops {
 
   bool columns;  // adds to dgain and dbias
   ChunkLanes chunk_lanes;
-  // The same for a gain in the order of pairs, in the sums or also in the results; null for kinds
-  // without such a gain.
+  // Like chunk_lanes, with the gain in the order of pairs for the sums, or for sums and results.
+  // Null for kinds without such a gain.
   ChunkLanes split_sums_lanes, split_lanes;
   SumGradientLanes<T> sum_lanes;
   decltype(&InputGradientRow<Output::kIdentity, true, kNtStores, D, T>) map_row;
@@ -510,8 +510,8 @@ class WideBackward {
     work_.neg_slope = out_.neg_slope;
   }
 
-  /// Computes first the sums of the first block. Then, while two whole blocks remain, the results
-  /// of one with the sums of the next. Then the remaining results.
+  /// Computes the sums of the first block. While two whole blocks remain, computes the results of
+  /// one with the sums of the next. Then computes the remaining results.
   HWY_INLINE void Run() {
     int64_t r = begin_, summed = std::min(block_, end_ - begin_);
     for (int64_t i = 0; i < summed; ++i) coefficients_[i] = SumOf(r + i);
@@ -597,7 +597,7 @@ class WideBackward {
     }
   }
 
-  /// Stores what ComputeEnds computed.
+  /// Stores the results of ComputeEnds.
   HWY_INLINE void StoreEnds(int64_t r) {
     const D d;
     for (int64_t i = 0; i < block_; ++i) {
@@ -618,8 +618,8 @@ class WideBackward {
   const bool split_;    // the gain is in the order of pairs, in split_gain_
   RowEnds<kNtStores, D, T> ends_[kMaxRows];
   HWY_ALIGN T carry_[2 * hn::MaxLanes(D())] = {};
-  GradientCoefficients<C> coefficients_[kMaxRows];  // of the block
-  // Of the next block.
+  GradientCoefficients<C> coefficients_[kMaxRows];  // for the rows of the block
+  // Sums and coefficients for the next block.
   RowSums sums_[kMaxRows];
   RowCoefficients<C> next_coefficients_[kMaxRows];
   BackwardWork<T> work_;

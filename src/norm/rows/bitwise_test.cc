@@ -1,5 +1,5 @@
-// Results have the same bits for any number of threads and division of work, in place or not, among
-// any other rows, at any address, and with either kind of store.
+// Results have the same bits for any number of threads, division of work, other rows, addresses and
+// kind of store, in place or not.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -42,10 +42,10 @@ struct Shape {
 // the narrowest rows, and columns of long rows.
 constexpr Shape kShapes[] = {{300, 1000}, {2100, 600}, {20000, 7}, {70000, 1}, {2, (1 << 17) + 5}};
 
-// Widths on both sides of every limit between kernels (rows.cc): rows side by side in a vector,
-// rows eight at a time (fewer with non-temporal stores), single rows, several chunks, and rows
-// split over threads. Row counts cover a group of eight and a remainder, groups of sixteen with
-// interleaved stores, and parameters rearranged for many rows.
+// Widths on both sides of every limit between kernels (rows.cc). The kernels process rows side by
+// side in a vector, rows eight at a time (fewer with non-temporal stores), single rows, several
+// chunks, and rows split over threads. Row counts cover a group of eight and a remainder, groups of
+// sixteen with interleaved stores, and parameters rearranged for many rows.
 constexpr Shape kKernels[] = {{11, 2},    {11, 8},    {11, 9},   {70, 16},          {70, 33},
                               {11, 79},   {11, 80},   {11, 639}, {11, 640},         {11, 1000},
                               {37, 1000}, {19, 4096}, {5, 4097}, {2, (1 << 17) + 3}};
@@ -97,8 +97,8 @@ TYPED_TEST(BitwiseTest, SameForEverySplit) {
   }
 }
 
-// Larger than the L2 cache as a whole, smaller in parts: outputs can then be prefetched, by the
-// loops for wider rows.
+// Calls larger than the L2 cache, with parts smaller than it. The loops for wider rows can then
+// prefetch outputs.
 TYPED_TEST(BitwiseTest, SameWithinASecondLevelCacheAndBeyond) {
   constexpr int64_t kBytes = int64_t{5} << 19;
   for (const int64_t cols : {47, 64, 100, 257, 500, 1024, 4100}) {
@@ -268,8 +268,7 @@ void ExpectSameWithStrides(const Problem<T>& p, const Result<T>& expected, int64
   EXPECT_EQ(out.DiffersIn(expected), "");
 }
 
-// With strides, and at every offset up to a vector's alignment. Elements between rows stay
-// unchanged.
+// Tests strides, and every offset up to a vector's alignment. Elements between rows stay unchanged.
 TYPED_TEST(BitwiseTest, StridesAndOffsets) {
   tests::ForEachTarget([](const std::string& target) {
     for (const Norm norm : {Norm::kLayer, Norm::kAda}) {
@@ -346,8 +345,8 @@ TYPED_TEST(BitwiseTest, ResidualInPlaceInEveryKernel) {
   });
 }
 
-// With non-temporal stores, sums go by blocks of rows, which start at any alignment. Sums and norm
-// equal those of rows without a residual.
+// With non-temporal stores, sums are computed by blocks of rows, which start at any alignment. Sums
+// and norm equal those of rows without a residual.
 TYPED_TEST(BitwiseTest, ResidualWithNtStores) {
   using T = TypeParam;
   const int64_t block = internal::kResidualBytes / static_cast<int64_t>(sizeof(T));
@@ -478,7 +477,7 @@ struct Kernels {
 };
 
 // Non-temporal stores need whole aligned vectors: contiguous rows share some, strided rows do not.
-// Ordinary stores can prefetch. At every offset from a cache line.
+// Ordinary stores can prefetch. Tests every offset from a cache line.
 TYPED_TEST(BitwiseTest, WithOrWithoutNtStores) {
   using T = TypeParam;
   const int64_t line = 64 / static_cast<int64_t>(sizeof(T));
@@ -492,11 +491,12 @@ TYPED_TEST(BitwiseTest, WithOrWithoutNtStores) {
         const int64_t step = cols > 1000 ? 7 : 1;
         for (int64_t offset = 0; offset < line; offset += step) {
           for (const int64_t stride : {cols, cols + 3}) {
-            for (const std::string_view way : {"through", "asked for", "past"}) {
+            for (const std::string_view stores : {"ordinary", "prefetched", "non-temporal"}) {
               SCOPED_TRACE(::testing::Message()
                            << tests::NameOf(norm) << ", " << cols << " on " << target << ", offset "
-                           << offset << ", stride " << stride << ", " << way);
-              const bool use_nt_stores = way == "past", prefetch_output = way == "asked for";
+                           << offset << ", stride " << stride << ", " << stores);
+              const bool use_nt_stores = stores == "non-temporal",
+                         prefetch_output = stores == "prefetched";
               Island<T> y(p.rows, cols, stride, offset), dx(p.rows, cols, stride, offset);
               kernels.forward.y = y.data();
               kernels.backward.dx = dx.data();

@@ -148,8 +148,8 @@ struct Blocks {
         std::min<int64_t>({kMaxBlocks, rows / kMinBlockRows, rows * cols / kMinBlockElements});
     count = static_cast<int64_t>(
         std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, max_blocks))));
-    // Distance of the arrays: whole cache lines, but no multiple of 4096 bytes, at which arrays
-    // would compete for the same lines of the L1 cache.
+    // Arrays are whole cache lines apart, but not by a multiple of 4096 bytes. At such distances
+    // they would compete for the same lines of the L1 cache.
     stride = (cols + 15) / 16 * 16;
     if (stride % 512 < 256) stride += 304;
   }
@@ -158,9 +158,9 @@ struct Blocks {
   int64_t rows, count, stride;
 };
 
-// Splits the columns into tiles for the threads, for rows too few or too long to be
-// assigned whole. For each group of rows, first sums in chunks; then, tile by tile, dx and the
-// terms of dgain and dbias.
+// Splits the columns into tiles for the threads, for rows too few or too long to be assigned whole.
+// For each group of rows, first computes sums in chunks, then dx and the terms of dgain and dbias
+// tile by tile.
 template <class T>
 void BackwardByTiles(const RowsBackward<T>& args, const ParallelFor& parallel_for) {
   using C = Compute<T>;

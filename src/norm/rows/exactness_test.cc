@@ -24,9 +24,9 @@ using ::testing::IsNan;
 using tests::Growth;
 using tests::Problem;
 
-// Documented accuracy for float (docs/accuracy.md): xhat within 5e-7 * max(1, |xhat|), eight
-// roundings of 2^-24, of the exact normalization of the given values; twice that for rows of more
-// than 4096 elements. dx within 1e-5 of its largest term, rstd * max(|g|).
+// Documented accuracy for float (docs/accuracy.md). xhat is within 5e-7 * max(1, |xhat|), eight
+// roundings of 2^-24, of the exact normalization of the given values. For rows of more than 4096
+// elements the limit is twice that. dx is within 1e-5 of its largest term, rstd * max(|g|).
 constexpr double kPromisedDx = 1e-5;
 
 /// Returns the promised error of xhat for a row that is summed about a value with mean(d^2) =
@@ -121,7 +121,7 @@ TEST_P(AnyMeanTest, FloatIsExact) {
 
 INSTANTIATE_TEST_SUITE_P(Means, AnyMeanTest, ::testing::Values(0.0, 1e2, -1e4, 1e6, 1e7));
 
-// For double, whose digits reach further, and for the statistics.
+// Tests double, which has more digits, and the statistics.
 TEST(ExactnessTest, DoubleAtAnyMean) {
   for (const double mean : {0.0, 1e4, 1e7, -1e15}) {
     for (const int64_t cols : {2, 3, 33, 1000, 4097}) {
@@ -142,7 +142,7 @@ Problem<float> OneRow(int64_t cols) {
 
 constexpr int64_t kHardWidths[] = {8, 33, 64, 100, 1000, 4096, 4097, 65537};
 
-// Shifts are elements of the row: the hard rows have them far from all others.
+// Kernels take the shift from elements of the row. In the hard rows these are far from all others.
 TEST(ExactnessTest, Outliers) {
   for (const int64_t cols : kHardWidths) {
     for (const float outlier : {1e2f, -1e4f, 1e8f, 1e20f, -3e38f}) {

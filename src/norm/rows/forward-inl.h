@@ -1,7 +1,7 @@
 // Forward kernels of every norm over rows. One loop over columns writes the results of one row
-// while it sums a later one, so memory is read once. Rows go in blocks, and long rows in chunks of
-// columns over the block. So gain and bias are loaded once a block, and the latency from a row's
-// sums to its results is paid once a block. Compiled once for each target, in namespace
+// while it sums a later one, so memory is read once. Rows are processed in blocks, and long rows in
+// chunks of columns over the block. So gain and bias are loaded once a block, and the latency from
+// a row's sums to its results occurs once a block. Compiled once for each target, in namespace
 // HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_ROWS_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_ROWS_FORWARD_INL_H_
@@ -143,7 +143,7 @@ HWY_INLINE Vec<D> SumSamples(D d, const T* x, int64_t step) {
   }
 }
 
-/// Returns a value near the mean of a row with at least as many columns as lanes: the mean of two
+/// Returns an estimate of a row's mean, for at least as many columns as lanes: the mean of two
 /// vectors, or of eight elements if vectors are shorter. For a constant row it is the constant.
 template <bool kCentre, class D, class T>
 HWY_INLINE hn::TFromD<D> ShiftOf([[maybe_unused]] D d, [[maybe_unused]] const T* x,
@@ -189,7 +189,7 @@ HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, cons
       put(b);
     }
   }
-  // Without this, a quarter of a row of few vectors would not be prefetched.
+  // Without this, a quarter of each row of few vectors would not be prefetched.
   if constexpr (kNtStores) PrefetchTwo(d, next + c);
   if (vectors & 1) put(c);
   // Keeps the order of sums independent of the alignment of results.
@@ -269,8 +269,8 @@ HWY_NOINLINE void MapRow(D d, const T* x, int64_t cols,
   ends.StoreTail(d, y, cols, carry, follows);
 }
 
-/// Returns the vector of results with the end of one row and the start of the next, for contiguous
-/// rows of x and y. gain and bias in `ends` contain the last parameters, then the first.
+/// Returns the vector of results with the end of one row and the start of the next. The rows of x
+/// and of y are contiguous. In `ends`, gain and bias contain the last parameters, then the first.
 template <Output kOutput, bool kCentre, class D, class T, class C = Compute<T>>
 HWY_INLINE Vec<D> NormalizeAcross(D d, const T* next, const RowCoefficients<C>& coefficients,
                                   const RowCoefficients<C>& next_coefficients,
@@ -308,7 +308,7 @@ HWY_NOINLINE void MapAcross(const T* next, const RowCoefficients<C>& coefficient
       y);
 }
 
-/// The loops of one kind of output. What calls them is compiled once for all kinds.
+/// Loops for one kind of output. Their callers are compiled once for all kinds.
 template <bool kNtStores, class D, class T>
 struct ForwardLoops {
   using C = Compute<T>;
@@ -317,7 +317,7 @@ struct ForwardLoops {
   bool centre;
   bool affine;
   ChunkLanes chunk_lanes;
-  ChunkLanes split_chunk_lanes;  // for parameters in the order of pairs; null without
+  ChunkLanes split_chunk_lanes;  // for parameters in the order of pairs, or null
   decltype(&SumChunkLanes<true, D, T>) sum_lanes;
   decltype(&MapRow<Output::kIdentity, true, kNtStores, D, T>) map_row;
   decltype(&MapVector<Output::kIdentity, true, D, T>) map_vector;
@@ -422,8 +422,8 @@ class WideForward {
     }
   }
 
-  /// Computes first the sums of the first block. Then, while two whole blocks remain, the results
-  /// of one with the sums of the next. Then the remaining results.
+  /// Computes the sums of the first block. While two whole blocks remain, computes the results of
+  /// one with the sums of the next. Then computes the remaining results.
   HWY_INLINE void Run() {
     int64_t r = begin_, summed = std::min(block_, end_ - begin_);
     for (int64_t i = 0; i < summed; ++i) coefficients_[i] = SumOf(r + i);
@@ -507,7 +507,7 @@ class WideForward {
     }
   }
 
-  /// Stores what ComputeEnds computed.
+  /// Stores the results of ComputeEnds.
   HWY_INLINE void StoreEnds(int64_t r) {
     const D d;
     T* y = args_.y + r * y_stride_;
@@ -530,7 +530,7 @@ class WideForward {
     ends_[0].StoreTail(d, args_.y + (r - 1) * y_stride_, cols_, carry_, true);
   }
 
-  /// Computes the rows from r on, of which the first `summed` have their sums.
+  /// Computes the rows from r on. The coefficients of the first `summed` rows are known.
   HWY_INLINE void MapRest(int64_t r, int64_t summed) {
     for (int64_t i = 0; r < end_; ++i, ++r) {
       if (i >= summed) {
@@ -549,14 +549,15 @@ class WideForward {
   const double reciprocal_;
   const OutputArgs<C> out_;
   const bool packed_;  // rows of y are contiguous
-  const bool joined_;  // ... and of x, and a vector is stored over the end of a row and the next
+  const bool joined_;  // also rows of x, and one vector contains the end of a row and the start of
+                       // the next
   const bool even_;    // rows of whole vectors at aligned addresses have no partial vectors
   const bool split_;   // parameters are in the order of pairs, in split_gain_ and split_bias_
   RowEnds<kNtStores, D, T> ends_[kMaxRows];
   HWY_ALIGN T carry_[2 * hn::MaxLanes(D())] = {};
-  // The coefficients of the block, and of the last row of the block before.
+  // Coefficients for the rows of the block, and for the last row of the block before.
   RowCoefficients<C> coefficients_[kMaxRows], last_coefficients_;
-  // Of the next block.
+  // Sums and shifts of the rows of the next block.
   RowSums sums_[kMaxRows];
   C shifts_[kMaxRows] = {};
   // If joined: the last parameters, then the first.
@@ -674,8 +675,8 @@ void MapRowColumns(D d, const RowsForward<T>& args, int64_t row, int64_t begin, 
   const OutputArgs<C> out =
       OutputArgs<C>{args.gain, args.bias, args.scale, -args.scale * args.slope}.At(begin);
   const RowCoefficients<C> coefficients = SavedCoefficients(args, row);
-  // Fewer columns than a vector, one at a time: a whole vector would read columns before `begin`,
-  // which another thread may already have overwritten in place.
+  // Fewer columns than a vector are processed one at a time. A whole vector would read columns
+  // before `begin`, which another thread can already have overwritten in place.
   if (cols < lanes) {
     const OneLane<D> one;
     for (int64_t c = 0; c < cols; ++c) {

@@ -32,8 +32,8 @@ namespace {
 // --- Tuning constants (docs/tuning.md) ---
 
 /// Column counts below which rows are processed in groups of eight: with ordinary stores, and with
-/// non-temporal stores or prefetched outputs, where only the narrowest rows gain. Results are the
-/// same either way.
+/// non-temporal stores or prefetched outputs. With the latter only the narrowest rows gain. Results
+/// have the same bits either way.
 inline constexpr int64_t kNarrowColumns = 640;
 inline constexpr int64_t kNarrowNtColumns = 80;
 
@@ -41,13 +41,13 @@ inline constexpr int64_t kNarrowNtColumns = 80;
 /// exceed the registers.
 inline constexpr int64_t kRowsSideBySide = hn::MaxLanes(hn::ScalableTag<float>()) >= 16 ? 4 : 2;
 
-/// The limits for backward with ordinary stores: if the L1 cache holds kRowsSideBySide rows, for
-/// which dgain and dbias are loaded and stored once, and otherwise.
+/// Limits for backward with ordinary stores: with Tuning::l1_holds_four_rows, and without. Rows
+/// side by side share the loads and stores of dgain and dbias.
 inline constexpr int64_t kNarrowGradientColumns = kRowsSideBySide == 4 ? kChunk + 1 : 400;
 inline constexpr int64_t kNarrowSmallL1GradientColumns = 160;
 
-/// The limits for backward with non-temporal stores or prefetched outputs: with a fast and with a
-/// slow L3 cache.
+/// Limits for backward with non-temporal stores or prefetched outputs: with a fast and with a slow
+/// L3 cache.
 inline constexpr int64_t kNarrowNtGradientColumns = 80;
 inline constexpr int64_t kNarrowSlowL3GradientColumns = 48;
 
@@ -150,14 +150,14 @@ HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Ve
   hn::Store(shift, eight, in[0]);
   hn::Store(first, eight, in[1]);
   hn::Store(second, eight, in[2]);
-  bool all_serve = args.recipe.deviation == Deviation::kBiased;
+  bool all_accurate = args.recipe.deviation == Deviation::kBiased;
   for (size_t i = 0; i < 8; i += kLanes) {
     const auto read = [&](int k)
                           HWY_ATTR { return hn::PromoteTo(d, hn::Load(singles, in[k] + i)); };
     const auto about = read(0), offset = hn::Mul(read(1), hn::Set(d, reciprocal));
     const auto square = hn::Mul(read(2), hn::Set(d, reciprocal));
     const auto var = hn::Sub(square, hn::Mul(offset, offset));
-    all_serve = all_serve && hn::AllTrue(d, SumsAreAccurate<float>(d, var, square, args.eps));
+    all_accurate = all_accurate && hn::AllTrue(d, SumsAreAccurate<float>(d, var, square, args.eps));
     const auto rstd = hn::Div(hn::Set(d, 1.0), hn::Sqrt(hn::Add(var, hn::Set(d, args.eps))));
     const auto mean = hn::DemoteTo(singles, hn::Add(about, offset));
     const auto lo = hn::Add(hn::Sub(about, hn::PromoteTo(d, mean)), offset);
@@ -167,7 +167,7 @@ HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Ve
   }
   SaveEight(args, r, n, hn::Load(eight, out[0]), hn::Load(eight, out[1]), hn::Load(eight, out[2]),
             coefficients);
-  if (all_serve) [[likely]]
+  if (all_accurate) [[likely]]
     return;
   for (int64_t i = 0; i < n; ++i) {
     const RowSums sums{in[1][i], in[2][i]};
@@ -178,7 +178,7 @@ HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Ve
 
 /// Returns whether rows of `out` are written side by side. Requires rows that begin at vectors: the
 /// processor combines stores that cross cache lines only if they follow each other. Prefetched
-/// outputs go one row at a time, too.
+/// outputs are also written one row at a time.
 template <class D, class T>
 HWY_INLINE bool SideBySide(D, const T* out, int64_t stride, bool prefetched) {
   // 16-bit elements are stored two vectors at a time.

@@ -215,9 +215,9 @@ class Repeated {
   T *all_ = nullptr, *elements_ = nullptr;
 };
 
-// Beyond 2^32 elements rows were counted in 32 bits, and results went to the first rows; later
-// still for widths not divisible by four (issue 184826). Only the last rows have memory of their
-// own.
+// Beyond 2^32 elements rows were counted in 32 bits, and results went to the first rows. A later
+// version did so for widths not divisible by four (issue 184826). Only the last rows have memory of
+// their own.
 TEST(PyTorchTest, Issue181555MoreNumbersThan32BitsCount) {
   for (const int64_t cols : {int64_t{267}, int64_t{1024}}) {
     const int64_t period = int64_t{1} << 15, last = 1000;

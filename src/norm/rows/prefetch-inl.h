@@ -18,8 +18,9 @@ namespace {
 
 // --- Tuning constants (docs/tuning.md) ---
 
-/// Prefetch distances for rows in memory: far ahead into the L2 cache, and from there near into L1.
-/// L1 only has too few outstanding lines; L2 only leaves short loops waiting for L2.
+/// Prefetch distances for rows in memory: a long one into the L2 cache, and a short one into the L1
+/// cache. The L1 cache by itself has too few outstanding lines. With prefetches only into L2, short
+/// loops would wait for it.
 inline constexpr int64_t kPrefetchFarBytes = 16384, kPrefetchNearBytes = 2048;
 
 /// Prefetch distance for outputs, whose lines are read before they are written.

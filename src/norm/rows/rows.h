@@ -59,8 +59,8 @@ void ForwardRows(const RowsForward<T>& args, int64_t begin, int64_t end);
 template <class T>
 void MapAndSumRows(const RowsForward<T>& current, const RowsForward<T>& next);
 
-/// Computes columns [begin, end) of y for one row from its saved statistics. begin is a multiple of
-/// kChunk, as is end unless it is cols.
+/// Computes columns [begin, end) of y for one row from its saved statistics. `begin` is a multiple
+/// of kChunk, and `end` is one or cols.
 template <class T>
 void MapColumns(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end);
 
@@ -78,8 +78,8 @@ struct GradientFactors {
 };
 
 /// A call of NormBackward for the kernels. gain is set for Output::kAffine; mean and mean_lo can be
-/// null, for 0. BackwardMatrix adds dsum to dx afterwards, and writes dgain and dbias, of which
-/// either both are null or none; kernels add to sums that they are given.
+/// null, for 0. BackwardMatrix adds dsum to dx afterwards. It writes dgain and dbias, which are
+/// both null or both not null. Kernels add to the given sums instead.
 template <class T>
 struct RowsBackward : NormBackwardArgs<T, Compute<T>>, NormSettings<Compute<T>> {
   const GradientFactors* factors = nullptr;  // [rows], or null for the recipe's factors
@@ -98,9 +98,9 @@ template <class T>
 void SumGradientChunks(const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
                        double* sums);
 
-/// Computes columns [first, last), at least kChunk, of rows [begin, end). dx uses the sums of row r
-/// at sums[2 * (r - begin)] and the next element; `sums` is not read without dx. Adds the terms of
-/// dgain and dbias (starting at column `first`) unless they are null.
+/// Computes columns [first, last), at least kChunk, of rows [begin, end). If dx is not null, the
+/// sums of row r are at sums[2 * (r - begin)] and the next element. Adds the terms of dgain and
+/// dbias (starting at column `first`) unless they are null.
 template <class T>
 void GradientTile(const RowsBackward<T>& args, int64_t begin, int64_t end, int64_t first,
                   int64_t last, const double* sums, Compute<T>* dgain, Compute<T>* dbias);

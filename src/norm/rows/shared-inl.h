@@ -1,5 +1,5 @@
-// What the forward and backward loops over rows share: the rows of a block, parameters in the order
-// of pairs, and sums of lanes. Compiled once for each target, in namespace HWY_NAMESPACE.
+// Shared parts of the forward and backward loops over rows: the rows of a block, parameters in the
+// order of pairs, and sums of lanes. Compiled once for each target, in namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_ROWS_SHARED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_ROWS_SHARED_INL_H_
 #undef PLANISH_SRC_NORM_ROWS_SHARED_INL_H_
@@ -46,8 +46,8 @@ inline constexpr int64_t kTurnVectors =
 
 /// Returns the rows of a block. Short rows: two, or four of the shortest, to overlap the latency
 /// between sums and results. Long rows: four, which share loads of gain and bias; fewer if they
-/// outgrow the L2 cache. With non-temporal stores, long rows go one at a time, to read memory in
-/// order.
+/// outgrow the L2 cache. With non-temporal stores, long rows are processed one at a time, to read
+/// memory in order.
 template <bool kNtStores, class T>
 HWY_INLINE int64_t RowsPerBlock(int64_t cols) {
   if (cols <= kChunk) return cols <= 256 ? 4 : 2;

@@ -234,11 +234,12 @@ HWY_INLINE LaneCoefficients LoadLanes(const Args& args, int64_t r, int64_t n) {
           hn::Neg(hn::Mul(LoadRows(d, args.mean_lo, r, n), rstd))};
 }
 
-/// Computes and saves the statistics of rows [r, r + n), whose columns are at `x`. `near`
-/// approximates mean - origin in float.
+/// Computes and saves the statistics of rows [r, r + n), whose columns are at `x`.
+/// `offset_estimate` approximates mean - origin.
 template <bool kCentre, class T>
 HWY_INLINE LaneCoefficients FinishLanes(const RowsForward<T>& args, int64_t r, int64_t n,
-                                        const float* x, Vec<Lanes> origin, Vec<Lanes> near) {
+                                        const float* x, Vec<Lanes> origin,
+                                        Vec<Lanes> offset_estimate) {
   const Lanes d;
   const int64_t cols = args.cols;
   const Vec<Lanes> reciprocal = hn::Set(d, 1 / static_cast<float>(cols));
@@ -247,7 +248,7 @@ HWY_INLINE LaneCoefficients FinishLanes(const RowsForward<T>& args, int64_t r, i
   const auto add = [&](int64_t c, int64_t i) HWY_ATTR {
     Vec<Lanes> e = hn::Load(d, x + c * kLanes);
     if constexpr (kCentre) {
-      e = hn::Sub(hn::Sub(e, origin), near);
+      e = hn::Sub(hn::Sub(e, origin), offset_estimate);
       sums[i] = hn::Add(sums[i], e);
     }
     squares[i] = hn::MulAdd(e, e, squares[i]);
@@ -263,14 +264,14 @@ HWY_INLINE LaneCoefficients FinishLanes(const RowsForward<T>& args, int64_t r, i
   Vec<Lanes> square = hn::Mul(total(squares), reciprocal);
   if constexpr (kCentre) {
     const Vec<Lanes> rest = hn::Mul(total(sums), reciprocal);
-    const Vec<Lanes> offset = hn::Add(near, rest);
+    const Vec<Lanes> offset = hn::Add(offset_estimate, rest);
     mean = hn::Add(origin, offset);
     mean_lo = hn::Add(hn::Sub(origin, mean), offset);
     square = hn::NegMulAdd(rest, rest, square);
   }
   using Bounds = SquareBounds<float>;
-  const auto serve =
-      hn::And(hn::Ge(square, hn::Set(d, static_cast<float>(Bounds::Least(args.eps)))),
+  const auto accurate =
+      hn::And(hn::Ge(square, hn::Set(d, static_cast<float>(Bounds::MinSquare(args.eps)))),
               hn::Le(square, hn::Set(d, static_cast<float>(Bounds::kMax))));
   const Vec<Lanes> deviation = hn::Sqrt(hn::Add(square, hn::Set(d, static_cast<float>(args.eps))));
   const Vec<Lanes> rstd = hn::Div(hn::Set(d, 1.f), deviation);
@@ -279,14 +280,14 @@ HWY_INLINE LaneCoefficients FinishLanes(const RowsForward<T>& args, int64_t r, i
   SaveRows(d, rstd, args.rstd, r, n);
   LaneCoefficients coefficients{mean, rstd, hn::Neg(hn::Mul(mean_lo, rstd))};
   const bool biased = args.recipe.deviation == Deviation::kBiased;
-  if (!hn::AllTrue(d, serve) || !biased) [[unlikely]] {
-    HWY_ALIGN float served[kLanes], means[kLanes], rstds[kLanes], offsets[kLanes];
-    hn::Store(hn::IfThenElseZero(serve, hn::Set(d, 1.f)), d, served);
+  if (!hn::AllTrue(d, accurate) || !biased) [[unlikely]] {
+    HWY_ALIGN float is_accurate[kLanes], means[kLanes], rstds[kLanes], offsets[kLanes];
+    hn::Store(hn::IfThenElseZero(accurate, hn::Set(d, 1.f)), d, is_accurate);
     hn::Store(coefficients.mean, d, means);
     hn::Store(coefficients.rstd, d, rstds);
     hn::Store(coefficients.offset, d, offsets);
     for (int64_t i = 0; i < n; ++i) {
-      if (served[i] != 0 && biased) continue;
+      if (is_accurate[i] != 0 && biased) continue;
       const RowCoefficients<float> row_coefficients = TwoPassCoefficients(args, r + i);
       means[i] = row_coefficients.mean;
       rstds[i] = row_coefficients.rstd;
