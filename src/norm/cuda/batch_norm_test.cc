@@ -104,8 +104,8 @@ TYPED_TEST(CudaBatchNormTest, AnyLayout) {
   }
 }
 
-// With a mean a million deviations away, and with a first element far from the others: sums are
-// taken about it.
+// Rows have a mean a million deviations from 0, or a first element far from the others. The first
+// element is the origin of the sums.
 TYPED_TEST(CudaBatchNormTest, ExactAtAnyMean) {
   for (const Shape& shape : {Shape{50, 20, 1}, {300, 2, 1}, {2, 3, 100}, {1, 1, 20000}}) {
     if constexpr (sizeof(TypeParam) > 2) {

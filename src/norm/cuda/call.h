@@ -7,7 +7,7 @@
 #include "src/norm/cuda/params.h"
 #include "src/norm/recipe.h"
 
-// Public calls as the kernels take them: without the type of the parameters, and with the recipe.
+// Arguments of the kernels: a public call without the type of its parameters, and with its recipe.
 namespace planish::internal::cuda {
 
 /// Arguments of a public call, Args<T, P> with parameters of type T or float.

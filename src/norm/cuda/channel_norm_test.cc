@@ -109,8 +109,8 @@ TYPED_TEST(CudaChannelNormTest, AnyLayout) {
   }
 }
 
-// With a mean a million deviations away, and with a first element far from the others: sums are
-// taken about it.
+// Rows have a mean a million deviations from 0, or a first element far from the others. The first
+// element is the origin of the sums.
 TYPED_TEST(CudaChannelNormTest, ExactAtAnyMean) {
   for (const Shape& shape : {Shape{2, 300, 7}, {2, 64, 32}}) {
     if constexpr (sizeof(TypeParam) > 2) {

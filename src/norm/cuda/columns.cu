@@ -7,9 +7,9 @@
 #include "src/norm/cuda/columns.h"
 #include "src/norm/cuda/params.h"
 
-// All sums are in double: squares of floats neither overflow nor underflow, and sums about an
-// element of the channel lose no digit that a float could show. For doubles, the sums about the
-// channel's first element give a second shift, near the mean.
+// All sums are in double, so squares of floats neither overflow nor underflow. Sums about an
+// element of the channel keep all digits that a float has. For doubles, the sums about the
+// channel's first element give a second shift, which is close to the mean.
 namespace planish::internal::cuda {
 namespace {
 
@@ -36,8 +36,8 @@ PLANISH_DEVICE XhatMap<C> XhatAt(const SavedStatistics<C>& saved, int64_t i) {
   return {mean, rstd, -lo * rstd};
 }
 
-// Squares of doubles are taken of the element times kLargeScale from kLarge on, else times
-// kSmallScale, so that a double holds their sums.
+// Doubles are scaled before they are squared, so that a double holds the sum of squares. The scale
+// is kLargeScale for magnitudes of at least kLarge, else kSmallScale.
 inline constexpr double kLarge = 0x1p12, kLargeScale = 0x1p-522, kSmallScale = 0x1p480;
 
 template <ChannelSums kSums>
@@ -176,7 +176,7 @@ struct ColumnPacks {
   }
 };
 
-// The shift of the channel's sums: given, or its first element.
+// Returns the shift of the channel's sums: the given one, or its first element.
 template <class T>
 PLANISH_DEVICE double ShiftOf(const T* a, int64_t spatial, const double* shifts, int64_t c) {
   return shifts != nullptr ? shifts[c] : static_cast<double>(ToCompute(a[c * spatial]));
@@ -632,8 +632,8 @@ struct FinishPositionGradients {
   }
 };
 
-// Scans the state over all cases, in one block. The recurrences, two chains of a product and a sum,
-// are run by one thread; the rest by one thread for each case.
+// Scans the state over all cases, in one block. One thread computes the two recurrences, each a
+// chain of products and sums. All other work has one thread for each case.
 template <class T>
 PLANISH_KERNEL(kColumnsThreads, 1)
 ScanCases(OnlineForward<T> call, const SumPair* statistics, ValuesAt<Compute<T>> values) {
@@ -735,7 +735,7 @@ struct Caller {
     });
   }
 
-  /// `has_sums` is false if there are none.
+  /// `has_sums` is false for a call without sums.
   template <class Op>
   void Finish(const Op& op, bool has_sums = true) const {
     const int64_t count = has_sums ? run.sums.pairs : 0;

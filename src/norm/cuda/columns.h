@@ -15,18 +15,19 @@
 
 // Sums over the channels of [batch, channels, spatial] arrays on a GPU, and maps of their elements.
 // Used by batch norm, by weights (rows are channels of one sample) and by rows that are cases in
-// order. A call runs a few kernels: partial sums in double, as pairs in the workspace; then the
-// total sums and the map parameters, a few threads a channel; then the map. All addresses are in
-// device memory.
+// order. A call runs a few kernels. The first writes partial sums in double, as pairs, to the
+// workspace. The second computes the total sums and the map parameters, with a few threads a
+// channel. The last computes the map. All addresses are in device memory.
 namespace planish::internal::cuda {
 
-/// Saved statistics of channels or positions, for xhat = (x - mean) * rstd.
+/// Statistics of channels or positions that the forward pass saved, for xhat = (x - mean) * rstd.
+/// `kind` says what the array `rstd` contains.
 template <class C>
 struct SavedStatistics {
   enum class Rstd : uint8_t {
-    kSaved,
-    kOfVariance,  ///< 1 / sqrt(rstd + eps)
-    kOfNorm,      ///< 1 / rstd
+    kSaved,       ///< rstd
+    kOfVariance,  ///< variances: rstd is 1 / sqrt(variance + eps)
+    kOfNorm,      ///< norms: rstd is 1 / norm
   };
   const C *mean = nullptr, *mean_lo = nullptr;  // null: 0
   const C* rstd = nullptr;
@@ -49,7 +50,7 @@ struct ColumnsSpace {
   int64_t bytes = 0;
 };
 
-/// How a call runs.
+/// Plans, workspace and stream of a call.
 struct ColumnsRun {
   const char* function;  ///< named by errors
   ColumnsPlan sums;

@@ -9,10 +9,10 @@
 #include "src/base/cuda/pack.h"
 #include "src/norm/cuda/columns.h"
 
-// From a checked call to the kernels of columns.h: packs, plans and workspace.
+// Packs, plans and workspace of a checked call for the kernels of columns.h.
 namespace planish::internal::cuda {
 
-/// What a call computes, on which its plan and its workspace depend.
+/// Computed quantities of a call. Its plan and its workspace depend on them.
 struct ColumnsKind {
   bool sums = true, maps = true;
   bool statistics = false;  ///< statistics of each channel
@@ -27,7 +27,7 @@ ColumnsWork Packed(ColumnsWork work, std::initializer_list<Place> places) {
   return work;
 }
 
-/// Divides `workspace` into its parts; with null it only computes the size.
+/// Divides `workspace` into its parts. If it is null, computes only the size.
 template <class T>
 ColumnsSpace CutSpace(const ColumnsWork& work, const ColumnsPlan& plan, const ColumnsKind& kind,
                       void* workspace) {

@@ -6,7 +6,7 @@
 
 #include "src/base/cuda/device.h"
 
-// Results of reductions over nothing.
+// Results of reductions over no elements.
 namespace planish::internal::cuda {
 
 // All bits set is a NaN; no bits set is 0.

@@ -25,18 +25,20 @@ enum class RowAccess : uint8_t {
   kElements,      ///< single elements
 };
 
-/// Returns the access to rows of type T; `aligned`: they begin and end at multiples of 16 bytes. A
-/// warp reads 128 bytes of single elements at once if they have at least four bytes.
+/// Returns the access to rows of type T. `aligned` is set if rows begin and end at multiples of 16
+/// bytes. Single elements of at least four bytes are fast enough: a warp reads 128 bytes at once.
 template <class T>
 constexpr RowAccess AccessOf(bool aligned) {
   if (aligned) return RowAccess::kPacks;
   return IsShifted(sizeof(T), aligned) ? RowAccess::kShiftedPacks : RowAccess::kElements;
 }
 
-/// The elements of a row that a thread holds: E elements of type T, in groups of kPack. A warp
-/// holds contiguous columns. Group v of all its threads is contiguous, too. In it, a thread holds a
-/// pack if the number of columns is a multiple of kPack; else, with kElements, every Lanes()-th
-/// element. kAligned: rows begin and end at multiples of 16 bytes. kWarp: teams are whole warps.
+/// Elements of a row that a thread holds: E elements of type T, in groups of kPack. A warp holds
+/// contiguous columns, and group v of all its threads is also contiguous. In group v, a thread
+/// holds a pack. Exception: with RowAccess::kElements and a number of columns that is no multiple
+/// of kPack, it holds every Lanes()-th element.
+///
+/// kAligned is set if rows begin and end at multiples of 16 bytes, kWarp if teams are whole warps.
 template <class T, int E, bool kAligned, bool kWarp>
 class Held {
  public:
@@ -100,8 +102,8 @@ class Held {
     }
   }
 
-  /// A row as read: its groups or, with kShiftedPacks, the packs that they begin in and the packs
-  /// behind those.
+  /// Words read for a row: its groups or, with kShiftedPacks, the packs in which they begin and the
+  /// packs that follow.
   struct Raw {
     Words first, next;
   };
@@ -161,7 +163,8 @@ class Held {
     Take(row, raw, words);
   }
 
-  /// Reads group v of an array with a value for each column. No kernel may write to the array.
+  /// Reads group v of an array with a value for each column. The kernel must not write to the
+  /// array.
   template <class P>
   PLANISH_DEVICE void ReadColumns(int v, const P* values, C* to) const {
     const int col = Column(v);
@@ -201,8 +204,7 @@ class Held {
     }
   }
 
-  /// Copies all gains or biases into the block's shared memory. ReadStaged may follow after a
-  /// barrier.
+  /// Copies all gains or biases into the block's shared memory. A barrier must precede ReadStaged.
   PLANISH_DEVICE void StageParams(const Params& params, C none, C* shared) const {
     const int packs = (cols_ + kPack - 1) / kPack;
     for (int p = ThreadIndex(); p < packs; p += BlockThreads()) {
@@ -216,7 +218,7 @@ class Held {
   }
   /// Returns the number of elements that StageParams writes.
   PLANISH_DEVICE int Staged() const { return (cols_ + kPack - 1) / kPack * kPack; }
-  /// Reads group v of what StageParams wrote.
+  /// Reads group v of the gains or biases that StageParams wrote.
   PLANISH_DEVICE void ReadStaged(int v, const C* shared, C* to) const {
     const int packs = (cols_ + kPack - 1) / kPack, p = Column(v) / kPack;
     PLANISH_UNROLL

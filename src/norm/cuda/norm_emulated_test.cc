@@ -44,9 +44,8 @@ TEST(CudaEmulated, TheOrderOfThreadsChangesNoBit) {
   }
 }
 
-// Also in clusters of 2 to 8 blocks that share rows, with single elements, or with a residual whose
-// sum overwrites x: all blocks read the row's first element and synchronize before it is
-// overwritten.
+// Clusters of 2 to 8 blocks share rows, with single elements, or with a residual whose sum
+// overwrites x. All blocks must read the row's first element before it is overwritten.
 TEST(CudaEmulated, TheOrderOfBlocksOfAClusterChangesNoBit) {
   for (const int64_t cols : {8999, 9000, 20000}) {
     const int64_t rows = 3;
@@ -84,7 +83,7 @@ TEST(CudaEmulated, TheOrderOfBlocksOfAClusterChangesNoBit) {
   }
 }
 
-// Also for rows whose squares exceed float, for which the blocks synchronize twice more.
+// The squares of these rows exceed float, so blocks synchronize two more times.
 TEST(CudaEmulated, TheOrderOfBlocksChangesNoBitOfScaledRows) {
   for (const double size : {1e30, 1e-30}) {
     tests::Problem<float> p(Norm::kLayer, 2, 20000, size, size);
@@ -99,8 +98,8 @@ TEST(CudaEmulated, TheOrderOfBlocksChangesNoBitOfScaledRows) {
   }
 }
 
-// Fewer clusters than rows, as in a grid of the maximum size: each cluster processes several rows,
-// some one more than others.
+// With fewer clusters than rows, as in a grid of the maximum size, each cluster processes several
+// rows, some one more than others.
 TEST(CudaEmulated, ClustersTakeRowsInTurn) {
   const int64_t rows = 5, cols = 20000;
   const tests::Problem<float> p(Norm::kLayer, rows, cols);
@@ -128,8 +127,8 @@ TEST(CudaEmulated, ClustersTakeRowsInTurn) {
   SetOrder(Order::kForward);
 }
 
-// Teams of a warp or less, and blocks, likewise, with what they fetch of their next row and have
-// in shared memory for all of them.
+// Teams of at most a warp, and blocks, also process several rows. They prefetch their next row, and
+// keep gains and biases for all rows in shared memory.
 template <class T>
 class TurnsTest : public ::testing::Test {};
 using TurnsTypes = ::testing::Types<float, double, bfloat16, float16>;

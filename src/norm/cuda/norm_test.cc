@@ -77,8 +77,8 @@ using AllTypes = ::testing::Types<Types<float, float>, Types<double, double>, Ty
                                   Types<float16, float16>, Types<float16, float>>;
 TYPED_TEST_SUITE(CudaTest, AllTypes);
 
-// Rows shorter than a warp, of a warp, of several, of the limit of a block in each direction, and
-// beyond it, held by clusters or read in several passes: see tests::ClustersFor.
+// Row lengths: less than a warp, a warp, several warps, the limit of a block in each direction, and
+// more. Rows beyond the limit are held by clusters or read in several passes (tests::ClustersFor).
 TYPED_TEST(CudaTest, EveryNormAgreesWithTheReference) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
@@ -167,7 +167,8 @@ TYPED_TEST(CudaTest, AnyLayout) {
   }
 }
 
-// Who holds which columns depends on the shape alone: wherever rows begin, bits are the same.
+// The assignment of columns to threads depends only on the shape, so bits are the same at any
+// alignment.
 TYPED_TEST(CudaTest, AlignmentChangesNoBit) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
@@ -339,9 +340,9 @@ TYPED_TEST(CudaTest, NansStayInTheirRow) {
   }
 }
 
-// Values from 1e-30 to 1e30, without eps: y is that of the same row near 1, up to a few roundings
-// of the values themselves, because 1e30 is no power of two.
-TYPED_TEST(CudaTest, TinyAndHugeNumbers) {
+// Without eps, rows multiplied by 2^-100 and 2^100 have the y of the original rows, up to a few
+// roundings.
+TYPED_TEST(CudaTest, ScalingARowByAPowerOfTwoKeepsItsOutput) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
   if (std::is_same_v<T, float16>) return;  // has no such range
@@ -368,15 +369,15 @@ TYPED_TEST(CudaTest, TinyAndHugeNumbers) {
   }
 }
 
-// Rows of two neighbouring numbers, whose mean is between them: y is -1 and 1, whatever power of
-// two they are multiplied by.
-TYPED_TEST(CudaTest, NeighbouringNumbers) {
+// Rows contain two neighboring values, multiplied by a power of two. Their mean is between them.
+// With equal numbers of both, y is -1 and 1.
+TYPED_TEST(CudaTest, NeighboringValuesAreNormalized) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
   for (const auto& [cols, clusters] : LengthsAndClusters<T, P>({6, 65, 600, 1024, 20000})) {
     const tests::ClustersUpTo limit(clusters);
     for (const int exponent : {0, -100, 100}) {
-      if (std::is_same_v<T, float16> && exponent != 0) continue;  // has no such numbers
+      if (std::is_same_v<T, float16> && exponent != 0) continue;  // has no such values
       Problem<T, P> p(Norm::kLayerSimple, 2, cols);
       p.eps = 0;
       const double step = 2 * tests::UnitRoundoff<T>();
@@ -384,7 +385,7 @@ TYPED_TEST(CudaTest, NeighbouringNumbers) {
         const bool upper = i % static_cast<size_t>(cols) % 2 == 1;
         p.x[i] = tests::FromDouble<T>(std::ldexp(upper ? 1 + step : 1, exponent));
       }
-      // Of n / 2 and n - n / 2 numbers.
+      // The upper value occurs n / 2 times, rounded down.
       const double n = static_cast<double>(cols), upper = std::floor(n / 2) / n;
       const double deviation = std::sqrt(upper * (1 - upper));
       const auto out = ApplyOnDevice(p);

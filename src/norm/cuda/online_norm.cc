@@ -20,7 +20,7 @@ using internal::cuda::Untyped;
 // Sums along rows, and sums over rows.
 constexpr ColumnsKind kRows = {.statistics = true, .alone = true}, kColumns = {.maps = false};
 
-// The argument beside OnlineNormForwardArgs.
+// Description of the argument `state`, which OnlineNormForwardArgs does not contain.
 struct StateArgs {
   OnlineState* state;
 };

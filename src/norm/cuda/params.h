@@ -8,7 +8,7 @@
 // Gains and biases, and their gradients: in the element type, in float, or absent.
 namespace planish::internal::cuda {
 
-/// Gains or biases of type T or float. Null: one default value.
+/// Gains or biases of type T or float. With null data every element is a default value.
 struct Params {
   const void* data = nullptr;
   bool is_float = false;

@@ -7,8 +7,8 @@
 #include "src/norm/cuda/params.h"
 #include "src/norm/cuda/positions.h"
 
-// A block processes some positions and all their channels, which it reads twice, the second time
-// mostly from the L1 cache. All sums are in double about the first channel's element, as in
+// A block processes some positions with all their channels. It reads them twice, the second time
+// mostly from the L1 cache. All sums are in double about the element of the first channel, as in
 // columns.cu.
 namespace planish::internal::cuda {
 namespace {

@@ -15,8 +15,8 @@ namespace planish::internal::cuda {
 template <class T>
 struct PositionsForward : UntypedParams<ChannelNormForwardArgs, T>, KernelSettings<Compute<T>> {};
 
-/// A call of ChannelNormBackward with sizes > 0, for dx only; columns.h has the sums over
-/// positions. x, mean and mean_lo are null if they are not read.
+/// A call of ChannelNormBackward with sizes > 0, for dx only. The kernels of columns.h compute
+/// dgain and dbias. x, mean and mean_lo are null if they are not read.
 template <class T>
 struct PositionsBackward : UntypedParams<ChannelNormBackwardArgs, T>, KernelSettings<Compute<T>> {};
 

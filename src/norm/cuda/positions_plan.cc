@@ -11,7 +11,7 @@ namespace {
 // Channels of a thread, if there are enough.
 constexpr int64_t kChannelsOfThread = 8;
 
-// Minimum adjacent bytes to read: with fewer, memory transfers would exceed what is used.
+// Minimum adjacent bytes to read. With fewer, memory transfers would include unused bytes.
 constexpr int64_t kMinBytes = 128, kMinBytesOneByOne = 32;
 
 // Blocks that fill the largest device. With fewer blocks, each has fewer positions.
@@ -28,8 +28,8 @@ PositionsPlan PlanPositions(const PositionsWork& work) {
   const int64_t pack_bytes = int64_t{work.pack} * work.element_bytes;
   const int64_t min_team = (work.pack > 1 ? kMinBytes : kMinBytesOneByOne) / pack_bytes;
   const int64_t max_team = std::min<int64_t>(kPositionsThreads, kMaxPositions / work.pack);
-  // Many threads along the channels, but not more than channels, and not so many as to split memory
-  // transfers.
+  // Threads along the channels: as many as there are channels, unless memory transfers would be
+  // split.
   const int64_t rows = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(
       std::min<int64_t>(CeilDiv(work.channels, kChannelsOfThread), kPositionsThreads / min_team))));
   int64_t team = std::clamp(kPositionsThreads / rows, min_team, max_team);

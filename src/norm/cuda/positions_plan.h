@@ -5,8 +5,8 @@
 
 #include "src/base/cuda/launch.h"
 
-// Layout on a GPU of norms over the channels of [batch, channels, spatial] arrays. A function of
-// the shape and of the alignment of the arrays.
+// Layout on a GPU of norms over the channels of [batch, channels, spatial] arrays. It depends on
+// the shape and on the alignment of the arrays.
 namespace planish::internal::cuda {
 
 // --- Tuning constants (docs/tuning.md) ---

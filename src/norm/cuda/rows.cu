@@ -8,13 +8,13 @@
 #include "src/norm/cuda/params.h"
 #include "src/norm/cuda/rows.h"
 
-// A team of threads reads a row once and keeps it in registers: lane l of a team of s holds the
+// A team of threads reads a row once and keeps it in registers. Lane l of a team of s holds the
 // packs l, l + s, l + 2 s, ... of N elements. The threads belong to a block or, for longer rows, to
-// a cluster. Rows that are too long for that are read again by each pass, by one or several blocks.
+// a cluster. In even longer rows, each pass reads the row again, in one or several blocks.
 //
-// The mean is a sum of two values, so near to x that x - mean is exact (docs/math.md). Products and
-// sums are fused only where the code says so. Results are therefore the same on every device and in
-// the emulation.
+// The mean is a sum of two values, so that x - mean has no cancellation error (docs/math.md).
+// Products and sums are fused only where the code says so. Results are therefore the same on every
+// device and in the emulation.
 namespace planish::internal::cuda {
 
 // Partial sums of the parts of a row in a multi-pass plan.
@@ -69,7 +69,7 @@ PLANISH_DEVICE C Rstd(C squares, C n, C eps, bool unbiased) {
 }
 
 // Returns 1 / deviation of a row whose squares overflow or underflow in float. Computed from the
-// differences d - more from the mean, scaled by a power of two near the largest.
+// differences d - more from the mean, scaled by the largest of them, rounded to a power of two.
 template <class Held, class RowTeam>
 PLANISH_DEVICE float ScaledRstd(const Held& held, const float* d, float more, int64_t cols,
                                 double eps, bool unbiased, RowTeam& team) {
@@ -188,7 +188,7 @@ struct RowStatistics {
   C squares = 0;
 };
 
-// Returns the statistics of a row, and replaces x by its differences from a value near the mean.
+// Returns the statistics of a row, and replaces x by its differences from an estimate of the mean.
 template <class T, int E, class Row, class RowTeam>
 PLANISH_DEVICE RowStatistics<Compute<T>> Centre(const Forward<T>& a, const Row& held, int64_t row,
                                                 Compute<T> per_n, RowTeam& team,
@@ -203,7 +203,8 @@ PLANISH_DEVICE RowStatistics<Compute<T>> Centre(const Forward<T>& a, const Row& 
   }
   C sum = 0;
   if constexpr (sizeof(T) == 2) {
-    // A sum in float is near enough, because elements have few digits. Scaled to stay finite.
+    // A sum in float is accurate enough, because elements have few digits. It is scaled to stay
+    // finite.
     held.Fill(0, x);
     held.ForEach([&](int i) { sum = FusedMulAdd(x[i], 0x1p-17f, sum); });
     team.Sum(sum);
@@ -346,7 +347,7 @@ PLANISH_DEVICE Mean<Compute<T>> SavedMean(const Backward<T>& a, int64_t row) {
   return mean;
 }
 
-// Statistics of a row, saved by forward.
+// Statistics of a row that the forward pass saved.
 template <class C>
 struct SavedRow {
   Mean<C> mean;

@@ -13,8 +13,9 @@ namespace {
 // Threads that fill the largest device. With fewer, rows are divided among more threads.
 constexpr int64_t kThreadsToFill = int64_t{132} << 10;
 
-// Blocks that share the rows of a multi-pass plan if there are fewer rows: two for each
-// multiprocessor of the largest device. kPartColumns is the minimum of columns of a block.
+// Number of blocks to reach in a multi-pass plan: two for each multiprocessor of the largest
+// device. With fewer rows, several blocks share a row. kPartColumns is the minimum of columns of a
+// block.
 constexpr int64_t kBlocksToFill = 264;
 constexpr int64_t kPartColumns = 8192;
 
@@ -37,8 +38,9 @@ int64_t ThreadsFor(const RowsWork& work, int held) {
   return CeilDiv(CeilDiv(work.cols, pack), held / pack);
 }
 
-// Returns the plan for rows in the registers of at most a block: up to `max_held` elements a
-// thread, and up to `max_threads(held)` threads a row. Sets multi_pass if they are too long.
+// Returns the plan for rows in the registers of at most a block. A thread holds up to `max_held`
+// elements, and up to `max_threads(held)` threads share a row. Sets multi_pass if rows are too
+// long.
 template <class MostThreads>
 RowsPlan HoldRows(const RowsWork& work, int max_held, const MostThreads& max_threads) {
   RowsPlan plan;
@@ -46,7 +48,8 @@ RowsPlan HoldRows(const RowsWork& work, int max_held, const MostThreads& max_thr
   plan.aligned = work.pack > 1;
   const auto fits = [&](int held) { return ThreadsFor(work, held) <= max_threads(held); };
   plan.held = 8;
-  // The largest that leaves enough threads to fill the device and, for short rows, to read lines.
+  // Chooses the largest value with enough threads to fill the device and, for short rows, to read
+  // whole lines.
   for (int held = 16; held <= max_held; held *= 2) {
     const int64_t threads = ThreadsFor(work, held);
     const bool many = work.rows >= kThreadsToFill / threads && threads >= kMinTeam;

@@ -5,27 +5,27 @@
 
 #include "src/base/cuda/launch.h"
 
-// Layout on a GPU of norms over rows. A function of the shape, of the alignment of the arrays and,
-// for rows that are too long for a block, of the device's largest cluster.
+// Layout on a GPU of norms over rows. It depends on the shape and on the alignment of the arrays.
+// For rows that are too long for a block it also depends on the device's largest cluster.
 namespace planish::internal::cuda {
 
 // --- Tuning constants (docs/tuning.md) ---
 
-/// Return the largest number of elements of a row in a thread's registers. Backward holds x, dy and
-/// two sums for each.
+/// Return the largest number of elements of a row in a thread's registers. For each element,
+/// backward holds x, dy and two sums.
 constexpr int MaxForwardHeld(int element_bytes) {
   return element_bytes == 2 ? 32 : element_bytes == 4 ? 16 : 8;
 }
 constexpr int MaxBackwardHeld(int element_bytes) { return element_bytes == 8 ? 8 : 16; }
 
-/// The elements in a thread's registers if a cluster shares the row. Two blocks of kClusterThreads
-/// fit on a multiprocessor, so that one reads while the other writes.
+/// Threads of a block, and elements in a thread's registers, if a cluster shares the row. Two such
+/// blocks fit on a multiprocessor, so that one reads while the other writes.
 inline constexpr int kClusterThreads = 512;
 constexpr int ForwardClusterHeld(int element_bytes) { return element_bytes == 8 ? 8 : 16; }
 inline constexpr int kBackwardClusterHeld = 8;
 
-/// Return the largest number of threads that share a row, limited by registers. `shifted`: packs
-/// are shifted (IsShifted).
+/// Return the largest number of threads that share a row, limited by registers. `shifted` is
+/// IsShifted of the row.
 constexpr int MaxForwardThreads(int held, bool shifted) {
   return held > 16 ? 512 : held > 8 && shifted ? 768 : 1024;
 }

@@ -18,8 +18,8 @@ std::string Text(const RowsWork& work) {
          (work.columns ? ", with columns" : "");
 }
 
-// Every shape that is near a limit of something, to 2^33 rows and 2^33 columns, on devices with
-// clusters and without.
+// Shapes on both sides of all limits, up to 2^33 rows and 2^33 columns, on devices with clusters
+// and without.
 std::vector<RowsWork> Works() {
   std::vector<RowsWork> works;
   for (const int bytes : {2, 4, 8}) {
@@ -60,7 +60,7 @@ void ExpectLaunchable(const RowsPlan& plan) {
 void ExpectHeld(const RowsWork& work, const RowsPlan& plan) {
   EXPECT_EQ(plan.aligned, work.pack > 1);
   EXPECT_TRUE(plan.held == 8 || plan.held == 16 || plan.held == 32);
-  EXPECT_GE(int64_t{plan.team} * plan.held, work.cols) << "every number has a place";
+  EXPECT_GE(int64_t{plan.team} * plan.held, work.cols) << "every element has a place";
   EXPECT_TRUE(plan.team % kWarpThreads == 0 ||
               (plan.team < kWarpThreads && std::has_single_bit(static_cast<unsigned>(plan.team))));
   const int cluster = plan.launch.cluster;
@@ -73,8 +73,8 @@ void ExpectHeld(const RowsWork& work, const RowsPlan& plan) {
   }
 }
 
-// A row is shared by blocks where one cannot hold it: by blocks of few threads where those of a
-// cluster can. `of_block`: what one holds at most.
+// Checks that blocks share a row only if it exceeds `of_block`, the elements that one block holds.
+// Blocks have few threads if a cluster of such blocks holds the row.
 void ExpectClusters(const RowsWork& work, const RowsPlan& plan, int64_t of_block, int held,
                     int max_threads) {
   EXPECT_EQ(plan.launch.cluster > 1, !plan.multi_pass && work.cols > of_block);
@@ -85,8 +85,8 @@ void ExpectClusters(const RowsWork& work, const RowsPlan& plan, int64_t of_block
   EXPECT_EQ(plan.launch.threads <= few, work.cols <= int64_t{few} * held * work.cluster_blocks);
 }
 
-// All that a device's clusters may change of the plan of a row that a block holds: nothing.
-void ExpectTheSame(const RowsPlan& plan, const RowsPlan& without_clusters) {
+// Checks that the device's clusters do not change the plan of a row that a block holds.
+void ExpectSamePlan(const RowsPlan& plan, const RowsPlan& without_clusters) {
   EXPECT_EQ(plan.held, without_clusters.held);
   EXPECT_EQ(plan.team, without_clusters.team);
   EXPECT_EQ(plan.launch.blocks, without_clusters.launch.blocks);
@@ -103,7 +103,7 @@ RowsWork WithoutClusters(RowsWork work) {
   return work;
 }
 
-// Parts follow one another and hold all columns; none is empty.
+// Checks that the parts cover all columns, and that none is empty.
 void ExpectMultiPass(const RowsWork& work, const RowsPlan& plan) {
   EXPECT_GE(plan.parts, 1);
   EXPECT_GE(plan.part_cols * plan.parts, work.cols);
@@ -123,7 +123,7 @@ TEST(CudaPlan, ForwardFitsTheShape) {
     EXPECT_EQ(plan.multi_pass, work.cols > max_cols * work.cluster_blocks);
     ExpectClusters(work, plan, max_cols, work.element_bytes == 8 ? 8 : 16, 1024);
     if (plan.multi_pass || work.cols <= max_cols)
-      ExpectTheSame(plan, PlanForward(WithoutClusters(work)));
+      ExpectSamePlan(plan, PlanForward(WithoutClusters(work)));
     if (plan.multi_pass) {
       ExpectMultiPass(work, plan);
     } else {
@@ -146,7 +146,7 @@ TEST(CudaPlan, BackwardFitsTheShape) {
     EXPECT_EQ(plan.multi_pass, work.cols > max_cols * work.cluster_blocks);
     ExpectClusters(work, plan, max_cols, 8, MaxBackwardThreads(8, work.element_bytes));
     if (plan.multi_pass || work.cols <= max_cols) {
-      ExpectTheSame(plan, PlanBackward(WithoutClusters(work)));
+      ExpectSamePlan(plan, PlanBackward(WithoutClusters(work)));
     }
     if (plan.multi_pass) {
       ExpectMultiPass(work, plan);
@@ -168,7 +168,7 @@ TEST(CudaPlan, BackwardFitsTheShape) {
       const int64_t teams = plan.launch.threads * plan.launch.cluster / plan.team;
       EXPECT_LE((work.rows + teams - 1) / teams, plan.partials * kRowsInTurn)
           << "sums of too many rows in one thread";
-      // What teams of a warp or less add up in shared memory.
+      // Teams of at most a warp sum dgain and dbias in shared memory.
       if (plan.team <= kWarpThreads) {
         const int64_t sums =
             plan.launch.threads / kWarpThreads * 2 * work.cols * (work.element_bytes == 8 ? 8 : 4);
@@ -179,7 +179,7 @@ TEST(CudaPlan, BackwardFitsTheShape) {
   }
 }
 
-// Partial sums are a small part of what is read: of rows enough to fill a device.
+// For enough rows to fill a device, partial sums are a small part of the data that is read.
 TEST(CudaPlan, PartialSumsAreFew) {
   for (const int64_t cols : {1, 7, 64, 256, 1024, 8192, 65536}) {
     for (const int blocks : {1, kMaxClusterBlocks}) {
@@ -206,14 +206,15 @@ TEST(CudaPlan, FewRowsAreSharedByMoreThreads) {
   EXPECT_EQ(few.team, 512);
   EXPECT_EQ(many.held, 16);
   EXPECT_EQ(many.team, 256);
-  // Of 16 bits a thread holds twice as many.
+  // With 16-bit elements a thread holds twice as many.
   const RowsPlan halves = PlanForward({.rows = 65536, .cols = 4096, .pack = 8, .element_bytes = 2});
   EXPECT_EQ(halves.held, 32);
   EXPECT_EQ(halves.team, 128);
 }
 
-// Rows up to 1,024 elements of 16 bits, which need no barrier then, and how rows begin changes
-// neither who holds which columns nor, of short rows, that threads read whole lines.
+// Warps hold rows of up to 1,024 16-bit elements, without barriers. The alignment of rows does not
+// change the assignment of columns to threads. Threads read whole lines of short rows at any
+// alignment.
 TEST(CudaPlan, ManyRowsOfHalvesAreHeldByWarps) {
   for (const int pack : {1, 8}) {
     for (const int64_t cols : {512, 768, 1024}) {
@@ -226,9 +227,9 @@ TEST(CudaPlan, ManyRowsOfHalvesAreHeldByWarps) {
   }
 }
 
-// Blocks that read gains and biases once for all their rows are as many as run at the same time,
-// or, of warps that hold aligned rows of 16 bits, have eight rows a team; few rows are spread over
-// the device nevertheless. Floats have a block for each row.
+// Blocks of 16-bit rows read gains and biases once for all their rows. There are as many as run at
+// the same time. Warps that hold aligned rows have eight rows a team instead, if there are enough
+// rows to fill the device. Floats have a block for each row.
 TEST(CudaPlan, BlocksThatReadParametersOnceTakeRowsInTurn) {
   const auto launch = [](int64_t rows, int64_t cols, int pack, int bytes) {
     return PlanForward({.rows = rows, .cols = cols, .pack = pack, .element_bytes = bytes}).launch;
@@ -244,7 +245,8 @@ TEST(CudaPlan, BlocksThatReadParametersOnceTakeRowsInTurn) {
   }
 }
 
-// Blocks of backward that add up dgain and dbias are a multiple of those that run at the same time.
+// The number of backward blocks that sum dgain and dbias is a multiple of those that run at the
+// same time.
 TEST(CudaPlan, ColumnsAreSummedByFullWavesOfBlocks) {
   const auto partials = [](int64_t rows, int64_t cols, int bytes) {
     const RowsPlan plan = PlanBackward(
