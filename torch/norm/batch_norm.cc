@@ -5,7 +5,7 @@
 #include <torch/library.h>
 
 #include <cstdint>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "planish/cuda.h"
@@ -33,13 +33,14 @@ Tensor CallEvaluate(const Tensor& x, const OptionalTensor& weight, const Optiona
   return op.call(x, weight, bias, mean, var, eps);
 }
 
-TensorTriple CallEvaluateBackward(const Tensor& dy, const Tensor& x, const OptionalTensor& weight,
-                                  const Tensor& mean, const Tensor& var, double eps, Mask mask) {
+NormGradients CallEvaluateBackward(const Tensor& dy, const Tensor& x, const OptionalTensor& weight,
+                                   const Tensor& mean, const Tensor& var, double eps, Mask mask) {
   static const auto op =
-      FindOperator<TensorTriple(const Tensor&, const Tensor&, const OptionalTensor&, const Tensor&,
-                                const Tensor&, double, Mask)>(
+      FindOperator<OperatorTriple(const Tensor&, const Tensor&, const OptionalTensor&,
+                                  const Tensor&, const Tensor&, double, Mask)>(
           "planish::batch_norm_evaluate_backward");
-  return op.call(dy, x, weight, mean, var, eps, mask);
+  auto [dx, dweight, dbias] = op.call(dy, x, weight, mean, var, eps, mask);
+  return {std::move(dx), std::move(dweight), std::move(dbias)};
 }
 
 /// Checks that the running estimates are [channels].
@@ -67,8 +68,8 @@ Tensor EvaluateMeta(const Tensor& x, const OptionalTensor& weight, const Optiona
   return EmptyOutput(kSpec, x);
 }
 
-TensorTriple EvaluateBackwardMeta(const Tensor& dy, const Tensor& x, const OptionalTensor& weight,
-                                  const Tensor& mean, const Tensor& var, double eps, Mask mask) {
+NormGradients EvaluateBackwardMeta(const Tensor& dy, const Tensor& x, const OptionalTensor& weight,
+                                   const Tensor& mean, const Tensor& var, double eps, Mask mask) {
   CheckEvaluate(x, weight, std::nullopt, mean, var, eps);
   CheckLike(kName, "dy", dy, x);
   return EmptyGradients(kSpec, x, weight, mask);
@@ -102,32 +103,32 @@ Tensor EvaluateKernel(const Tensor& x_, const OptionalTensor& weight_, const Opt
   return y;
 }
 
-TensorTriple EvaluateBackwardKernel(const Tensor& dy_, const Tensor& x_,
-                                    const OptionalTensor& weight_, const Tensor& mean_,
-                                    const Tensor& var_, double eps, Mask mask) {
-  auto [dx, dweight, dbias] = EvaluateBackwardMeta(dy_, x_, weight_, mean_, var_, eps, mask);
+NormGradients EvaluateBackwardKernel(const Tensor& dy_, const Tensor& x_,
+                                     const OptionalTensor& weight_, const Tensor& mean_,
+                                     const Tensor& var_, double eps, Mask mask) {
+  NormGradients gradients = EvaluateBackwardMeta(dy_, x_, weight_, mean_, var_, eps, mask);
   const at::MemoryFormat format = x_.suggest_memory_format();
   const Tensor x = x_.contiguous(format), dy = dy_.contiguous(format);
   const Tensor weight = Contiguous(OrUndefined(weight_));
   const Tensor mean = Estimate(mean_, x), var = Estimate(var_, x);
   const auto [batch, channels, spatial] = LayoutOf(kSpec, x_);
-  ByTypes(x, dweight.defined() ? dweight : weight, [&]<class T, class P>() {
+  ByTypes(x, gradients.dweight.defined() ? gradients.dweight : weight, [&]<class T, class P>() {
     const auto args = WithArrays<BatchNormEvaluateBackwardArgs<T, P>>(
         {.batch = batch, .channels = channels, .spatial = spatial}, {{"dy", dy},
                                                                      {"x", x},
                                                                      {"gain", weight},
                                                                      {"running_mean", mean},
                                                                      {"running_var", var},
-                                                                     {"dx", dx},
-                                                                     {"dgain", dweight},
-                                                                     {"dbias", dbias}});
+                                                                     {"dx", gradients.dx},
+                                                                     {"dgain", gradients.dweight},
+                                                                     {"dbias", gradients.dbias}});
     if (x.is_cpu()) {
       return BatchNormEvaluateBackward<T, P>(args, {.eps = eps, .parallel_for = TorchParallelFor});
     }
     const GpuCall call(x, cuda::WorkspaceBytes(args));
     cuda::BatchNormEvaluateBackward<T, P>(args, call.With(cuda::BatchNormOptions{.eps = eps}));
   });
-  return {dx, dweight, dbias};
+  return gradients;
 }
 
 // ---- The equations in PyTorch's operators, for higher derivatives
@@ -176,9 +177,9 @@ Tensor EvaluateAutograd(const Tensor& x, const OptionalTensor& weight, const Opt
       });
 }
 
-TensorTriple EvaluateBackwardAutograd(const Tensor& dy, const Tensor& x,
-                                      const OptionalTensor& weight, const Tensor& mean,
-                                      const Tensor& var, double eps, Mask mask) {
+NormGradients EvaluateBackwardAutograd(const Tensor& dy, const Tensor& x,
+                                       const OptionalTensor& weight, const Tensor& mean,
+                                       const Tensor& var, double eps, Mask mask) {
   const Tensor& w = OrUndefined(weight);
   if (!AnyTangent(dy, x, w) && !torch::autograd::compute_requires_grad(dy, x, w)) {
     return BelowAutograd([&] { return CallEvaluateBackward(dy, x, weight, mean, var, eps, mask); });
@@ -186,7 +187,7 @@ TensorTriple EvaluateBackwardAutograd(const Tensor& dy, const Tensor& x,
   CheckEvaluate(x, weight, std::nullopt, mean, var, eps);
   const Tensor g = w.defined() ? Wide(dy) * ByChannel(w, x) : Wide(dy);
   const at::ScalarType type = OrElse(weight, x).scalar_type();
-  TensorTriple gradients;
+  NormGradients gradients;
   auto& [dx, dweight, dbias] = gradients;
   if (mask[0]) dx = (g * ByChannel(at::rsqrt(Wide(var) + eps), x)).to(x.scalar_type());
   if (mask[1]) dweight = SumToChannels(Wide(dy) * Normalized(x, mean, var, eps), type);
@@ -258,7 +259,7 @@ TORCH_LIBRARY_FRAGMENT(planish, m) {
 
 void RegisterBatchNorm(torch::Library& m) {
   m.impl("batch_norm_evaluate", EvaluateKernel);
-  m.impl("batch_norm_evaluate_backward", EvaluateBackwardKernel);
+  m.impl("batch_norm_evaluate_backward", TupleKernel<EvaluateBackwardKernel>::Call);
 }
 
 TORCH_LIBRARY_IMPL(planish, CPU, m) { RegisterBatchNorm(m); }
@@ -266,12 +267,12 @@ TORCH_LIBRARY_IMPL(planish, CUDA, m) { RegisterBatchNorm(m); }
 
 TORCH_LIBRARY_IMPL(planish, Meta, m) {
   m.impl("batch_norm_evaluate", EvaluateMeta);
-  m.impl("batch_norm_evaluate_backward", EvaluateBackwardMeta);
+  m.impl("batch_norm_evaluate_backward", TupleKernel<EvaluateBackwardMeta>::Call);
 }
 
 TORCH_LIBRARY_IMPL(planish, Autograd, m) {
   m.impl("batch_norm_evaluate", EvaluateAutograd);
-  m.impl("batch_norm_evaluate_backward", EvaluateBackwardAutograd);
+  m.impl("batch_norm_evaluate_backward", TupleKernel<EvaluateBackwardAutograd>::Call);
 }
 
 TORCH_LIBRARY_IMPL(planish, CompositeImplicitAutograd, m) { m.impl("batch_norm", BatchNorm); }

@@ -21,8 +21,8 @@ class Statistics {
     for (int64_t d = 0; d < x.dim(); ++d) {
       (d == feature ? feature_ : others_).push_back(d);
       parameter_shape_.push_back(d == feature ? x.sym_size(d) : c10::SymInt(1));
-      const bool moment = (d == feature) == (spec.over == Over::kBatch);
-      statistics_shape_.push_back(moment ? x.sym_size(d) : c10::SymInt(1));
+      const bool kept = (d == feature) == (spec.over == Over::kBatch);
+      statistics_shape_.push_back(kept ? x.sym_size(d) : c10::SymInt(1));
     }
     for (const int64_t d : Dims()) count_ *= x.sym_size(d);
 
@@ -31,11 +31,11 @@ class Statistics {
     if (!IsCentered(spec.norm)) {
       centred_ = wide;
     } else {
-      centred_ = wide - Moment(inputs.statistics, 0) - Moment(inputs.statistics, 1);
+      centred_ = wide - SavedRow(inputs.statistics, 0) - SavedRow(inputs.statistics, 1);
       if (ViaMean(spec.norm)) centred_ = centred_ - Mean(centred_);
     }
     if (!ViaDeviation(spec.norm)) {
-      rstd = Moment(inputs.statistics, 2);
+      rstd = SavedRow(inputs.statistics, 2);
     } else if (AddsEpsToDeviation(spec.norm)) {
       deviation = (Mean(centred_.square()) * Unbiasing()).sqrt();
       rstd = (deviation + spec.eps).reciprocal();
@@ -50,8 +50,9 @@ class Statistics {
     xhat = centred_ * rstd;
   }
 
-  Tensor xhat;       ///< [as x]
-  Tensor rstd;       ///< of each group, broadcastable to x, like the next two
+  Tensor xhat;  ///< [as x]
+  // One element for each group, broadcastable to x.
+  Tensor rstd;
   Tensor deviation;  ///< only for kAdaAsCoded
   Tensor b;          ///< the factor before xhat * mean(g * xhat); undefined: 1
 
@@ -85,8 +86,8 @@ class Statistics {
 
   Tensor TimesB(const Tensor& t) const { return b.defined() ? b * t : t; }
 
-  /// Returns the gradient of x from those of xhat and rstd; drstd is summed over a group and
-  /// divided by its size. Adds `more` to the gradient of the centred x.
+  /// Returns the gradient of x from those of xhat and rstd. drstd is the mean over a group. Adds
+  /// `more` to the gradient of the centred x.
   Tensor ToX(const Tensor& dxhat, const Tensor& drstd, const Tensor& more) const {
     Tensor dcentred = rstd * dxhat;
     if (ViaDeviation(spec_.norm)) {
@@ -96,8 +97,8 @@ class Statistics {
     return ViaMean(spec_.norm) ? dcentred - Mean(dcentred) : dcentred;
   }
 
-  /// Returns the gradient of the centred x that passes through b, from db, summed over a group and
-  /// divided by its size. Only the b of kAdaAsCoded depends on x.
+  /// Returns the gradient of the centred x that passes through b, from db, the mean over a group.
+  /// Only the b of kAdaAsCoded depends on x.
   Tensor ThroughB(const Tensor& db) const {
     const Tensor slope = Unbiasing() * -spec_.eps / deviation.square();
     return db * slope * Unbiasing() / deviation * centred_;
@@ -108,7 +109,8 @@ class Statistics {
     return spec_.over == Over::kBatch ? others_ : feature_;
   }
 
-  Tensor Moment(const Tensor& statistics, int64_t row) const {
+  /// Returns a row of the saved statistics in a shape that broadcasts to x.
+  Tensor SavedRow(const Tensor& statistics, int64_t row) const {
     return statistics.select(0, row).reshape_symint(statistics_shape_);
   }
 
@@ -141,7 +143,7 @@ Tensor ComposedStatistics(const NormSpec& spec, const Tensor& x_) {
   }
   Tensor mean = x.mean(dims, /*keepdim=*/true);
   if (!IsCentered(spec.norm)) mean = at::zeros_like(mean);
-  const Tensor rest = x - mean;  // its mean is the rounding error of `mean`
+  const Tensor rest = x - mean;  // the mean of `rest` is the rounding error of `mean`
   const Tensor mean_lo = IsCentered(spec.norm) ? rest.mean(dims, /*keepdim=*/true) : mean;
   const Tensor biased = (rest - mean_lo).square().mean(dims, /*keepdim=*/true);
   const bool ada = AddsEpsToDeviation(spec.norm);
@@ -159,26 +161,25 @@ Tensor ComposedNorm(const NormSpec& spec, const NormInputs& inputs) {
   return AsType(y, inputs.x);
 }
 
-std::array<Tensor, 3> ComposedNormBackward(const NormSpec& spec, const Tensor& dy,
-                                           const Tensor& dsum, const NormInputs& inputs,
-                                           std::array<bool, 3> mask) {
+NormGradients ComposedNormBackward(const NormSpec& spec, const Tensor& dy, const Tensor& dsum,
+                                   const NormInputs& inputs, std::array<bool, 3> mask) {
   const Statistics s(spec, inputs);
   const Tensor wide = Wide(dy);
   const at::ScalarType type = (inputs.weight.defined() ? inputs.weight : inputs.x).scalar_type();
-  std::array<Tensor, 3> gradients;
+  NormGradients gradients;
   if (mask[0]) {
     const Tensor dx = s.rstd * s.Project(s.ThroughOutput(wide, inputs.weight));
-    gradients[0] = AsType(dsum.defined() ? dx + dsum : dx, inputs.x);
+    gradients.dx = AsType(dsum.defined() ? dx + dsum : dx, inputs.x);
   }
-  if (mask[1]) gradients[1] = s.SumToParameter(wide * s.xhat, type);
-  if (mask[2]) gradients[2] = s.SumToParameter(wide, type);
+  if (mask[1]) gradients.dweight = s.SumToParameter(wide * s.xhat, type);
+  if (mask[2]) gradients.dbias = s.SumToParameter(wide, type);
   return gradients;
 }
 
-std::array<Tensor, 3> NormBackwardBackward(const NormSpec& spec, const std::array<Tensor, 3>& g_,
+NormBackwardGradients NormBackwardBackward(const NormSpec& spec, const NormGradients& g_,
                                            const Tensor& dy_, const NormInputs& inputs) {
   const Statistics s(spec, inputs);
-  const Tensor u = Wide(g_[0]), dy = Wide(dy_);
+  const Tensor u = Wide(g_.dx), dy = Wide(dy_);
   const Tensor weight = inputs.weight;
   Tensor ddy, dweight, dxhat, drstd, dcentred;
   if (u.defined()) {
@@ -192,12 +193,12 @@ std::array<Tensor, 3> NormBackwardBackward(const NormSpec& spec, const std::arra
       if (AddsEpsToDeviation(spec.norm)) dcentred = s.ThroughB(-s.rstd * gx * ux);
     }
   }
-  if (g_[1].defined()) {
-    const Tensor ddweight = s.Parameter(g_[1]);
+  if (g_.dweight.defined()) {
+    const Tensor ddweight = s.Parameter(g_.dweight);
     ddy = Plus(ddy, s.xhat * ddweight);
     dxhat = Plus(dxhat, dy * ddweight);
   }
-  if (g_[2].defined()) ddy = Plus(ddy, s.Parameter(g_[2]).expand_as(dy));
+  if (g_.dbias.defined()) ddy = Plus(ddy, s.Parameter(g_.dbias).expand_as(dy));
   Tensor dx;
   if (dxhat.defined()) {
     dx = s.ToX(dxhat, drstd.defined() ? drstd : at::zeros_like(s.rstd), dcentred);

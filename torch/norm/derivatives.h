@@ -9,8 +9,8 @@
 
 #include "torch/norm/spec.h"
 
-// norm_forward, norm_backward and the derivative of norm_backward in PyTorch's differentiable
-// operators, for higher derivatives and those in forward mode. docs/math.md has the derivations.
+// norm_forward, norm_backward and the derivative of norm_backward, composed of PyTorch's operators
+// for higher derivatives and forward mode. docs/math.md has the derivations.
 namespace planish {
 
 /// x and the statistics that norm_forward saved. Derivatives pass only through x; the statistics
@@ -25,22 +25,26 @@ inline c10::SymFloat BesselFactor(const c10::SymInt& n) {
   return count / (count - 1.0);
 }
 
-/// Returns the statistics that norm_forward saves, for callers that cannot call it.
+/// Computes the statistics that norm_forward saves, with PyTorch's operators.
 at::Tensor ComposedStatistics(const NormSpec& spec, const at::Tensor& x);
 
-/// Returns y.
+/// Computes norm_forward's y, differentiable.
 at::Tensor ComposedNorm(const NormSpec& spec, const NormInputs& inputs);
 
-/// Returns dx, dweight and dbias, undefined unless in `mask`. dy can be undefined.
-std::array<at::Tensor, 3> ComposedNormBackward(const NormSpec& spec, const at::Tensor& dy,
-                                               const at::Tensor& dsum, const NormInputs& inputs,
-                                               std::array<bool, 3> mask);
+/// Computes norm_backward, differentiable. dy can be undefined.
+NormGradients ComposedNormBackward(const NormSpec& spec, const at::Tensor& dy,
+                                   const at::Tensor& dsum, const NormInputs& inputs,
+                                   std::array<bool, 3> mask);
 
-/// Returns the gradients of dy, x and weight from `g`, the gradients of norm_backward's results dx,
-/// dweight and dbias, each of which can be undefined.
-std::array<at::Tensor, 3> NormBackwardBackward(const NormSpec& spec,
-                                               const std::array<at::Tensor, 3>& g,
-                                               const at::Tensor& dy, const NormInputs& inputs);
+/// The gradients of norm_backward's arguments dy, x and weight, undefined where they are zero.
+struct NormBackwardGradients {
+  at::Tensor ddy, dx, dweight;
+};
+
+/// Returns the gradients of norm_backward's arguments from `g`, the gradients of its results, each
+/// of which can be undefined.
+NormBackwardGradients NormBackwardBackward(const NormSpec& spec, const NormGradients& g,
+                                           const at::Tensor& dy, const NormInputs& inputs);
 
 }  // namespace planish
 

@@ -22,23 +22,31 @@ namespace {
 using at::Tensor;
 
 constexpr char kName[] = "online_layer_norm";
-// Rows of the saved statistics: mean, mean_lo, rstd, offset, deviation; see OnlineNormForwardArgs.
+/// The number of saved statistics for each case: mean, mean_lo, rstd, offset and deviation. See
+/// OnlineNormForwardArgs.
 constexpr int64_t kStatistics = 5;
 
-TensorTriple CallForward(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
-                         const OptionalTensor& bias, double alpha) {
+/// The results of online_norm_forward. `state` is the state after the last case.
+struct OnlineNormOutputs {
+  Tensor y, state, statistics;
+};
+
+OnlineNormOutputs CallForward(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
+                              const OptionalTensor& bias, double alpha) {
   static const auto op =
-      FindOperator<TensorTriple(const Tensor&, const Tensor&, const OptionalTensor&,
-                                const OptionalTensor&, double)>("planish::online_norm_forward");
-  return op.call(x, state, weight, bias, alpha);
+      FindOperator<OperatorTriple(const Tensor&, const Tensor&, const OptionalTensor&,
+                                  const OptionalTensor&, double)>("planish::online_norm_forward");
+  auto [y, next, statistics] = op.call(x, state, weight, bias, alpha);
+  return {std::move(y), std::move(next), std::move(statistics)};
 }
 
-TensorTriple CallBackward(const Tensor& dy, const Tensor& x, const Tensor& statistics,
-                          const OptionalTensor& weight, double alpha, Mask mask) {
-  static const auto op =
-      FindOperator<TensorTriple(const Tensor&, const Tensor&, const Tensor&, const OptionalTensor&,
-                                double, Mask)>("planish::online_norm_backward");
-  return op.call(dy, x, statistics, weight, alpha, mask);
+NormGradients CallBackward(const Tensor& dy, const Tensor& x, const Tensor& statistics,
+                           const OptionalTensor& weight, double alpha, Mask mask) {
+  static const auto op = FindOperator<OperatorTriple(const Tensor&, const Tensor&, const Tensor&,
+                                                     const OptionalTensor&, double, Mask)>(
+      "planish::online_norm_backward");
+  auto [dx, dweight, dbias] = op.call(dy, x, statistics, weight, alpha, mask);
+  return {std::move(dx), std::move(dweight), std::move(dbias)};
 }
 
 void CheckForward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
@@ -57,8 +65,8 @@ c10::SymInt Cases(const Tensor& x) {
   return cases;
 }
 
-TensorTriple ForwardMeta(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
-                         const OptionalTensor& bias, double alpha) {
+OnlineNormOutputs ForwardMeta(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
+                              const OptionalTensor& bias, double alpha) {
   CheckForward(x, weight, bias, alpha);
   TORCH_CHECK_VALUE(state.dim() == 1 && state.sym_size(0) == 2 &&
                         state.scalar_type() == at::kDouble && state.device() == x.device(),
@@ -68,8 +76,8 @@ TensorTriple ForwardMeta(const Tensor& x, const Tensor& state, const OptionalTen
           EmptyOn(x, {kStatistics, Cases(x)}, ComputeType(x.scalar_type()))};
 }
 
-TensorTriple Forward(const Tensor& x_, const Tensor& state, const OptionalTensor& weight_,
-                     const OptionalTensor& bias_, double alpha) {
+OnlineNormOutputs Forward(const Tensor& x_, const Tensor& state, const OptionalTensor& weight_,
+                          const OptionalTensor& bias_, double alpha) {
   auto [y, next, statistics] = ForwardMeta(x_, state, weight_, bias_, alpha);
   const Tensor x = x_.contiguous();
   const Tensor weight = Contiguous(OrUndefined(weight_)), bias = Contiguous(OrUndefined(bias_));
@@ -95,11 +103,11 @@ TensorTriple Forward(const Tensor& x_, const Tensor& state, const OptionalTensor
     cuda::OnlineNormForward<T, P>(args, state_after,
                                   call.With(cuda::OnlineNormOptions{.alpha = alpha}));
   });
-  return {y, next, statistics};
+  return {std::move(y), std::move(next), std::move(statistics)};
 }
 
-TensorTriple BackwardMeta(const Tensor& dy, const Tensor& x, const Tensor& statistics,
-                          const OptionalTensor& weight, double alpha, Mask mask) {
+NormGradients BackwardMeta(const Tensor& dy, const Tensor& x, const Tensor& statistics,
+                           const OptionalTensor& weight, double alpha, Mask mask) {
   CheckForward(x, weight, std::nullopt, alpha);
   CheckLike(kName, "dy", dy, x);
   TORCH_CHECK_VALUE(statistics.dim() == 2 && statistics.sym_size(0) == kStatistics &&
@@ -111,8 +119,8 @@ TensorTriple BackwardMeta(const Tensor& dy, const Tensor& x, const Tensor& stati
   return EmptyGradients({}, x, weight, mask);
 }
 
-TensorTriple Backward(const Tensor& dy_, const Tensor& x_, const Tensor& statistics_,
-                      const OptionalTensor& weight_, double alpha, Mask mask) {
+NormGradients Backward(const Tensor& dy_, const Tensor& x_, const Tensor& statistics_,
+                       const OptionalTensor& weight_, double alpha, Mask mask) {
   auto [dx, dweight, dbias] = BackwardMeta(dy_, x_, statistics_, weight_, alpha, mask);
   const Tensor dy = dy_.contiguous(), x = x_.contiguous(), statistics = statistics_.contiguous();
   const Tensor weight = Contiguous(OrUndefined(weight_));
@@ -135,14 +143,14 @@ TensorTriple Backward(const Tensor& dy_, const Tensor& x_, const Tensor& statist
     const GpuCall call(x, cuda::WorkspaceBytes(args));
     cuda::OnlineNormBackward<T, P>(args, call.With(cuda::OnlineNormOptions{.alpha = alpha}));
   });
-  return {dx, dweight, dbias};
+  return {std::move(dx), std::move(dweight), std::move(dbias)};
 }
 
 // ---- The equations in PyTorch's operators, for higher derivatives
 
 Tensor Mean(const Tensor& t) { return t.mean(at::IntArrayRef{-1}, /*keepdim=*/true); }
 
-/// z, sigma and s of the cases as differentiable functions of x, with the saved values.
+/// z, sigma and s of the cases as differentiable functions of x that have the saved values.
 struct Statistics {
   Tensor z, sigma, s;
 };
@@ -159,16 +167,17 @@ Statistics StatisticsOf(const Tensor& x, const Tensor& statistics, double alpha)
   return {centred / sigma, sigma, s};
 }
 
-TensorTriple ForwardAutograd(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
-                             const OptionalTensor& bias, double alpha) {
+OnlineNormOutputs ForwardAutograd(const Tensor& x, const Tensor& state,
+                                  const OptionalTensor& weight, const OptionalTensor& bias,
+                                  double alpha) {
   const Tensor &w = OrUndefined(weight), &b = OrUndefined(bias);
   const auto forward = [&] { return CallForward(x, state, weight, bias, alpha); };
   const bool tangents = AnyTangent(x, w, b);
   if (!tangents && torch::autograd::compute_requires_grad(x, w, b)) {
     return WithHistory(
         "PlanishOnlineNormBackward", {x, w, b}, forward,
-        [&](const TensorTriple& results) { return Tensors{x, std::get<2>(results), w}; },
-        [](const TensorTriple& results) { return Tensors{std::get<0>(results)}; },
+        [&](const OnlineNormOutputs& outputs) { return Tensors{x, outputs.statistics, w}; },
+        [](const OnlineNormOutputs& outputs) { return Tensors{outputs.y}; },
         [alpha](const Tensors& g, const Tensors& kept, const auto& wanted) {
           if (!g[0].defined()) return Tensors(3);
           const auto [dx, dweight, dbias] = CallBackward(g[0], kept[0], kept[1], OrNone(kept[2]),
@@ -176,18 +185,18 @@ TensorTriple ForwardAutograd(const Tensor& x, const Tensor& state, const Optiona
           return Tensors{dx, dweight, dbias};
         });
   }
-  TensorTriple outputs = BelowAutograd(forward);
+  OnlineNormOutputs outputs = BelowAutograd(forward);
   if (tangents) {
-    Tensor y = StatisticsOf(x, std::get<2>(outputs), alpha).z;
+    Tensor y = StatisticsOf(x, outputs.statistics, alpha).z;
     if (w.defined()) y = y * Wide(w);
     if (b.defined()) y = y + Wide(b);
-    std::get<0>(outputs) = y.to(x.scalar_type());
+    outputs.y = y.to(x.scalar_type());
   }
   return outputs;
 }
 
-TensorTriple BackwardAutograd(const Tensor& dy_, const Tensor& x, const Tensor& statistics,
-                              const OptionalTensor& weight, double alpha, Mask mask) {
+NormGradients BackwardAutograd(const Tensor& dy_, const Tensor& x, const Tensor& statistics,
+                               const OptionalTensor& weight, double alpha, Mask mask) {
   const Tensor& w = OrUndefined(weight);
   if (!AnyTangent(dy_, x, w) && !torch::autograd::compute_requires_grad(dy_, x, w)) {
     return BelowAutograd([&] { return CallBackward(dy_, x, statistics, weight, alpha, mask); });
@@ -199,7 +208,7 @@ TensorTriple BackwardAutograd(const Tensor& dy_, const Tensor& x, const Tensor& 
   const auto sum = [&](const Tensor& t) {
     return (t.dim() == 1 ? t : t.flatten(0, -2).sum(0)).to(type);
   };
-  TensorTriple gradients;
+  NormGradients gradients;
   auto& [dx, dweight, dbias] = gradients;
   if (mask[0]) {
     const Tensor b = BesselFactor(x.sym_size(-1)) * alpha * sigma / s;
@@ -211,8 +220,8 @@ TensorTriple BackwardAutograd(const Tensor& dy_, const Tensor& x, const Tensor& 
   return gradients;
 }
 
-TensorPair OnlineLayerNorm(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
-                           const OptionalTensor& bias, double alpha) {
+OperatorPair OnlineLayerNorm(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
+                             const OptionalTensor& bias, double alpha) {
   CheckLayout(kName, x);
   const KernelParameters parameters(x, weight, bias);
   auto [y, next, statistics] = CallForward(x, state, parameters.weight(), parameters.bias(), alpha);
@@ -223,8 +232,9 @@ TensorPair OnlineLayerNorm(const Tensor& x, const Tensor& state, const OptionalT
 
 inline namespace PLANISH_API {
 
-TensorPair online_layer_norm(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
-                             const OptionalTensor& bias, double alpha) {
+std::tuple<Tensor, Tensor> online_layer_norm(const Tensor& x, const Tensor& state,
+                                             const OptionalTensor& weight,
+                                             const OptionalTensor& bias, double alpha) {
   return OnlineLayerNorm(x, state, weight, bias, alpha);
 }
 
@@ -243,21 +253,21 @@ TORCH_LIBRARY_FRAGMENT(planish, m) {
 }
 
 void RegisterOnlineNorm(torch::Library& m) {
-  m.impl("online_norm_forward", Forward);
-  m.impl("online_norm_backward", Backward);
+  m.impl("online_norm_forward", TupleKernel<Forward>::Call);
+  m.impl("online_norm_backward", TupleKernel<Backward>::Call);
 }
 
 TORCH_LIBRARY_IMPL(planish, CPU, m) { RegisterOnlineNorm(m); }
 TORCH_LIBRARY_IMPL(planish, CUDA, m) { RegisterOnlineNorm(m); }
 
 TORCH_LIBRARY_IMPL(planish, Meta, m) {
-  m.impl("online_norm_forward", ForwardMeta);
-  m.impl("online_norm_backward", BackwardMeta);
+  m.impl("online_norm_forward", TupleKernel<ForwardMeta>::Call);
+  m.impl("online_norm_backward", TupleKernel<BackwardMeta>::Call);
 }
 
 TORCH_LIBRARY_IMPL(planish, Autograd, m) {
-  m.impl("online_norm_forward", ForwardAutograd);
-  m.impl("online_norm_backward", BackwardAutograd);
+  m.impl("online_norm_forward", TupleKernel<ForwardAutograd>::Call);
+  m.impl("online_norm_backward", TupleKernel<BackwardAutograd>::Call);
 }
 
 TORCH_LIBRARY_IMPL(planish, CompositeImplicitAutograd, m) {

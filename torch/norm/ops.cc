@@ -108,8 +108,8 @@ Tensor EmptyOutput(const NormSpec& spec, const Tensor& x) {
   return EmptyOn(x, x.sym_sizes(), x.scalar_type(), FormatOf(spec, x));
 }
 
-TensorTriple EmptyGradients(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
-                            const Mask& mask) {
+NormGradients EmptyGradients(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
+                             const Mask& mask) {
   const auto vector = [&](bool wanted) {
     if (!wanted) return Tensor();
     return EmptyOn(x, {x.sym_size(FeatureDim(spec, x))}, OrElse(weight, x).scalar_type());
@@ -125,22 +125,27 @@ Tensor EmptyStatistics(const NormSpec& spec, const Tensor& x, bool save) {
   return EmptyOn(x, StatisticsSizes(spec, x), ComputeType(x.scalar_type()));
 }
 
-TensorPair EmptyForward(const NormSpec& spec, const Tensor& x, bool save) {
+/// The results of add_norm_forward. `statistics` is undefined unless they are saved.
+struct AddNormOutputs {
+  Tensor y, sum, statistics;
+};
+
+NormOutputs EmptyForward(const NormSpec& spec, const Tensor& x, bool save) {
   return {EmptyOutput(spec, x), EmptyStatistics(spec, x, save)};
 }
 
 // ---- Kernels
 
-TensorPair ForwardMeta(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
-                       std::string_view norm, int64_t over, double eps, double scale, double slope,
-                       bool unbiased, bool save) {
+NormOutputs ForwardMeta(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
+                        std::string_view norm, int64_t over, double eps, double scale, double slope,
+                        bool unbiased, bool save) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   CheckNormForward(spec, x, weight, bias);
   return EmptyForward(spec, x, save);
 }
 
-TensorPair RunForward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
-                      const OptionalTensor& bias, bool save) {
+NormOutputs RunForward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
+                       const OptionalTensor& bias, bool save) {
   CheckNormForward(spec, x, weight, bias);
   auto [y, statistics] = EmptyForward(spec, x, save);
   RunNormForward(spec, {.x = x,
@@ -153,9 +158,9 @@ TensorPair RunForward(const NormSpec& spec, const Tensor& x, const OptionalTenso
   return {std::move(y), std::move(statistics)};
 }
 
-TensorPair Forward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
-                   std::string_view norm, int64_t over, double eps, double scale, double slope,
-                   bool unbiased, bool save) {
+NormOutputs Forward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
+                    std::string_view norm, int64_t over, double eps, double scale, double slope,
+                    bool unbiased, bool save) {
   return RunForward(SpecOf(norm, over, eps, scale, slope, unbiased), x, weight, bias, save);
 }
 
@@ -166,21 +171,22 @@ NormSpec AddSpecOf(std::string_view norm, int64_t over, double eps) {
   return {.norm = NormOf("add_norm_forward", norm), .eps = eps};
 }
 
-TensorTriple EmptyAddForward(const NormSpec& spec, const Tensor& x, const Tensor& residual,
-                             const OptionalTensor& weight, const OptionalTensor& bias, bool save) {
+AddNormOutputs EmptyAddForward(const NormSpec& spec, const Tensor& x, const Tensor& residual,
+                               const OptionalTensor& weight, const OptionalTensor& bias,
+                               bool save) {
   CheckNormForward(spec, x, weight, bias);
   CheckLike("add_norm_forward", "residual", residual, x);
   return {EmptyOutput(spec, x), EmptyOutput(spec, x), EmptyStatistics(spec, x, save)};
 }
 
-TensorTriple AddForwardMeta(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
-                            const OptionalTensor& bias, std::string_view norm, int64_t over,
-                            double eps, bool save) {
+AddNormOutputs AddForwardMeta(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
+                              const OptionalTensor& bias, std::string_view norm, int64_t over,
+                              double eps, bool save) {
   return EmptyAddForward(AddSpecOf(norm, over, eps), x, residual, weight, bias, save);
 }
 
-TensorTriple RunAddForward(const NormSpec& spec, const Tensor& x, const Tensor& residual,
-                           const OptionalTensor& weight, const OptionalTensor& bias, bool save) {
+AddNormOutputs RunAddForward(const NormSpec& spec, const Tensor& x, const Tensor& residual,
+                             const OptionalTensor& weight, const OptionalTensor& bias, bool save) {
   auto [y, sum, statistics] = EmptyAddForward(spec, x, residual, weight, bias, save);
   RunNormForward(spec, {.x = x,
                         .residual = residual,
@@ -189,60 +195,59 @@ TensorTriple RunAddForward(const NormSpec& spec, const Tensor& x, const Tensor& 
                         .y = y,
                         .sum = sum,
                         .statistics = statistics});
-  return {y, sum, statistics};
+  return {std::move(y), std::move(sum), std::move(statistics)};
 }
 
-TensorTriple AddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
-                        const OptionalTensor& bias, std::string_view norm, int64_t over, double eps,
-                        bool save) {
+AddNormOutputs AddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
+                          const OptionalTensor& bias, std::string_view norm, int64_t over,
+                          double eps, bool save) {
   return RunAddForward(AddSpecOf(norm, over, eps), x, residual, weight, bias, save);
 }
 
-TensorTriple BackwardMeta(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
-                          const Tensor& statistics, const OptionalTensor& weight,
-                          std::string_view norm, int64_t over, double eps, double scale,
-                          double slope, bool unbiased, Mask mask) {
+NormGradients BackwardMeta(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
+                           const Tensor& statistics, const OptionalTensor& weight,
+                           std::string_view norm, int64_t over, double eps, double scale,
+                           double slope, bool unbiased, Mask mask) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   CheckBackward(spec, dy, dsum, x, statistics, weight, mask);
   return EmptyGradients(spec, x, weight, mask);
 }
 
 /// Writes the defined tensors in `gradients`.
-void BackwardInto(const TensorTriple& gradients, const NormSpec& spec, const OptionalTensor& dy,
+void BackwardInto(const NormGradients& gradients, const NormSpec& spec, const OptionalTensor& dy,
                   const OptionalTensor& dsum, const Tensor& x, const Tensor& statistics,
                   const OptionalTensor& weight) {
-  const auto& [dx, dweight, dbias] = gradients;
   RunNormBackward(spec, {.dy = *dy,
                          .dsum = OrUndefined(dsum),
                          .x = x,
                          .statistics = statistics,
                          .weight = OrUndefined(weight),
-                         .dx = dx,
-                         .dweight = dweight,
-                         .dbias = dbias});
+                         .dx = gradients.dx,
+                         .dweight = gradients.dweight,
+                         .dbias = gradients.dbias});
 }
 
-TensorTriple RunBackward(const NormSpec& spec, const OptionalTensor& dy, const OptionalTensor& dsum,
-                         const Tensor& x, const Tensor& statistics, const OptionalTensor& weight,
-                         Mask mask) {
+NormGradients RunBackward(const NormSpec& spec, const OptionalTensor& dy,
+                          const OptionalTensor& dsum, const Tensor& x, const Tensor& statistics,
+                          const OptionalTensor& weight, Mask mask) {
   CheckBackward(spec, dy, dsum, x, statistics, weight, mask);
-  TensorTriple gradients = EmptyGradients(spec, x, weight, mask);
+  NormGradients gradients = EmptyGradients(spec, x, weight, mask);
   BackwardInto(gradients, spec, dy, dsum, x, statistics, weight);
   return gradients;
 }
 
-TensorTriple Backward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
-                      const Tensor& statistics, const OptionalTensor& weight, std::string_view norm,
-                      int64_t over, double eps, double scale, double slope, bool unbiased,
-                      Mask mask) {
+NormGradients Backward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
+                       const Tensor& statistics, const OptionalTensor& weight,
+                       std::string_view norm, int64_t over, double eps, double scale, double slope,
+                       bool unbiased, Mask mask) {
   return RunBackward(SpecOf(norm, over, eps, scale, slope, unbiased), dy, dsum, x, statistics,
                      weight, mask);
 }
 
 // ---- Autograd
 
-TensorTriple CallAddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
-                            const OptionalTensor& bias, const NormSpec& spec, bool save);
+AddNormOutputs CallAddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
+                              const OptionalTensor& bias, const NormSpec& spec, bool save);
 
 /// Computes the gradients. Writes dx over dy if nothing else refers to it, which saves the memory
 /// of one gradient, and the time for new pages.
@@ -253,18 +258,18 @@ Tensors NormBackward(const NormSpec& spec, Tensor& dy, const Tensor& dsum, const
     RECORD_FUNCTION("planish::norm_backward", c10::ArrayRef<c10::IValue>());
     const at::AutoDispatchBelowADInplaceOrView below;
     CheckBackward(spec, dy, OrNone(dsum), x, statistics, OrNone(weight), mask);
-    TensorTriple gradients = EmptyGradients(spec, x, OrNone(weight), {false, mask[1], mask[2]});
-    std::get<0>(gradients) = dy;
+    NormGradients gradients = EmptyGradients(spec, x, OrNone(weight), {false, mask[1], mask[2]});
+    gradients.dx = dy;
     BackwardInto(gradients, spec, dy, OrNone(dsum), x, statistics, OrNone(weight));
-    return {std::move(dy), std::get<1>(gradients), std::get<2>(gradients)};
+    return {std::move(dy), std::move(gradients.dweight), std::move(gradients.dbias)};
   }
   auto [dx, dweight, dbias] =
       CallNormBackward(dy, OrNone(dsum), x, statistics, OrNone(weight), spec, mask);
   return {std::move(dx), std::move(dweight), std::move(dbias)};
 }
 
-TensorPair RunForwardAutograd(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight_,
-                              const OptionalTensor& bias_, bool save) {
+NormOutputs RunForwardAutograd(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight_,
+                               const OptionalTensor& bias_, bool save) {
   const Tensor &weight = OrUndefined(weight_), &bias = OrUndefined(bias_);
   const bool tangents = AnyTangent(x, weight, bias);
   const bool needed = !tangents && torch::autograd::compute_requires_grad(x, weight, bias);
@@ -274,34 +279,32 @@ TensorPair RunForwardAutograd(const NormSpec& spec, const Tensor& x, const Optio
   if (needed) {
     return WithHistory(
         "PlanishNormBackward", {x, weight, bias}, forward,
-        [&](const TensorPair& results) { return Tensors{x, std::get<1>(results), weight}; },
-        [](const TensorPair& results) { return Tensors{std::get<0>(results)}; },
+        [&](const NormOutputs& outputs) { return Tensors{x, outputs.statistics, weight}; },
+        [](const NormOutputs& outputs) { return Tensors{outputs.y}; },
         [spec](Tensors& g, const Tensors& kept, const auto& wanted) {
           return NormBackward(spec, g[0], {}, kept[0], kept[1], kept[2],
                               {wanted(0), wanted(1), wanted(2)});
         });
   }
-  TensorPair outputs = BelowAutograd(forward);
-  if (tangents) {
-    std::get<0>(outputs) = ComposedNorm(spec, {x, std::get<1>(outputs), weight, bias});
-  }
+  NormOutputs outputs = BelowAutograd(forward);
+  if (tangents) outputs.y = ComposedNorm(spec, {x, outputs.statistics, weight, bias});
   return outputs;
 }
 
-TensorPair ForwardAutograd(const Tensor& x, const OptionalTensor& weight,
-                           const OptionalTensor& bias, std::string_view norm, int64_t over,
-                           double eps, double scale, double slope, bool unbiased, bool save) {
+NormOutputs ForwardAutograd(const Tensor& x, const OptionalTensor& weight,
+                            const OptionalTensor& bias, std::string_view norm, int64_t over,
+                            double eps, double scale, double slope, bool unbiased, bool save) {
   return RunForwardAutograd(SpecOf(norm, over, eps, scale, slope, unbiased), x, weight, bias, save);
 }
 
-TensorTriple RunAddForwardAutograd(const NormSpec& spec, const Tensor& x, const Tensor& residual,
-                                   const OptionalTensor& weight_, const OptionalTensor& bias_,
-                                   bool save) {
+AddNormOutputs RunAddForwardAutograd(const NormSpec& spec, const Tensor& x, const Tensor& residual,
+                                     const OptionalTensor& weight_, const OptionalTensor& bias_,
+                                     bool save) {
   const Tensor &weight = OrUndefined(weight_), &bias = OrUndefined(bias_);
   if (AnyTangent(x, residual, weight, bias)) {
     const Tensor sum = x + residual;
     auto [y, statistics] = CallNormForward(sum, weight_, bias_, spec, /*save=*/true);
-    return {y, sum, statistics};
+    return {std::move(y), sum, std::move(statistics)};
   }
   const bool needed = torch::autograd::compute_requires_grad(x, residual, weight, bias);
   const auto forward = [&] {
@@ -310,12 +313,10 @@ TensorTriple RunAddForwardAutograd(const NormSpec& spec, const Tensor& x, const 
   if (!needed) return BelowAutograd(forward);
   return WithHistory(
       "PlanishAddNormBackward", {x, residual, weight, bias}, forward,
-      [&](const TensorTriple& results) {
-        return Tensors{std::get<1>(results), std::get<2>(results), weight};
+      [&](const AddNormOutputs& outputs) {
+        return Tensors{outputs.sum, outputs.statistics, weight};
       },
-      [](const TensorTriple& results) {
-        return Tensors{std::get<0>(results), std::get<1>(results)};
-      },
+      [](const AddNormOutputs& outputs) { return Tensors{outputs.y, outputs.sum}; },
       [spec](Tensors& g, const Tensors& kept, const auto& wanted) {
         const Tensors d = NormBackward(spec, g[0], g[1], kept[0], kept[1], kept[2],
                                        {wanted(0) || wanted(1), wanted(2), wanted(3)});
@@ -323,22 +324,20 @@ TensorTriple RunAddForwardAutograd(const NormSpec& spec, const Tensor& x, const 
       });
 }
 
-TensorTriple AddForwardAutograd(const Tensor& x, const Tensor& residual,
-                                const OptionalTensor& weight, const OptionalTensor& bias,
-                                std::string_view norm, int64_t over, double eps, bool save) {
+AddNormOutputs AddForwardAutograd(const Tensor& x, const Tensor& residual,
+                                  const OptionalTensor& weight, const OptionalTensor& bias,
+                                  std::string_view norm, int64_t over, double eps, bool save) {
   return RunAddForwardAutograd(AddSpecOf(norm, over, eps), x, residual, weight, bias, save);
 }
 
 /// The statistics are functions of x and have no gradient of their own.
-TensorTriple RunBackwardAutograd(const NormSpec& spec, const OptionalTensor& dy_,
-                                 const OptionalTensor& dsum_, const Tensor& x,
-                                 const Tensor& statistics, const OptionalTensor& weight_,
-                                 Mask mask) {
+NormGradients RunBackwardAutograd(const NormSpec& spec, const OptionalTensor& dy_,
+                                  const OptionalTensor& dsum_, const Tensor& x,
+                                  const Tensor& statistics, const OptionalTensor& weight_,
+                                  Mask mask) {
   const Tensor &dy = OrUndefined(dy_), &dsum = OrUndefined(dsum_), &weight = OrUndefined(weight_);
   if (AnyTangent(dy, dsum, x, weight)) {
-    auto [dx, dweight, dbias] =
-        ComposedNormBackward(spec, dy, dsum, {x, statistics, weight, {}}, mask);
-    return {dx, dweight, dbias};
+    return ComposedNormBackward(spec, dy, dsum, {x, statistics, weight, {}}, mask);
   }
   const auto backward = [&] {
     return CallNormBackward(dy_, dsum_, x, statistics, weight_, spec, mask);
@@ -346,10 +345,8 @@ TensorTriple RunBackwardAutograd(const NormSpec& spec, const OptionalTensor& dy_
   if (!torch::autograd::compute_requires_grad(dy, dsum, x, weight)) return BelowAutograd(backward);
   return WithHistory(
       "PlanishNormBackwardBackward", {dy, dsum, x, weight}, backward,
-      [&](const TensorTriple&) { return Tensors{dy, x, statistics, weight}; },
-      [](const TensorTriple& results) {
-        return Tensors{std::get<0>(results), std::get<1>(results), std::get<2>(results)};
-      },
+      [&](const NormGradients&) { return Tensors{dy, x, statistics, weight}; },
+      [](const NormGradients& d) { return Tensors{d.dx, d.dweight, d.dbias}; },
       [spec](const Tensors& g, const Tensors& kept, const auto& wanted) {
         auto [ddy, dx, dweight] = NormBackwardBackward(spec, {g[0], g[1], g[2]}, kept[0],
                                                        {kept[1], kept[2], kept[3], {}});
@@ -358,10 +355,10 @@ TensorTriple RunBackwardAutograd(const NormSpec& spec, const OptionalTensor& dy_
       });
 }
 
-TensorTriple BackwardAutograd(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
-                              const Tensor& statistics, const OptionalTensor& weight,
-                              std::string_view norm, int64_t over, double eps, double scale,
-                              double slope, bool unbiased, Mask mask) {
+NormGradients BackwardAutograd(const OptionalTensor& dy, const OptionalTensor& dsum,
+                               const Tensor& x, const Tensor& statistics,
+                               const OptionalTensor& weight, std::string_view norm, int64_t over,
+                               double eps, double scale, double slope, bool unbiased, Mask mask) {
   return RunBackwardAutograd(SpecOf(norm, over, eps, scale, slope, unbiased), dy, dsum, x,
                              statistics, weight, mask);
 }
@@ -373,8 +370,8 @@ bool NeedDerivatives(const T&... tensors) {
   return torch::autograd::compute_requires_grad(tensors...) || AnyTangent(tensors...);
 }
 
-TensorTriple CallAddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
-                            const OptionalTensor& bias, const NormSpec& spec, bool save) {
+AddNormOutputs CallAddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
+                              const OptionalTensor& bias, const NormSpec& spec, bool save) {
   const Tensor &w = OrUndefined(weight), &b = OrUndefined(bias);
   switch (RouteOf(KeysOf(x) | KeysOf(residual) | KeysOf(w) | KeysOf(b))) {
     case Route::kAutograd:
@@ -388,17 +385,18 @@ TensorTriple CallAddForward(const Tensor& x, const Tensor& residual, const Optio
       break;
   }
   static const auto op =
-      FindOperator<TensorTriple(const Tensor&, const Tensor&, const OptionalTensor&,
-                                const OptionalTensor&, std::string_view, int64_t, double, bool)>(
+      FindOperator<OperatorTriple(const Tensor&, const Tensor&, const OptionalTensor&,
+                                  const OptionalTensor&, std::string_view, int64_t, double, bool)>(
           "planish::add_norm_forward");
-  return op.call(x, residual, weight, bias, NameOf(spec.norm), static_cast<int64_t>(spec.over),
-                 spec.eps, save);
+  auto [y, sum, statistics] = op.call(x, residual, weight, bias, NameOf(spec.norm),
+                                      static_cast<int64_t>(spec.over), spec.eps, save);
+  return {std::move(y), std::move(sum), std::move(statistics)};
 }
 
 }  // namespace
 
-TensorPair CallNormForward(const Tensor& x, const OptionalTensor& weight,
-                           const OptionalTensor& bias, const NormSpec& spec, bool save) {
+NormOutputs CallNormForward(const Tensor& x, const OptionalTensor& weight,
+                            const OptionalTensor& bias, const NormSpec& spec, bool save) {
   const Tensor &w = OrUndefined(weight), &b = OrUndefined(bias);
   switch (RouteOf(KeysOf(x) | KeysOf(w) | KeysOf(b))) {
     case Route::kAutograd:
@@ -410,16 +408,18 @@ TensorPair CallNormForward(const Tensor& x, const OptionalTensor& weight,
       break;
   }
   static const auto op =
-      FindOperator<TensorPair(const Tensor&, const OptionalTensor&, const OptionalTensor&,
-                              std::string_view, int64_t, double, double, double, bool, bool)>(
+      FindOperator<OperatorPair(const Tensor&, const OptionalTensor&, const OptionalTensor&,
+                                std::string_view, int64_t, double, double, double, bool, bool)>(
           "planish::norm_forward");
-  return op.call(x, weight, bias, NameOf(spec.norm), static_cast<int64_t>(spec.over), spec.eps,
-                 spec.scale, spec.slope, spec.unbiased, save);
+  auto [y, statistics] =
+      op.call(x, weight, bias, NameOf(spec.norm), static_cast<int64_t>(spec.over), spec.eps,
+              spec.scale, spec.slope, spec.unbiased, save);
+  return {std::move(y), std::move(statistics)};
 }
 
-TensorTriple CallNormBackward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
-                              const Tensor& statistics, const OptionalTensor& weight,
-                              const NormSpec& spec, Mask mask) {
+NormGradients CallNormBackward(const OptionalTensor& dy, const OptionalTensor& dsum,
+                               const Tensor& x, const Tensor& statistics,
+                               const OptionalTensor& weight, const NormSpec& spec, Mask mask) {
   const Tensor &g = OrUndefined(dy), &gsum = OrUndefined(dsum), &w = OrUndefined(weight);
   switch (RouteOf(KeysOf(g) | KeysOf(gsum) | KeysOf(x) | KeysOf(statistics) | KeysOf(w))) {
     case Route::kAutograd:
@@ -433,12 +433,13 @@ TensorTriple CallNormBackward(const OptionalTensor& dy, const OptionalTensor& ds
       break;
   }
   static const auto op =
-      FindOperator<TensorTriple(const OptionalTensor&, const OptionalTensor&, const Tensor&,
-                                const Tensor&, const OptionalTensor&, std::string_view, int64_t,
-                                double, double, double, bool, Mask)>("planish::norm_backward");
-  return op.call(dy, dsum, x, statistics, weight, NameOf(spec.norm),
-                 static_cast<int64_t>(spec.over), spec.eps, spec.scale, spec.slope, spec.unbiased,
-                 mask);
+      FindOperator<OperatorTriple(const OptionalTensor&, const OptionalTensor&, const Tensor&,
+                                  const Tensor&, const OptionalTensor&, std::string_view, int64_t,
+                                  double, double, double, bool, Mask)>("planish::norm_backward");
+  auto [dx, dweight, dbias] =
+      op.call(dy, dsum, x, statistics, weight, NameOf(spec.norm), static_cast<int64_t>(spec.over),
+              spec.eps, spec.scale, spec.slope, spec.unbiased, mask);
+  return {std::move(dx), std::move(dweight), std::move(dbias)};
 }
 
 namespace {
@@ -470,15 +471,14 @@ Tensor RowNorm(const NormSpec& spec, const Tensor& x, c10::SymIntArrayRef normal
   const KernelParameters parameters(x, weight_, bias_);
   const OptionalTensor &weight = parameters.weight(), &bias = parameters.bias();
   const int64_t dims = CheckNormalizedShape(FunctionOf(spec), x, normalized_shape, weight, bias);
-  if (dims == 1) return std::get<0>(CallNormForward(x, weight, bias, spec, false));
-  return std::get<0>(
-             CallNormForward(x.flatten(x.dim() - dims), Flat(weight), Flat(bias), spec, false))
-      .view_symint(x.sym_sizes());
+  if (dims == 1) return CallNormForward(x, weight, bias, spec, false).y;
+  return CallNormForward(x.flatten(x.dim() - dims), Flat(weight), Flat(bias), spec, false)
+      .y.view_symint(x.sym_sizes());
 }
 
-TensorPair AddRowNorm(const char* function, const NormSpec& spec, const Tensor& x_,
-                      const Tensor& residual_, c10::SymIntArrayRef normalized_shape,
-                      const OptionalTensor& weight_, const OptionalTensor& bias_) {
+OperatorPair AddRowNorm(const char* function, const NormSpec& spec, const Tensor& x_,
+                        const Tensor& residual_, c10::SymIntArrayRef normalized_shape,
+                        const OptionalTensor& weight_, const OptionalTensor& bias_) {
   CheckLayout(function, x_);
   CheckLayout(function, residual_);
   TORCH_CHECK_VALUE(x_.sym_sizes() == residual_.sym_sizes(), "[", function,
@@ -521,7 +521,8 @@ Tensor AnyRowNorm(const Tensor& x, c10::SymIntArrayRef normalized_shape, std::st
                  normalized_shape, weight, bias);
 }
 
-/// Returns (affine, centered, adaptive, unbiased) of a norm, which modules in Python read.
+/// Returns (affine, centered, adaptive, unbiased) of a norm for the modules in Python, as the tuple
+/// that a registered operator must return.
 std::tuple<bool, bool, bool, bool> RowNormRecipe(std::string_view norm) {
   const internal::Recipe recipe = internal::RecipeOf(NormOf("row_norm_recipe", norm));
   return {recipe.output == internal::Output::kAffine, recipe.centre,
@@ -548,8 +549,7 @@ Tensor AffineLayerNorm(const Tensor& x, const Tensor& weight_, const OptionalTen
   // norm_forward checks the rest.
   if (weight->dim() == 1 && x.dim() >= 1 && x.sym_size(-1) == weight->sym_size(0)) {
     const KernelParameters parameters(x, weight, bias);
-    return std::get<0>(
-        CallNormForward(x, parameters.weight(), parameters.bias(), {.eps = eps}, false));
+    return CallNormForward(x, parameters.weight(), parameters.bias(), {.eps = eps}, false).y;
   }
   return LayerNorm(x, weight->sym_sizes(), weight, bias, eps);
 }
@@ -574,14 +574,15 @@ Tensor AdaNorm(const Tensor& x, c10::SymIntArrayRef normalized_shape, double C, 
       normalized_shape, {}, {});
 }
 
-TensorPair AddLayerNorm(const Tensor& x, const Tensor& residual,
-                        c10::SymIntArrayRef normalized_shape, const OptionalTensor& weight,
-                        const OptionalTensor& bias, double eps) {
+OperatorPair AddLayerNorm(const Tensor& x, const Tensor& residual,
+                          c10::SymIntArrayRef normalized_shape, const OptionalTensor& weight,
+                          const OptionalTensor& bias, double eps) {
   return AddRowNorm("add_layer_norm", {.eps = eps}, x, residual, normalized_shape, weight, bias);
 }
 
-TensorPair AddRmsNorm(const Tensor& x, const Tensor& residual, c10::SymIntArrayRef normalized_shape,
-                      const OptionalTensor& weight, std::optional<double> eps) {
+OperatorPair AddRmsNorm(const Tensor& x, const Tensor& residual,
+                        c10::SymIntArrayRef normalized_shape, const OptionalTensor& weight,
+                        std::optional<double> eps) {
   return AddRowNorm("add_rms_norm",
                     {.norm = Norm::kRms, .eps = RmsEps(at::result_type(x, residual), eps)}, x,
                     residual, normalized_shape, weight, {});
@@ -591,8 +592,9 @@ Tensor ChannelLayerNorm(const Tensor& x, const OptionalTensor& weight, const Opt
                         double eps) {
   CheckLayout("channel_layer_norm", x);
   const KernelParameters parameters(x, weight, bias);
-  return std::get<0>(CallNormForward(x, parameters.weight(), parameters.bias(),
-                                     {.over = Over::kChannels, .eps = eps}, false));
+  return CallNormForward(x, parameters.weight(), parameters.bias(),
+                         {.over = Over::kChannels, .eps = eps}, false)
+      .y;
 }
 
 }  // namespace
@@ -635,13 +637,16 @@ Tensor ada_norm(const Tensor& x, at::IntArrayRef normalized_shape, double C, dou
   return AdaNorm(x, c10::fromIntArrayRefSlow(normalized_shape), C, k, as_coded, eps);
 }
 
-TensorPair add_layer_norm(const Tensor& x, const Tensor& residual, at::IntArrayRef normalized_shape,
-                          const OptionalTensor& weight, const OptionalTensor& bias, double eps) {
+std::tuple<Tensor, Tensor> add_layer_norm(const Tensor& x, const Tensor& residual,
+                                          at::IntArrayRef normalized_shape,
+                                          const OptionalTensor& weight, const OptionalTensor& bias,
+                                          double eps) {
   return AddLayerNorm(x, residual, c10::fromIntArrayRefSlow(normalized_shape), weight, bias, eps);
 }
 
-TensorPair add_rms_norm(const Tensor& x, const Tensor& residual, at::IntArrayRef normalized_shape,
-                        const OptionalTensor& weight, std::optional<double> eps) {
+std::tuple<Tensor, Tensor> add_rms_norm(const Tensor& x, const Tensor& residual,
+                                        at::IntArrayRef normalized_shape,
+                                        const OptionalTensor& weight, std::optional<double> eps) {
   return AddRmsNorm(x, residual, c10::fromIntArrayRefSlow(normalized_shape), weight, eps);
 }
 
@@ -689,9 +694,9 @@ TORCH_LIBRARY(planish, m) {
 }
 
 void RegisterKernels(torch::Library& m) {
-  m.impl("norm_forward", Forward);
-  m.impl("add_norm_forward", AddForward);
-  m.impl("norm_backward", Backward);
+  m.impl("norm_forward", TupleKernel<Forward>::Call);
+  m.impl("add_norm_forward", TupleKernel<AddForward>::Call);
+  m.impl("norm_backward", TupleKernel<Backward>::Call);
 }
 
 TORCH_LIBRARY_IMPL(planish, CPU, m) { RegisterKernels(m); }
@@ -699,15 +704,15 @@ TORCH_LIBRARY_IMPL(planish, CPU, m) { RegisterKernels(m); }
 TORCH_LIBRARY_IMPL(planish, CUDA, m) { RegisterKernels(m); }
 
 TORCH_LIBRARY_IMPL(planish, Meta, m) {
-  m.impl("norm_forward", ForwardMeta);
-  m.impl("add_norm_forward", AddForwardMeta);
-  m.impl("norm_backward", BackwardMeta);
+  m.impl("norm_forward", TupleKernel<ForwardMeta>::Call);
+  m.impl("add_norm_forward", TupleKernel<AddForwardMeta>::Call);
+  m.impl("norm_backward", TupleKernel<BackwardMeta>::Call);
 }
 
 TORCH_LIBRARY_IMPL(planish, Autograd, m) {
-  m.impl("norm_forward", ForwardAutograd);
-  m.impl("add_norm_forward", AddForwardAutograd);
-  m.impl("norm_backward", BackwardAutograd);
+  m.impl("norm_forward", TupleKernel<ForwardAutograd>::Call);
+  m.impl("add_norm_forward", TupleKernel<AddForwardAutograd>::Call);
+  m.impl("norm_backward", TupleKernel<BackwardAutograd>::Call);
 }
 
 void RegisterComposites(torch::Library& m) {

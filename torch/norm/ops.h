@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "torch/norm/arrays.h"
 #include "torch/norm/spec.h"
@@ -19,9 +20,29 @@
 namespace planish {
 
 using OptionalTensor = std::optional<at::Tensor>;
-using TensorPair = std::tuple<at::Tensor, at::Tensor>;
-using TensorTriple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 using Mask = std::array<bool, 3>;
+
+// The results of registered operators, which must be tuples.
+using OperatorPair = std::tuple<at::Tensor, at::Tensor>;
+using OperatorTriple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+/// The kernel of an operator whose results `kFunction` returns as a struct of two or three tensors.
+template <auto kFunction>
+struct TupleKernel;
+
+template <class Results, class... Args, Results (*kFunction)(Args...)>
+struct TupleKernel<kFunction> {
+  static auto Call(Args... args) {
+    Results results = kFunction(std::forward<Args>(args)...);
+    if constexpr (sizeof(Results) == 2 * sizeof(at::Tensor)) {
+      auto& [first, second] = results;
+      return OperatorPair(std::move(first), std::move(second));
+    } else {
+      auto& [first, second, third] = results;
+      return OperatorTriple(std::move(first), std::move(second), std::move(third));
+    }
+  }
+};
 
 inline OptionalTensor OrNone(const at::Tensor& t) {
   return t.defined() ? OptionalTensor(t) : std::nullopt;
@@ -39,13 +60,13 @@ c10::TypedOperatorHandle<Function> FindOperator(const char* name) {
 }
 
 /// Calls norm_forward; see RouteOf.
-TensorPair CallNormForward(const at::Tensor& x, const OptionalTensor& weight,
-                           const OptionalTensor& bias, const NormSpec& spec, bool save);
+NormOutputs CallNormForward(const at::Tensor& x, const OptionalTensor& weight,
+                            const OptionalTensor& bias, const NormSpec& spec, bool save);
 
 /// Calls norm_backward; see RouteOf.
-TensorTriple CallNormBackward(const OptionalTensor& dy, const OptionalTensor& dsum,
-                              const at::Tensor& x, const at::Tensor& statistics,
-                              const OptionalTensor& weight, const NormSpec& spec, Mask mask);
+NormGradients CallNormBackward(const OptionalTensor& dy, const OptionalTensor& dsum,
+                               const at::Tensor& x, const at::Tensor& statistics,
+                               const OptionalTensor& weight, const NormSpec& spec, Mask mask);
 
 /// Returns the settings in the arguments of norm_forward and norm_backward.
 NormSpec SpecOf(std::string_view norm, int64_t over, double eps, double scale, double slope,
@@ -58,8 +79,8 @@ void CheckNormForward(const NormSpec& spec, const at::Tensor& x, const OptionalT
 at::Tensor EmptyOutput(const NormSpec& spec, const at::Tensor& x);
 
 /// Returns tensors for dx, dweight and dbias, undefined unless in `mask`.
-TensorTriple EmptyGradients(const NormSpec& spec, const at::Tensor& x, const OptionalTensor& weight,
-                            const Mask& mask);
+NormGradients EmptyGradients(const NormSpec& spec, const at::Tensor& x,
+                             const OptionalTensor& weight, const Mask& mask);
 
 inline void CheckX(const char* function, const at::Tensor& x, int64_t dims) {
   TORCH_CHECK_VALUE(x.dim() >= dims, "[", function, "] x must have at least ", dims,

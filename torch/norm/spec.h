@@ -11,12 +11,16 @@
 #include "src/norm/recipe.h"
 #include "torch/base/core.h"
 
-// The settings of a call of norm_forward or norm_backward.
+// The settings and results of a call of norm_forward or norm_backward.
 namespace planish {
 
-/// The dimensions of a group of elements with common statistics: the last dimension; dimension 1;
-/// or all but dimension 1 (batch norm in training). The operators take the value as an integer.
-enum class Over : uint8_t { kRow, kChannels, kBatch };
+/// The dimensions that a group of elements with common statistics spans. The operators take the
+/// value as an integer.
+enum class Over : uint8_t {
+  kRow,       ///< the last dimension
+  kChannels,  ///< dimension 1
+  kBatch,     ///< all but dimension 1: batch norm in training
+};
 
 struct NormSpec {
   Norm norm = Norm::kLayer;
@@ -25,6 +29,16 @@ struct NormSpec {
   double scale = 1;       ///< AdaNorm's C
   double slope = 0.1;     ///< AdaNorm's k
   bool unbiased = false;  ///< normalize by batch norm's unbiased variance
+};
+
+/// The results of norm_forward. `statistics` is undefined unless they are saved.
+struct NormOutputs {
+  at::Tensor y, statistics;
+};
+
+/// The results of a norm's backward, each undefined unless it is requested.
+struct NormGradients {
+  at::Tensor dx, dweight, dbias;
 };
 
 using internal::NameOf;
@@ -58,12 +72,12 @@ inline int64_t FeatureDim(const NormSpec& spec, const at::Tensor& x) {
   return spec.over == Over::kRow ? x.dim() - 1 : 1;
 }
 
-/// Returns the number of rows of the statistics: mean, mean_lo (the rounding error of the mean),
-/// rstd and, for batch norm, the unbiased variance.
+/// Returns the number of saved statistics for each group: mean, mean_lo (the rounding error of the
+/// mean), rstd and, for batch norm, the unbiased variance. Each is one row of the tensor.
 inline int64_t StatisticsRows(const NormSpec& spec) { return spec.over == Over::kBatch ? 4 : 3; }
 
-/// Returns the sizes of the statistics: StatisticsRows, then the dimensions of x that are not
-/// reduced. They are not flattened, so that a tensor subclass can shard statistics like x.
+/// Returns the sizes of the statistics tensor: StatisticsRows, then the dimensions of x that are
+/// not reduced. These are not flattened, so that a tensor subclass can shard the statistics like x.
 inline c10::SmallVector<c10::SymInt, 5> StatisticsSizes(const NormSpec& spec, const at::Tensor& x) {
   c10::SmallVector<c10::SymInt, 5> sizes = {StatisticsRows(spec)};
   const int64_t feature = FeatureDim(spec, x);

@@ -64,9 +64,9 @@ bool CanFold(const NormSpec& spec, std::initializer_list<Mapped> cases,
   return true;
 }
 
-TensorPair ForwardBatched(const Tensor& x_, const OptionalTensor& weight_,
-                          const OptionalTensor& bias_, std::string_view norm, int64_t over,
-                          double eps, double scale, double slope, bool unbiased, bool save) {
+NormOutputs ForwardBatched(const Tensor& x_, const OptionalTensor& weight_,
+                           const OptionalTensor& bias_, std::string_view norm, int64_t over,
+                           double eps, double scale, double slope, bool unbiased, bool save) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   CheckNormForward(spec, x_, weight_, bias_);
   const Level level;
@@ -88,19 +88,19 @@ TensorPair ForwardBatched(const Tensor& x_, const OptionalTensor& weight_,
   return {level.Wrap(Unfold(spec, y, x.tensor)), statistics};
 }
 
-TensorTriple AddForwardBatched(const Tensor& x, const Tensor& residual,
-                               const OptionalTensor& weight, const OptionalTensor& bias,
-                               std::string_view norm, int64_t over, double eps, bool save) {
+OperatorTriple AddForwardBatched(const Tensor& x, const Tensor& residual,
+                                 const OptionalTensor& weight, const OptionalTensor& bias,
+                                 std::string_view norm, int64_t over, double eps, bool save) {
   const Tensor sum = x + residual;
   auto [y, statistics] =
       CallNormForward(sum, weight, bias, SpecOf(norm, over, eps, 1, 0, false), save);
   return {y, sum, statistics};
 }
 
-TensorTriple BackwardBatched(const OptionalTensor& dy_, const OptionalTensor& dsum_,
-                             const Tensor& x_, const Tensor& statistics_,
-                             const OptionalTensor& weight_, std::string_view norm, int64_t over,
-                             double eps, double scale, double slope, bool unbiased, Mask mask) {
+NormGradients BackwardBatched(const OptionalTensor& dy_, const OptionalTensor& dsum_,
+                              const Tensor& x_, const Tensor& statistics_,
+                              const OptionalTensor& weight_, std::string_view norm, int64_t over,
+                              double eps, double scale, double slope, bool unbiased, Mask mask) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   const Level level;
   const Mapped dy = level.Unwrap(OrUndefined(dy_)), dsum = level.Unwrap(OrUndefined(dsum_)),
@@ -108,26 +108,28 @@ TensorTriple BackwardBatched(const OptionalTensor& dy_, const OptionalTensor& ds
                weight = level.Unwrap(OrUndefined(weight_));
   const bool fold = mask[0] && CanFold(spec, {dy, dsum, x, statistics}, {weight});
   // Each case has its own gradients of weight and bias.
-  auto gradients = ComposedNormBackward(spec, OrUndefined(dy_), OrUndefined(dsum_),
-                                        {x_, statistics_, OrUndefined(weight_), {}},
-                                        {mask[0] && !fold, mask[1], mask[2]});
+  NormGradients gradients = ComposedNormBackward(spec, OrUndefined(dy_), OrUndefined(dsum_),
+                                                 {x_, statistics_, OrUndefined(weight_), {}},
+                                                 {mask[0] && !fold, mask[1], mask[2]});
   if (fold) {
     const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
-    const Tensor dx = std::get<0>(CallNormBackward(
-        Fold(spec, dy.tensor), OrNone(Fold(spec, dsum.tensor)), Fold(spec, x.tensor),
-        spec.over == Over::kRow ? statistics.tensor : statistics.tensor.flatten(1, 2),
-        OrNone(weight.tensor), spec, {true, false, false}));
-    gradients[0] = level.Wrap(Unfold(spec, dx, x.tensor));
+    const Tensor dx =
+        CallNormBackward(
+            Fold(spec, dy.tensor), OrNone(Fold(spec, dsum.tensor)), Fold(spec, x.tensor),
+            spec.over == Over::kRow ? statistics.tensor : statistics.tensor.flatten(1, 2),
+            OrNone(weight.tensor), spec, {true, false, false})
+            .dx;
+    gradients.dx = level.Wrap(Unfold(spec, dx, x.tensor));
   }
-  return {gradients[0], gradients[1], gradients[2]};
+  return gradients;
 }
 
 }  // namespace
 
 TORCH_LIBRARY_IMPL(planish, FuncTorchBatched, m) {
-  m.impl("norm_forward", ForwardBatched);
+  m.impl("norm_forward", TupleKernel<ForwardBatched>::Call);
   m.impl("add_norm_forward", AddForwardBatched);
-  m.impl("norm_backward", BackwardBatched);
+  m.impl("norm_backward", TupleKernel<BackwardBatched>::Call);
 }
 
 }  // namespace planish

@@ -5,7 +5,7 @@
 
 #include <array>
 #include <cstdint>
-#include <tuple>
+#include <utility>
 
 #include "planish/cuda.h"
 #include "planish/torch_norm.h"
@@ -22,18 +22,30 @@ using at::Tensor;
 
 constexpr char kName[] = "weight_norm";
 
-TensorPair CallForward(const Tensor& v, const Tensor& g) {
+/// The results of weight_norm_forward. `norm` has one element for each row of v.
+struct WeightNormOutputs {
+  Tensor w, norm;
+};
+
+/// The results of weight_norm_backward, each undefined unless it is requested.
+struct WeightNormGradients {
+  Tensor dv, dg;
+};
+
+WeightNormOutputs CallForward(const Tensor& v, const Tensor& g) {
   static const auto op =
-      FindOperator<TensorPair(const Tensor&, const Tensor&)>("planish::weight_norm_forward");
-  return op.call(v, g);
+      FindOperator<OperatorPair(const Tensor&, const Tensor&)>("planish::weight_norm_forward");
+  auto [w, norm] = op.call(v, g);
+  return {std::move(w), std::move(norm)};
 }
 
-TensorPair CallBackward(const Tensor& dw, const Tensor& v, const Tensor& g, const Tensor& norm,
-                        std::array<bool, 2> mask) {
+WeightNormGradients CallBackward(const Tensor& dw, const Tensor& v, const Tensor& g,
+                                 const Tensor& norm, std::array<bool, 2> mask) {
   static const auto op =
-      FindOperator<TensorPair(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                              std::array<bool, 2>)>("planish::weight_norm_backward");
-  return op.call(dw, v, g, norm, mask);
+      FindOperator<OperatorPair(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                                std::array<bool, 2>)>("planish::weight_norm_backward");
+  auto [dv, dg] = op.call(dw, v, g, norm, mask);
+  return {std::move(dv), std::move(dg)};
 }
 
 void CheckForward(const Tensor& v, const Tensor& g) {
@@ -42,13 +54,13 @@ void CheckForward(const Tensor& v, const Tensor& g) {
   CheckVector(kName, "g", g, v, v.sym_size(0));
 }
 
-TensorPair ForwardMeta(const Tensor& v, const Tensor& g) {
+WeightNormOutputs ForwardMeta(const Tensor& v, const Tensor& g) {
   CheckForward(v, g);
   return {EmptyOn(v, v.sym_sizes(), v.scalar_type()),
           EmptyOn(v, {v.sym_size(0)}, ComputeType(v.scalar_type()))};
 }
 
-TensorPair Forward(const Tensor& v_, const Tensor& g_) {
+WeightNormOutputs Forward(const Tensor& v_, const Tensor& g_) {
   auto [w, norm] = ForwardMeta(v_, g_);
   const Tensor v = v_.contiguous(), g = g_.contiguous();
   ByTypes(v, g, [&]<class T, class P>() {
@@ -58,11 +70,11 @@ TensorPair Forward(const Tensor& v_, const Tensor& g_) {
     const GpuCall call(v, cuda::WorkspaceBytes(args));
     cuda::WeightNormForward<T, P>(args, call.With(cuda::WeightNormOptions()));
   });
-  return {w, norm};
+  return {std::move(w), std::move(norm)};
 }
 
-TensorPair BackwardMeta(const Tensor& dw, const Tensor& v, const Tensor& g, const Tensor& norm,
-                        std::array<bool, 2> mask) {
+WeightNormGradients BackwardMeta(const Tensor& dw, const Tensor& v, const Tensor& g,
+                                 const Tensor& norm, std::array<bool, 2> mask) {
   CheckForward(v, g);
   CheckLike(kName, "dw", dw, v, "v");
   TORCH_CHECK_VALUE(
@@ -73,8 +85,8 @@ TensorPair BackwardMeta(const Tensor& dw, const Tensor& v, const Tensor& g, cons
           mask[1] ? EmptyOn(v, {v.sym_size(0)}, g.scalar_type()) : Tensor()};
 }
 
-TensorPair Backward(const Tensor& dw_, const Tensor& v_, const Tensor& g_, const Tensor& norm_,
-                    std::array<bool, 2> mask) {
+WeightNormGradients Backward(const Tensor& dw_, const Tensor& v_, const Tensor& g_,
+                             const Tensor& norm_, std::array<bool, 2> mask) {
   auto [dv, dg] = BackwardMeta(dw_, v_, g_, norm_, mask);
   const Tensor dw = dw_.contiguous(), v = v_.contiguous();
   const Tensor g = g_.contiguous(), norm = norm_.contiguous();
@@ -86,14 +98,14 @@ TensorPair Backward(const Tensor& dw_, const Tensor& v_, const Tensor& g_, const
     const GpuCall call(v, cuda::WorkspaceBytes(args));
     cuda::WeightNormBackward<T, P>(args, call.With(cuda::WeightNormOptions()));
   });
-  return {dv, dg};
+  return {std::move(dv), std::move(dg)};
 }
 
 // ---- The equations in PyTorch's operators, for higher derivatives
 
 Tensor NormOf(const Tensor& v) { return Wide(v).norm(2, at::IntArrayRef{1}, /*keepdim=*/true); }
 
-TensorPair ForwardAutograd(const Tensor& v, const Tensor& g) {
+WeightNormOutputs ForwardAutograd(const Tensor& v, const Tensor& g) {
   if (AnyTangent(v, g)) {
     CheckForward(v, g);
     const Tensor norm = NormOf(v);
@@ -104,8 +116,8 @@ TensorPair ForwardAutograd(const Tensor& v, const Tensor& g) {
   if (!torch::autograd::compute_requires_grad(v, g)) return BelowAutograd(forward);
   return WithHistory(
       "PlanishWeightNormBackward", {v, g}, forward,
-      [&](const TensorPair& results) { return Tensors{v, g, std::get<1>(results)}; },
-      [](const TensorPair& results) { return Tensors{std::get<0>(results)}; },
+      [&](const WeightNormOutputs& outputs) { return Tensors{v, g, outputs.norm}; },
+      [](const WeightNormOutputs& outputs) { return Tensors{outputs.w}; },
       [](const Tensors& gradients, const Tensors& kept, const auto& needed) {
         if (!gradients[0].defined()) return Tensors(2);
         const auto [dv, dg] =
@@ -114,8 +126,8 @@ TensorPair ForwardAutograd(const Tensor& v, const Tensor& g) {
       });
 }
 
-TensorPair BackwardAutograd(const Tensor& dw, const Tensor& v, const Tensor& g, const Tensor& saved,
-                            std::array<bool, 2> mask) {
+WeightNormGradients BackwardAutograd(const Tensor& dw, const Tensor& v, const Tensor& g,
+                                     const Tensor& saved, std::array<bool, 2> mask) {
   if (!AnyTangent(dw, v, g) && !torch::autograd::compute_requires_grad(dw, v, g)) {
     return BelowAutograd([&] { return CallBackward(dw, v, g, saved, mask); });
   }
@@ -136,14 +148,14 @@ Tensor WeightNorm(const Tensor& v, const Tensor& g_, int64_t dim) {
   if (dim == -1) {  // one norm of the whole tensor, as in PyTorch
     TORCH_CHECK_VALUE(g.sym_numel() == 1, "[weight_norm] g must have one element, got ",
                       g.sym_sizes());
-    return std::get<0>(CallForward(v.reshape({1, -1}), g.reshape({1}))).view_symint(v.sym_sizes());
+    return CallForward(v.reshape({1, -1}), g.reshape({1})).w.view_symint(v.sym_sizes());
   }
   TORCH_CHECK_VALUE(g.sym_numel() == v.sym_size(dim), "[weight_norm] g must have ", v.sym_size(dim),
                     " elements, got ", g.sym_sizes());
   const Tensor first = v.transpose(0, dim);
   const Tensor rows = v.dim() == 1 ? first.unsqueeze(1) : first.flatten(1);
-  return std::get<0>(CallForward(rows, g.flatten()))
-      .view_symint(first.sym_sizes())
+  return CallForward(rows, g.flatten())
+      .w.view_symint(first.sym_sizes())
       .transpose(0, dim)
       .contiguous();
 }
@@ -165,21 +177,21 @@ TORCH_LIBRARY_FRAGMENT(planish, m) {
 }
 
 void RegisterWeightNorm(torch::Library& m) {
-  m.impl("weight_norm_forward", Forward);
-  m.impl("weight_norm_backward", Backward);
+  m.impl("weight_norm_forward", TupleKernel<Forward>::Call);
+  m.impl("weight_norm_backward", TupleKernel<Backward>::Call);
 }
 
 TORCH_LIBRARY_IMPL(planish, CPU, m) { RegisterWeightNorm(m); }
 TORCH_LIBRARY_IMPL(planish, CUDA, m) { RegisterWeightNorm(m); }
 
 TORCH_LIBRARY_IMPL(planish, Meta, m) {
-  m.impl("weight_norm_forward", ForwardMeta);
-  m.impl("weight_norm_backward", BackwardMeta);
+  m.impl("weight_norm_forward", TupleKernel<ForwardMeta>::Call);
+  m.impl("weight_norm_backward", TupleKernel<BackwardMeta>::Call);
 }
 
 TORCH_LIBRARY_IMPL(planish, Autograd, m) {
-  m.impl("weight_norm_forward", ForwardAutograd);
-  m.impl("weight_norm_backward", BackwardAutograd);
+  m.impl("weight_norm_forward", TupleKernel<ForwardAutograd>::Call);
+  m.impl("weight_norm_backward", TupleKernel<BackwardAutograd>::Call);
 }
 
 TORCH_LIBRARY_IMPL(planish, CompositeImplicitAutograd, m) { m.impl("weight_norm", WeightNorm); }
