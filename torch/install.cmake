@@ -27,7 +27,7 @@ endif()
 # wheel, pyproject.toml lists the modules.
 install(TARGETS ${PLANISH_PYTHON_LIBRARIES}
   LIBRARY DESTINATION planish/lib COMPONENT python EXCLUDE_FROM_ALL NAMELINK_SKIP)
-# A wheel contains Highway's library, because the user's machine may not have it.
+# A wheel contains Highway's library, because the user's machine might not have it.
 get_target_property(_planish_hwy_type hwy::hwy TYPE)
 if(SKBUILD AND _planish_hwy_type STREQUAL SHARED_LIBRARY)
   install(FILES "$<TARGET_FILE:hwy::hwy>" RENAME "$<TARGET_SONAME_FILE_NAME:hwy::hwy>"

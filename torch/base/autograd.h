@@ -26,8 +26,8 @@ using Tensors = c10::SmallVector<at::Tensor, 6>;
 
 /// A node that saves up to six tensors. Backward is called as
 ///   Tensors backward(Tensors& gradients, Tensors& kept, needed)
-/// with the gradients of the outputs (undefined means zero), the saved tensors, and needed(i),
-/// which returns whether the gradient of input i is needed.
+/// `gradients` are those of the outputs; undefined means zero. `kept` are the saved tensors.
+/// needed(i) returns whether the gradient of input i is needed.
 template <class Backward>
 class LambdaNode final : public torch::autograd::Node {
  public:
@@ -64,8 +64,8 @@ class LambdaNode final : public torch::autograd::Node {
 
 /// Returns whether a node can write one of its results to `gradient`, on the same conditions as the
 /// engine's accumulation in place. The gradient must have the layout of `x` in `format` and be the
-/// only reference to its memory, which PyTorch owns. No transform, mode or higher derivative may
-/// observe the call. The caller checks for tangents.
+/// only reference to its memory, which PyTorch owns. Returns false under transforms, modes and
+/// higher derivatives. The caller checks for tangents.
 inline bool MayOverwrite(const at::Tensor& gradient, const at::Tensor& x,
                          at::MemoryFormat format = at::MemoryFormat::Contiguous) {
   return gradient.defined() && gradient.use_count() == 1 && !at::GradMode::is_enabled() &&

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-// Tells which calls of operators can skip PyTorch's dispatcher.
+// The decision which calls of operators skip PyTorch's dispatcher.
 namespace planish {
 
 /// The kernel that the dispatcher would call.
@@ -24,8 +24,8 @@ inline c10::DispatchKeySet KeysOf(const at::Tensor& t) {
 
 /// Returns the route of a call on tensors with these keys. It is kDispatcher if a transform, mode,
 /// tracer, profiler, autocast or tensor subclass observes the call. Otherwise the caller can call
-/// the kernel itself, which is faster: arguments are not converted to the types of the schema, in
-/// which norms and cells are names.
+/// the kernel itself. A direct call is faster: it does not convert arguments to the types of the
+/// schema, in which norms and cells are names.
 inline Route RouteOf(c10::DispatchKeySet keys) {
   static constexpr c10::DispatchKeySet passive(
       {c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU, c10::DispatchKey::ADInplaceOrView,

@@ -63,8 +63,8 @@ inline c10::MaybeOwned<at::Tensor> ContiguousOrBorrowed(
   return c10::MaybeOwned<at::Tensor>::owned(t.contiguous(format));
 }
 
-/// Returns the elements from one row of a tensor to the next. Rows are along the last dimension and
-/// have a common stride.
+/// Returns the distance from one row of a tensor to the next, in elements. Rows are along the last
+/// dimension and have a common stride.
 inline int64_t RowStride(const at::Tensor& t) {
   const int64_t last = t.dim() - 1;
   if (t.is_contiguous()) return t.size(last);
@@ -98,9 +98,9 @@ struct NamedArray {
   int64_t row = 0;
 };
 
-/// Returns `args`, a call with its sizes, with its arrays. Their types, lengths and strides follow
-/// from the call's VisitArguments, whose further arguments are `facts`. `arrays` are in its order.
-/// Undefined tensors are skipped, also those that the call does not have.
+/// Returns `args`, whose sizes are set, with its arrays set. VisitArguments of the call, with
+/// `facts` as further arguments, gives their types, lengths and strides. `arrays` must be in the
+/// order of VisitArguments. Undefined tensors are skipped, even if the call has no such array.
 template <class Args, class... Facts>
 Args WithArrays(Args args, std::initializer_list<NamedArray> arrays, const Facts&... facts) {
   const NamedArray* next = arrays.begin();

@@ -46,7 +46,7 @@ cuda::BatchNormOptions GpuBatchOptions(const NormSpec& spec) {
   return {.eps = spec.eps, .unbiased = spec.unbiased, .momentum = 1};
 }
 
-/// Return `sizes` with the arrays of a call.
+// Return `sizes` with the arrays of a call set.
 template <class Args, class... Facts>
 Args ForwardArgs(const Args& sizes, const NormForwardTensors& t, const Facts&... facts) {
   return WithArrays(sizes,
@@ -77,7 +77,7 @@ Args BackwardArgs(const Args& sizes, const NormBackwardTensors& t, const Facts&.
                     facts...);
 }
 
-/// Return the sizes of a call.
+// Return a call with only its sizes set.
 template <class Args>
 Args RowSizes(const Layout& layout) {
   return {.rows = layout.outer, .cols = layout.features};

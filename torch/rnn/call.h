@@ -17,8 +17,7 @@
 #include "torch/base/core.h"
 #include "torch/rnn/fields.h"
 
-// The arguments of a layer's operators: as a struct, their checks, and their conversion for the
-// core.
+// The arguments of a layer's operators, their checks, and their conversion for the core.
 namespace planish {
 
 /// The arguments common to all operators.
@@ -37,8 +36,8 @@ struct Call {
   }
 };
 
-/// The padding of `saved`, in elements. `saved` has the same size on every device, because the meta
-/// kernel does not know the device: the larger of the CPU's and a GPU's size. A GPU rounds each of
+/// The padding of `saved`, in elements. `saved` has the larger of the CPU's and a GPU's size on
+/// every device, because the meta kernel does not know the device. A GPU rounds each of
 /// at most ten arrays up to 16 bytes, which takes up to three floats.
 inline constexpr int64_t kSavedSlack = 32;
 
@@ -56,13 +55,14 @@ struct Sizes {
 /// Returns the cell with the name. Throws if there is none.
 Cell CellOf(const char* function, std::string_view name);
 
-/// Takes returns whether a cell has a tensor, and SizesOf the sizes of the tensor.
+/// Returns whether a cell has a tensor.
 bool Takes(size_t field, const internal::CellRecipe& recipe);
+/// Returns the sizes of a tensor.
 SymSizes SizesOf(size_t field, const internal::CellRecipe& recipe, const Sizes& sizes);
 
-/// CheckSizes checks that a tensor has these sizes. CheckLike checks that it has the type and
-/// device of x, or of weight_ih if there is no x.
+/// Checks that a tensor has these sizes.
 void CheckSizes(const char* function, const char* name, const at::Tensor& t, const SymSizes& sizes);
+/// Checks that a tensor has the type and device of x, or of weight_ih if there is no x.
 void CheckLike(const char* function, const char* name, const at::Tensor& t, const Call& call);
 
 /// Checks that the tensors from field `first` to the weights are given, which Python's schema

@@ -179,8 +179,8 @@ class ComposedLayer {
   const RnnSettings& settings_;
 };
 
-/// A layer and its gradients, with a history that starts at its own copies of the tensors: if one
-/// argument was computed from another, the gradient of the other must not include that path.
+/// A layer and its gradients. The history starts at the object's own copies of the tensors. Thus,
+/// if one argument was computed from another, the gradient of the other does not include that path.
 struct GradientGraph {
   RnnTensors tensors;
   OutputGradients output_gradients;

@@ -7,8 +7,8 @@
 #include "planish/torch_rnn.h"
 #include "torch/rnn/fields.h"
 
-// A layer composed of PyTorch's operators, whose derivatives PyTorch's autograd computes: second
-// and higher derivatives, and those in forward mode, for which the core has no kernels.
+// A layer composed of PyTorch's operators. PyTorch's autograd computes the derivatives for which
+// the core has no kernels: second and higher derivatives, and those in forward mode.
 namespace planish {
 
 /// The gradients of the differentiable tensors, in the order of kFields; undefined if not needed.

@@ -95,8 +95,8 @@ c10::intrusive_ptr<PackedParams> RnnLayer::Packed(const Params& params, Mode mod
       torch::autograd::isFwGradDefinedTensorList(at::TensorList(params))) {
     return {};
   }
-  // Computed parameters are new tensors at each call, and others than plain ones keep their
-  // elements elsewhere.
+  // Computed parameters are new tensors at each call. The elements of tensors that are not plain
+  // cannot be read from memory.
   const bool can_pack = !mode.computed && std::all_of(params.begin(), params.end(), IsPlain);
   const State now = Now();
   const bool frozen = now.freezing != nullptr;
@@ -272,7 +272,7 @@ c10::intrusive_ptr<PythonSteps> Steps(const Self& self, const std::vector<Tensor
   return c10::make_intrusive<PythonSteps>(self->Steps(params, {training, computed}, eps, named));
 }
 
-/// The arguments of RnnLayer's constructor, as which Python copies and pickles it.
+/// The arguments of RnnLayer's constructor. Python copies and pickles an RnnLayer as these.
 using Config = std::tuple<std::string, bool, std::string, std::string>;
 
 Self MakeLayer(const std::string& cell, bool bias, const std::string& suffix,
@@ -280,8 +280,8 @@ Self MakeLayer(const std::string& cell, bool bias, const std::string& suffix,
   return c10::make_intrusive<RnnLayer>(CellOf("RnnLayer", cell), bias, suffix, module);
 }
 
-/// Folds biases for compilers and tracers, which record operators and no calls of objects. Returns
-/// bias, and for a GRU bias_hn.
+/// Folds biases for compilers and tracers, which record operators but not calls of objects. Returns
+/// bias, and for a GRU also bias_hn.
 std::vector<Tensor> FoldBiasesForPython(std::string_view cell, const Tensor& bias_ih,
                                         const Tensor& bias_hh) {
   RnnTensors tensors;

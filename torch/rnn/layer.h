@@ -18,17 +18,17 @@
 #include "torch/rnn/call.h"
 #include "torch/rnn/packed.h"
 
-// A layer of a module: what the C++ and the Python modules share.
+// The layer that the C++ and the Python modules share.
 namespace planish {
 
 /// A parameter of a module.
 struct ModuleParam {
   const char* name;  ///< in the state dict, without the layer's suffix
-  size_t field;      ///< the operators' tensor that it is, or that it is added to
+  size_t field;      ///< index in kFields of the tensor that it is, or that it is added to
 };
 
-/// Returns the parameters of a layer of a module, in the order in which they are registered and
-/// drawn: those of the cell, with PyTorch's biases bias_ih and bias_hh.
+/// Returns the parameters of a module's layer: those of the cell, with PyTorch's biases bias_ih and
+/// bias_hh. Modules register and initialize them in this order.
 std::vector<ModuleParam> ModuleParams(Cell cell, bool bias);
 
 /// Returns the sizes of a module's parameter.
@@ -97,8 +97,8 @@ class RnnLayer final : public torch::CustomClassHolder {
   RnnTensors Folded(const Params& params) const;
   /// Returns the operators' arguments of a call, and sets `packed` if it can use packed weights.
   RnnTensors Prepare(const Params& params, Mode mode, const RnnTensors& inputs, RnnPacked& packed);
-  /// Returns the present packed weights, or null if the call must use the parameters. Which calls
-  /// must is decided here, and only here.
+  /// Returns the present packed weights, or null if the call must use the parameters. No other
+  /// function makes this decision.
   c10::intrusive_ptr<PackedParams> Packed(const Params& params, Mode mode,
                                           const RnnTensors& inputs);
   c10::intrusive_ptr<PackedParams> Pack(const Params& params) const;

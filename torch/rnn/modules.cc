@@ -83,7 +83,7 @@ Tensor LengthsAsInt64(const std::string& module, const Tensor& lengths, const Te
 }
 
 /// Returns resets, 0 or 1 of any real type, as bool. `sizes` are those of the input without its
-/// last dimension; resets may have an extra last dimension of size 1.
+/// last dimension; resets can have an extra last dimension of size 1.
 Tensor ResetsAsBool(const std::string& module, const Tensor& resets, at::IntArrayRef sizes) {
   if (!resets.defined()) return resets;
   const bool has_last = resets.dim() > 0 && resets.dim() == std::ssize(sizes) + 1;

@@ -49,8 +49,8 @@ using torch::autograd::variable_list;
 using torch::jit::Stack;
 using Arguments = c10::ArrayRef<c10::IValue>;
 
-// Parts common to the schemas. c_n and c1 are [0] for cells without c; saved is [0] unless it is
-// requested or a gradient is needed.
+// Parts of several schemas. c_n and c1 are [0] for cells without a cell state. `saved` is [0]
+// unless it is requested or a gradient is needed.
 constexpr char kParamsSchema[] =
     "Tensor weight_ih, Tensor weight_hh, Tensor? bias=None, Tensor? bias_hn=None, "
     "Tensor? ln_ih_weight=None, Tensor? ln_ih_bias=None, Tensor? ln_hh_weight=None, "
@@ -262,7 +262,7 @@ c10::SymInt SavedSize(const Call& call, const Sizes& sizes) {
       size = RnnSavedSize<T>(cell, sizes.ints(), true) + kSavedSlack;
       return;
     }
-    // T * (B * slope + rest), where T and B may be a compiler's symbols.
+    // The size is T * (B * slope + rest). T and B can be a compiler's symbols.
     RnnShape shape = Sizes{1, 1, sizes.inputs, sizes.hidden}.ints();
     const int64_t one = RnnSavedSize<T>(cell, shape);
     shape.batch = 2;
@@ -419,8 +419,8 @@ void MatmulBy(const RnnTensors& given, bool narrow, const cuda::MatmulArgs<T>& a
   }
 }
 
-/// Returns the core's options: the persistent kernel is used if the layer fits, because otherwise a
-/// step is two operators in each direction. `computed` are the tensors of the call in the form for
+/// Returns the core's options. The core uses the persistent kernel if the layer fits; otherwise
+/// each step is two operators in each direction. `computed` are the call's tensors, converted for
 /// the core.
 template <class T>
 cuda::RnnOptions<T> GpuOptions(const Call& call, const RnnTensors& computed) {

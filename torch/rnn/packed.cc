@@ -43,8 +43,8 @@ bool AreCallsObserved() {
 
 namespace {
 
-/// Returns the fingerprint of the elements; none if the tensor is not on the CPU or its memory has
-/// been freed, as by resize_(0) of its storage.
+/// Returns the fingerprint of the elements, or none if the tensor is not on the CPU or has no
+/// memory. A call of resize_(0) of its storage frees the memory.
 std::optional<internal::Fingerprint> FingerprintOf(const Tensor& t) {
   if (!t.is_cpu() || t.layout() != at::kStrided) return std::nullopt;
   if (t.numel() > 0 && t.storage().data() == nullptr) return std::nullopt;

@@ -29,8 +29,9 @@ enum class Check {
   kVersions,  ///< by address and version counter: misses writes that do not bump the version
 };
 
-/// Returns whether the elements of a tensor can be read from memory without the dispatcher: it is a
-/// strided CPU tensor, no wrapper of a transform, and not lazily negated or zero.
+/// Returns whether the elements of a tensor can be read from memory without the dispatcher. The
+/// tensor must be strided, on the CPU, not a wrapper of a transform, and not lazily negated or
+/// zero.
 bool IsPlain(const at::Tensor& t);
 
 /// Returns whether a transform, mode or tracer sees the calls of this thread.
@@ -41,8 +42,8 @@ class Watched {
  public:
   explicit Watched(const NamedTensors& tensors);
 
-  /// Like Watched(tensors), and returns copies of the tensors in `copies` whose bytes are those
-  /// that Changed(kBytes) compares with, even if another thread or process writes to the tensors
+  /// Like Watched(tensors), and returns copies of the tensors in `copies`. Changed(kBytes) compares
+  /// with the bytes of the copies, even if another thread or process writes to the tensors
   /// meanwhile. The copies are contiguous, named, and have a history if gradients are enabled.
   static Watched WithCopies(const NamedTensors& tensors, NamedTensors& copies);
 
@@ -51,7 +52,7 @@ class Watched {
   /// CPU are compared by kVersions.
   const std::string* Changed(Check check) const;
 
-  /// Returns whether these are the tensors: other objects with the same elements are not.
+  /// Returns whether `tensors` are the same objects, not only tensors with equal elements.
   bool AreTensors(at::ArrayRef<at::Tensor> tensors) const;
 
  private:
@@ -90,8 +91,8 @@ struct PackedWeights {
   RnnPackedParams<double> of_double;
 };
 
-/// Packs the parameters of `call`, whose sizes are those that CheckParams returned; with `backward`
-/// for RnnBackward, too.
+/// Packs the parameters of `call`. `sizes` is the result of CheckParams. With `backward`, also
+/// packs them for RnnBackward.
 PackedWeights Pack(const Call& call, const Sizes& sizes, bool backward = false);
 
 /// Adds PyTorch's second bias, if it is defined, to bias, except for the part of the GRU's that r

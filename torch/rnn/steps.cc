@@ -196,7 +196,7 @@ struct RnnSteps::Layer {
   RnnPacked packed;        ///< null if they cannot be packed
   RnnTensors params;       ///< if packed: the parameters in the type of the arithmetic
   bool must_pack = false;  ///< `params` is incomplete
-  Tensor start;            ///< the output of ParamsNode, if gradients may be needed
+  Tensor start;            ///< the output of ParamsNode; undefined unless gradients are enabled
   std::tuple<std::shared_ptr<SumsOfPasses<float>>, std::shared_ptr<SumsOfPasses<double>>> sums;
 
   explicit Layer(Watched watched_) : watched(std::move(watched_)) {}

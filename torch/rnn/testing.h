@@ -21,8 +21,9 @@ namespace planish::tests {
 
 using at::Tensor;
 
-// Both sides compute in double, with sums of at most a hundred terms in different order, through a
-// few steps whose norms can amplify rounding tenfold: 1e-11 of the largest element is 2^-53 * 10^5.
+// The tolerance, relative to the largest element: about 2^-53 * 10^5. Both sides compute in double,
+// and add at most a hundred terms in different orders. The norms of a few steps can amplify
+// rounding tenfold.
 inline constexpr double kDouble = 1e-11;
 
 inline void ExpectNear(const Tensor& ours, const Tensor& theirs, const std::string& name) {
@@ -54,8 +55,8 @@ inline std::string ErrorOf(const std::function<void()>& f) {
   return "no error";
 }
 
-/// Flips a bit of the last element, in the exponent of a float or double, without changing the
-/// version counter, as kernels and collectives do that know only the address.
+/// Flips a bit of the last element: for float and double, of its exponent. Does not change the
+/// version counter, like kernels and collectives that know only the address.
 inline void FlipABit(const Tensor& t) {
   auto* const bytes = static_cast<uint8_t*>(t.mutable_data_ptr());
   bytes[t.nbytes() - 1] ^= 1;

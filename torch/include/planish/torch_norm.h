@@ -63,9 +63,9 @@ at::Tensor layer_norm(const at::Tensor& x, at::IntArrayRef normalized_shape,
                       const std::optional<at::Tensor>& weight = std::nullopt,
                       const std::optional<at::Tensor>& bias = std::nullopt, double eps = 1e-5);
 
-/// Returns `y = weight*x/sqrt(mean(x^2) + eps)`, the mean taken over the dimensions of
-/// `normalized_shape` (Zhang & Sennrich 2019). eps defaults to the machine epsilon of the type that
-/// the arithmetic is in, as in PyTorch.
+/// Returns `y = weight*x/sqrt(mean(x^2) + eps)` (Zhang & Sennrich 2019). The mean is over the
+/// dimensions of `normalized_shape`. The default of `eps` is the machine epsilon of the type of the
+/// arithmetic, as in PyTorch.
 at::Tensor rms_norm(const at::Tensor& x, at::IntArrayRef normalized_shape,
                     const std::optional<at::Tensor>& weight = std::nullopt,
                     std::optional<double> eps = std::nullopt);
@@ -127,8 +127,8 @@ std::tuple<at::Tensor, at::Tensor> online_layer_norm(
     const std::optional<at::Tensor>& weight = std::nullopt,
     const std::optional<at::Tensor>& bias = std::nullopt, double alpha = 0.1);
 
-/// Returns `w = g*v/||v||` (Salimans & Kingma 2016), with one norm for each index of dimension
-/// `dim` of v, or one norm for all of v if dim is -1, as in PyTorch. g has one element for each
+/// Returns `w = g*v/||v||` (Salimans & Kingma 2016). There is one norm for each index of dimension
+/// `dim` of v, or one for all of v if `dim` is -1, as in PyTorch. `g` has one element for each
 /// norm. If a norm is zero, the result is NaN.
 at::Tensor weight_norm(const at::Tensor& v, const at::Tensor& g, int64_t dim = 0);
 
@@ -138,8 +138,8 @@ namespace nn {
 inline namespace PLANISH_API {
 
 // Constructors of modules throw c10::ValueError if an option is out of range. forward() throws as
-// the function of the same name does. Several threads can call forward() of a module at once. In
-// training that is not so for modules with running estimates or a state, which the call updates.
+// the function of the same name does. Several threads can call forward() of a module at once,
+// except in training if the call updates running estimates or a state.
 
 /// Options of RowNorm.
 struct RowNormOptions {
@@ -148,8 +148,8 @@ struct RowNormOptions {
   TORCH_ARG(std::vector<int64_t>, normalized_shape);  ///< one or more sizes
   TORCH_ARG(std::string, norm);                       ///< a name of planish::row_norm_names()
   TORCH_ARG(double, eps) = 1e-5;                      ///< at least 0
-  TORCH_ARG(double, C) = 1;                           ///< of AdaNorm
-  TORCH_ARG(double, k) = 0.1;                         ///< of AdaNorm
+  TORCH_ARG(double, C) = 1;                           ///< AdaNorm's C
+  TORCH_ARG(double, k) = 0.1;                         ///< AdaNorm's k
   /// false: no weight and no bias. Norms without gain and bias have none.
   TORCH_ARG(bool, elementwise_affine) = true;
   /// Empty: norms that subtract the mean have a bias, as in torch.nn.
@@ -174,7 +174,7 @@ struct RMSNormOptions {
   RMSNormOptions(std::vector<int64_t> normalized_shape)
       : normalized_shape_(std::move(normalized_shape)) {}
   TORCH_ARG(std::vector<int64_t>, normalized_shape);
-  /// Empty: the machine epsilon of the type that the arithmetic is in.
+  /// Empty: the machine epsilon of the type of the arithmetic.
   TORCH_ARG(std::optional<double>, eps) = std::nullopt;
   TORCH_ARG(bool, elementwise_affine) = true;  ///< false: no weight
 };
@@ -320,7 +320,8 @@ class RunningNormImpl : public AffineNormImpl<Derived, Options> {
   void reset_running_stats();
   void reset_parameters();
 
-  at::Tensor running_mean;         ///< undefined without track_running_stats, like the next two
+  // Undefined without track_running_stats.
+  at::Tensor running_mean;
   at::Tensor running_var;          ///< unbiased
   at::Tensor num_batches_tracked;  ///< int64
 
@@ -407,9 +408,9 @@ class AdaNormImpl : public detail::NormImpl<AdaNormImpl, AdaNormOptions> {
 };
 TORCH_MODULE(AdaNorm);
 
-/// Online layer normalization (T. Breloff, "Online Layer Normalization", 2016): a running mean mu
-/// and deviation sigma, initially 0 and 1, which each case x [num_features] first updates and is
-/// then normalized by:
+/// Online layer normalization (T. Breloff, "Online Layer Normalization", 2016). The module keeps a
+/// running mean mu and deviation sigma, initially 0 and 1. Each case x [num_features] first updates
+/// both and is then normalized by them:
 ///
 ///   mu_t    = alpha*mean(x) + (1 - alpha)*mu
 ///   s       = sqrt(sum((x - mu_t)^2)/(num_features - 1))
@@ -504,8 +505,8 @@ TORCH_MODULE(BatchNorm2d);
 ///
 /// In training, a step is normalized over the sequences of the batch, and the running estimates of
 /// that step are updated as in BatchNorm. Steps from max_length on are normalized, but have no
-/// estimates. In evaluation, step t uses the estimates of step t; past the longest sequence seen in
-/// training, it uses those of that sequence's last step (section 3).
+/// estimates. In evaluation, step t uses the estimates of step t. Steps past the longest sequence
+/// seen in training use the estimates of that sequence's last step (section 3).
 ///
 /// All sequences of a batch count at every step, padding included.
 ///
@@ -532,9 +533,9 @@ class RecurrentBatchNormImpl
 };
 TORCH_MODULE(RecurrentBatchNorm);
 
-/// A weight-normalized weight, `w = g*v/||v||` (Salimans & Kingma 2016; Ba et al. 2016, Eq. 5),
-/// with one norm for each index of dimension `dim`, or one norm for all of v if dim is -1. g and v
-/// are parameters, and forward() returns w:
+/// A weight-normalized weight, `w = g*v/||v||` (Salimans & Kingma 2016; Ba et al. 2016, Eq. 5).
+/// There is one norm for each index of dimension `dim`, or one norm for all of v if `dim` is -1.
+/// The parameters are g and v; forward() returns w:
 ///
 ///   at::linear(x, weight_norm->forward(), bias)
 ///

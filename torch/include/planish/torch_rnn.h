@@ -21,9 +21,9 @@
 #include "planish/rnn.h"
 #include "planish/version.h"
 
-// Recurrent layers for C++ users of PyTorch: RNN, LSTM and GRU, plain, with layer normalization and
-// with recurrent batch normalization. planish/rnn.h has the equations of the cells and defines T,
-// B, I, H and G.
+// Recurrent layers for C++ users of PyTorch: RNN, LSTM and GRU, each plain, with layer
+// normalization or with recurrent batch normalization. The equations of the cells and the meaning
+// of T, B, I, H and G are in planish/rnn.h.
 //
 // Example: an LN-LSTM over 4 steps of 2 sequences. Its last output is its hidden state.
 //   planish::nn::LayerNormLSTM lstm(planish::nn::LayerNormLSTMOptions(3, 5));
@@ -63,7 +63,9 @@ struct RnnTensors {
   at::Tensor resets;  ///< [T, B] bool: true resets the state before this step; undefined: never
 };
 
-/// Packed weights, as returned by rnn_pack, or null.
+/// A reference-counted handle of packed weights, as returned by rnn_pack, or null. The packed
+/// weights are a copy that does not refer to the parameters. They are freed with the last handle
+/// and the last object that uses them, such as RnnSteps.
 using RnnPacked = c10::intrusive_ptr<torch::CustomClassHolder>;
 
 /// Options of rnn_forward.
@@ -90,13 +92,13 @@ struct RnnOutputs {
 /// derivatives, and those in forward mode, run the layer with PyTorch's operators, which takes much
 /// more time and memory.
 ///
-/// `packed` must hold the same parameters. `tensors` then needs only the weights, for their sizes,
-/// and there are no derivatives.
+/// `packed` must hold the parameters of this layer. `tensors` then needs only weight_ih and
+/// weight_hh, for their sizes, and there are no derivatives.
 ///
 /// Under autocast, 16-bit tensors are converted to float, and y, h_n and c_n have x's type.
 ///
-/// Throws c10::ValueError (ValueError in Python) before any work if a type or shape is invalid, a
-/// tensor is given that the cell does not have, or a length or eps is out of range.
+/// Checks all arguments before any work. Throws c10::ValueError (ValueError in Python) for an
+/// invalid type, shape, length or eps, and for a tensor that the cell does not have.
 RnnOutputs rnn_forward(Cell cell, const RnnTensors& tensors, const RnnSettings& settings = {},
                        const RnnPacked& packed = {});
 
@@ -109,9 +111,10 @@ RnnOutputs rnn_forward(Cell cell, const RnnTensors& tensors, const RnnSettings& 
 std::tuple<at::Tensor, at::Tensor> rnn_step(Cell cell, const RnnTensors& tensors, double eps = 1e-5,
                                             const RnnPacked& packed = {});
 
-/// Returns the parameters in `params` as packed weights, a copy in the order in which the kernels
-/// read them. A call without packed weights packs them itself, which takes longer than a single
-/// step. Later changes to the parameters do not change the copy. Throws as rnn_forward does.
+/// Returns packed weights: a copy of the parameters in `params`, which must be on the CPU,
+/// rearranged for the kernels. The parameters can be changed or freed after the call; the copy
+/// stays as it is. A call without packed weights packs them itself, which takes longer than a
+/// single step. Throws as rnn_forward does.
 RnnPacked rnn_pack(Cell cell, const RnnTensors& params);
 
 /// Single steps of one layer, for a decoder with attention or DRAW, where the next input depends on
@@ -128,7 +131,9 @@ RnnPacked rnn_pack(Cell cell, const RnnTensors& params);
 /// A step calls rnn_step if the parameters or its inputs are not plain CPU tensors, have tangents,
 /// or are under autocast or a functional transform.
 ///
-/// Copies share one set of packed weights. Several threads can call step() at once.
+/// The object and its copies share the packed weights, and keep them, the parameters and `sources`
+/// alive. Graphs of the steps also keep the packed weights alive, and the parameters that require
+/// gradients. Several threads can call step() at once.
 class RnnSteps {
  public:
   /// Constructs an empty object, which has no layer.
@@ -260,6 +265,12 @@ class RecurrentLayer {
 };
 
 /// Base of LayerNormLSTM, LayerNormGRU and LayerNormRNN. Several threads can call a module at once.
+///
+/// In evaluation with gradients disabled, the first call packs the weights if they are on the CPU,
+/// and the module keeps the packed copy. Each later call compares the bytes of the parameters with
+/// those packed, and packs again after a change. The packed weights are freed
+/// by train(), eval(), freeze(), unfreeze() and the destructor. Copies of a module start without
+/// packed weights.
 template <class Derived, class Options>
 class RecurrentImpl : public torch::nn::Cloneable<Derived> {
  public:
@@ -268,12 +279,12 @@ class RecurrentImpl : public torch::nn::Cloneable<Derived> {
   explicit RecurrentImpl(const Options& options_);
 
   void reset() override;
-  /// Also frees packed weights, and unfreezes if `on`.
+  /// Sets the mode, frees the packed weights, and calls unfreeze() if `on`.
   void train(bool on = true) override;
-  /// Packs the weights once for all calls in inference, which then do not compare them with the
-  /// parameters. Until unfreeze(), do not write to parameters without bumping their version
-  /// counter, as fused optimizers, collectives and data() do: the results would be stale. Other
-  /// changes throw c10::Error at the next call.
+  /// Packs the weights at the next call in inference, and uses them until unfreeze() without
+  /// comparing bytes. Until then, do not write to parameters without bumping their version counter,
+  /// as fused optimizers, collectives and data() do: the results would be stale. Other changes
+  /// throw c10::Error at the next call.
   void freeze();
   void unfreeze();
   bool is_frozen() const;
@@ -365,8 +376,9 @@ class LayerNormLSTMImpl : public detail::RecurrentImpl<LayerNormLSTMImpl, LayerN
   /// Returns y [T, B, D * H] in x's layout, where D is the number of directions, and (h_n, c_n)
   /// with the shapes of hx.
   ///
-  /// x is [T, B, I], or [B, T, I] with batch_first, or [T, I] for one sequence. hx is (h_0, c_0),
-  /// each [L, B, H], or [L, H] for one sequence; zeros by default. Throws as planish::rnn_forward.
+  /// `x` is [T, B, I], or [B, T, I] with batch_first, or [T, I] for one sequence. `hx` is (h_0,
+  /// c_0), each [L, B, H], or [L, H] for one sequence; zeros by default. Throws as
+  /// planish::rnn_forward.
   std::tuple<at::Tensor, State> forward(const at::Tensor& x, const std::optional<State>& hx = {},
                                         const RnnSequences& sequences = {});
 

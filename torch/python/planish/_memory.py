@@ -10,9 +10,9 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 def keep_freed_memory() -> bool:
     """Makes the process keep the memory of freed tensors for new ones.
 
-    By default, glibc returns the memory of a freed tensor of a few MB to the system, which then
-    zeroes the pages of the next tensor at first touch. For a norm, in any library, that can take
-    longer than the arithmetic. After this call the process keeps freed memory: it holds as much as
+    By default, glibc returns the memory of a freed tensor of a few MB to the system. The system
+    then zeroes the pages of the next tensor at first touch. For a norm, in any library, zeroing can
+    take longer than the arithmetic. After this call the process keeps freed memory. It holds as much as
     it has ever needed, and blocks of very different sizes can fragment it. The setting applies to
     the whole process, including NumPy.
 

@@ -1,8 +1,8 @@
 """Norms as functions: thin, typed wrappers of ``torch.ops.planish.*``.
 
-x is float32, float64, bfloat16 or float16, on the CPU or a GPU; outputs have its shape and type.
-weight and bias can have another of these types. Statistics are computed in float32, those of
-float64 in float64. All functions are differentiable any number of times, and can be called from
+The input x is float32, float64, bfloat16 or float16, on the CPU or a GPU. Outputs have x's shape
+and type. weight and bias can have another of these types. Statistics are computed in float32, and
+for float64 in float64. All functions are differentiable any number of times, and can be called from
 several threads.
 
 Invalid arguments raise ValueError or RuntimeError naming the function, the argument and its value.
@@ -113,8 +113,8 @@ def rms_norm(
 ) -> Tensor:
     """RMSNorm (Zhang & Sennrich 2019): ``weight * x / sqrt(mean(x^2) + eps)``.
 
-    x is [..., *normalized_shape]; weight has shape normalized_shape. eps=None means the ``eps`` of
-    ``torch.finfo`` of the type that the arithmetic is in (float32 for 16 bits), as in PyTorch.
+    x is [..., *normalized_shape]; weight has shape normalized_shape. With ``eps=None``, eps is
+    ``torch.finfo(type).eps`` of the arithmetic's type (float32 for 16 bits), as in PyTorch.
 
     >>> rms_norm(torch.tensor([[1.0, 7.0]]), [2], eps=0.0)
     tensor([[0.2000, 1.4000]])
@@ -164,8 +164,8 @@ def ada_norm(
 ) -> Tensor:
     """AdaNorm (Xu, Eq. 9): ``C * (1 - k * xhat) * xhat``; the factor is a constant in backward.
 
-    xhat is the output of LayerNorm-simple. as_coded uses the xhat of the authors' code instead,
-    ``(x - mean) / (std + eps)`` with the unbiased deviation, for rows of at least 2 elements.
+    Here xhat is the output of LayerNorm-simple. With ``as_coded``, it is that of the authors' code,
+    ``(x - mean) / (std + eps)`` with the unbiased deviation; rows must have at least 2 elements.
 
     >>> ada_norm(torch.tensor([[1.0, 3.0]]), [2], eps=0.0)
     tensor([[-1.1000,  0.9000]])
@@ -282,8 +282,8 @@ def online_layer_norm(
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
     """WeightNorm (Salimans & Kingma 2016; Ba, Eq. 5): ``w = g * v / ||v||``.
 
-    There is one norm for each slice of v along dim; g has v's shape with 1 in all other dimensions.
-    dim=-1 takes one norm of all of v. If a norm is zero, the result is NaN.
+    There is one norm for each slice of v along ``dim``, or one norm of all of v with ``dim=-1``.
+    The shape of g is that of v with 1 in all other dimensions. If a norm is zero, the result is NaN.
 
     >>> weight_norm(torch.tensor([[3.0, 4.0]]), torch.tensor([[10.0]]))
     tensor([[6., 8.]])

@@ -1071,7 +1071,7 @@ def test_families_of_hugging_face_compute_the_same_after_conversion(
             theirs, y, expected = run(before), run(after), run(exact)
         assert y.dtype == theirs.dtype
         # The convolutions of some PyTorch versions have large errors in bfloat16, which a norm
-        # amplifies. Beyond these, each norm that was replaced may round once to bfloat16, 2^-8.
+        # amplifies. Beyond these, each replaced norm rounds to bfloat16 at most once, by 2^-8.
         own = distance(theirs.float(), expected)
         rounding = MODEL if dtype == torch.float32 else changed * 2**-8
         assert distance(y.float(), expected) <= own + rounding * float(theirs.abs().max())

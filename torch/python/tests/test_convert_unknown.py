@@ -174,7 +174,7 @@ def test_a_module_on_the_meta_device_is_judged_on_the_cpu():
 
 
 # Classes that equal RMSNorm only with default arguments, for a few small rows, in one mode, or for
-# one number of dimensions or one type. None may be replaced.
+# one number of dimensions or one type. convert() must replace none of them.
 
 
 class Residual(Norm):

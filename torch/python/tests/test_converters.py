@@ -1,7 +1,7 @@
 """Converters: each definition restated from its equations, in its own layout, against the operator.
 
-The restatements below are the oracles. They take the weights as the layout has them, in float64,
-and share nothing with the converters: no gate is reordered and no sign is changed.
+The restatements below are the oracles. They take the weights in the layout, in float64, without
+reordering gates or changing signs. They share no code with the converters.
 """
 
 import doctest
@@ -579,8 +579,8 @@ def test_update_gate_of_kiros_is_not_the_papers() -> None:
 
 
 def test_update_gate_is_not_negated_in_the_matrices() -> None:
-    # Changing the signs of the matrices' z rows instead, which is right for a plain GRU, gives
-    # another function, because z and r share the mean and the deviation.
+    # Changing the signs of the matrices' z rows is right for a plain GRU. Here it would give another
+    # function, because z and r share the mean and the deviation.
     definition = DEFINITIONS["paper-gru"]
     weights = random_weights(definition)
     want = run_definition(definition, weights)

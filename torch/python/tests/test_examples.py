@@ -118,7 +118,7 @@ def test_char_lstm_learns(program, text, tmp_path):
         # The file has one extra digit.
         assert list(map(float, row.split()[1:5])) == pytest.approx(values, abs=6e-4)
         (sample,) = re.findall(rf"^{cell}, seed 1:\n(.*)", out, re.MULTILINE)
-        # The sample consists of parts of words. Of random pairs of characters 1 in 8 would be.
+        # The sample consists of parts of words. One in 8 random pairs of characters is in a word.
         pairs = {pair for word in WORDS for pair in itertools.pairwise(f" {word} ")}
         found = [pair in pairs for pair in itertools.pairwise(sample)]
         assert len(sample) == 60

@@ -20,8 +20,8 @@ from planish.nn import (
     LayerNormRNNCell,
 )
 
-# Sums of a dozen values of about 1 over some steps, in another order than the oracle's: a few units
-# in the last place of float64, 2e-16, times the steps and the norms' division by small deviations.
+# The order of sums of a dozen values of about 1 differs from the oracle's. Each step adds a few units
+# in the last place of float64, 2e-16. Norms multiply them when they divide by small deviations.
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 # Like CLOSE in float32, with 1.2e-7.
 CLOSE_FLOAT = {"rtol": 1e-4, "atol": 1e-5}

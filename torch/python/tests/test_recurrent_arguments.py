@@ -405,9 +405,13 @@ def test_mypy_knows_the_variants_of_each_class(mypy_errors, tmp_path):
     assert all("[arg-type]" in error and "Literal" in error for error in errors)
 
 
-# TensorFlow Addons: LayerNormLSTMCell's norm_epsilon. contrib: variance_epsilon of layer_norm.
-# haste: layer_norm.h. fastrnns: torch.nn.LayerNorm. paper: layer_norm of the authors' code, which
-# also stands for draw. batchnorm: torch.nn.BatchNorm1d.
+# The source of each variant's eps:
+# - tfa: norm_epsilon of TensorFlow Addons' LayerNormLSTMCell
+# - contrib: variance_epsilon of layer_norm
+# - haste: layer_norm.h
+# - fastrnns: torch.nn.LayerNorm
+# - paper and draw: layer_norm of the paper's authors
+# - batchnorm: torch.nn.BatchNorm1d
 OWN_EPS = {"tfa": 1e-3, "contrib": 1e-12}
 
 

@@ -121,8 +121,8 @@ def split(layer):
 def function_of(cell, layer, operator=rnn_forward, **settings):
     """Returns the operator as a function of the tensors that have derivatives, and these tensors.
 
-    eps is large, so that the function is smooth: with the usual eps, each derivative of a norm over
-    three elements can be a hundred times larger than the last.
+    A large eps makes the function smooth. With the usual eps, each derivative of a norm over three
+    elements can be a hundred times larger than the derivative of one order less.
     """
     names, tensors, rest = split(layer)
     settings = {"eps": 0.1} | settings

@@ -93,22 +93,25 @@ def convert(
     ==================  ===========================================================================
 
     ``convert`` replaces LayerNorm, RMSNorm, BatchNorm1d and BatchNorm2d of ``torch.nn``, this
-    library's norms, and classes of the model's own that are judged to be an RMSNorm: their code,
-    read as a formula, is RMSNorm's, and so are their results for many inputs. Everything that is
-    more than its class, or is not understood, is left, and the report gives the reason: subclasses;
-    parametrized, pruned, compiled and sharded modules; a replaced method; further methods;
-    state-dict hooks; forward pre-hooks of recurrent layers.
+    library's norms, and the model's own classes that are equivalent to RMSNorm. Such a class has
+    RMSNorm's formula in its code, and RMSNorm's results for many inputs.
+
+    Modules that do more than their class, or are not understood, stay, and the report gives the
+    reason. These are subclasses; parametrized, pruned, compiled and sharded modules; and modules
+    with a replaced method, further methods or state-dict hooks. Recurrent layers with forward
+    pre-hooks stay, too.
 
     The new module holds the same parameters and buffers, not copies, so optimizers and tied weights
     keep working. New parameters have their initial values. eps, device, dtype, training flag,
-    further attributes, and forward and backward hooks are kept; ``eps=...`` sets another eps. A
+    further attributes, and forward and backward hooks are kept. ``eps=...`` sets another eps. A
     module with several names is replaced by one module. No random number is drawn. A recurrent
     layer loses its two biases if the cell has none, and has their sum if the cell has one.
 
-    filter: replaces only modules of a class, or whose name matches a glob ("encoder.*"), or for
-    which a function ``(name, module) -> bool`` returns True; or a sequence of these, for any.
+    ``filter`` selects the modules to replace: those of a class, those whose name matches a glob
+    ("encoder.*"), or those for which a function ``(name, module) -> bool`` returns True. A sequence
+    of these selects the modules that any of them selects.
 
-    "torch" is the way back: LayerNorm, LayerNormSimple, RMSNorm, BatchNorm1d and 2d, and recurrent
+    "torch" converts back: LayerNorm, LayerNormSimple, RMSNorm, BatchNorm1d and 2d, and recurrent
     layers and cells with ``variant="plain"`` become modules of ``torch.nn``. An RMSNorm that was a
     class of the model's own becomes ``torch.nn.RMSNorm``.
 
@@ -116,8 +119,8 @@ def convert(
     itself from the weights of its norms. It is switched off where a norm of a layer was replaced,
     and on again after "torch".
 
-    Raises ValueError for an unknown ``to``, an option that ``to`` does not take, and a model that
-    is itself such a norm, because it cannot be replaced in place.
+    Raises ValueError for an unknown ``to`` and for an option that ``to`` does not take. Also raises
+    ValueError for a model that is itself such a norm, because it cannot be replaced in place.
 
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4))
     >>> convert(model, "ada", k=0.2)

@@ -6,8 +6,8 @@ class is an RMSNorm for every x, so its code is read as well. A module is replac
 
 1. it holds one ``weight`` vector, one float, which is eps, and no state beyond these,
 2. its class has ``forward(self, x)`` and no further method, except private ones that forward uses,
-3. the source of forward, read as a formula, is ``weight * x / sqrt(mean(x^2) + eps)``, and the only
-   conditions in it depend on constants of the module or on types (``formula.py``),
+3. the source of forward is the formula ``weight * x / sqrt(mean(x^2) + eps)``, and its conditions
+   depend only on constants of the module or on types (``formula.py``),
 4. calls with many inputs give the values, types and gradients of RMSNorm (``trial.py``).
 
 Everything else is left, with the reason: what is not understood could be a difference.

@@ -18,10 +18,13 @@ __all__ = ["GradientStatistics", "NormGradients", "gradient_statistics"]
 class NormGradients:
     """Averages over the rows of a norm, over all backward passes so far.
 
-    A row is the group of elements that the norm normalizes together, in BatchNorm a channel of the
-    batch. g = dL/dxhat is the gradient at the normalized elements (gain * dL/dy; in AdaNorm the
-    factor replaces the gain). dx = dL/dx is the gradient that the norm passes on. sigma is the
-    standard deviation. "mean" is the absolute mean over the row, "variance" the biased variance.
+    A row is the group of elements that the norm normalizes together; in BatchNorm, a channel of the
+    batch. "mean" is the absolute mean over the row, "variance" the biased variance. The symbols:
+
+    - g = dL/dxhat, the gradient of the normalized elements: gain * dL/dy, where AdaNorm's factor
+      replaces the gain;
+    - dx = dL/dx, the gradient that the norm passes on;
+    - sigma, the standard deviation.
 
     Xu et al. 2019, Theorem 1 holds for each row, and thus for these averages:
 

@@ -15,8 +15,8 @@ __all__ = ["TRANSFORMATIONS", "Invariances", "Measured", "Row", "invariances"]
 
 WEIGHT_TRANSFORMATIONS = ("W re-scale", "W re-centre", "w_i re-scale")
 DATA_TRANSFORMATIONS = ("data re-scale", "data re-centre", "one case re-scale")
-#: The columns of the table: W -> dW, W -> W + 1 gamma^T, w_i -> d w_i of one unit i; x -> d x and
-#: x -> x + gamma of all cases, x -> d x of one case.
+#: The columns of the table. Weights: W -> dW, W -> W + 1 gamma^T, w_i -> d w_i of one unit i.
+#: Data: x -> d x and x -> x + gamma of all cases, x -> d x of one case.
 TRANSFORMATIONS = WEIGHT_TRANSFORMATIONS + DATA_TRANSFORMATIONS
 
 _FACTORS = (2.0, 0.5, 3.0)  # d: not near 1, and not so small that eps dominates
@@ -93,19 +93,19 @@ def invariances(
     The transformations are the six of Ba, Kiros & Hinton (2016), Table 1, each with several factors
     d and random vectors gamma:
 
-    - W -> dW, W -> W + 1 gamma^T and w_i -> d w_i of the weight of every linear layer (Linear,
+    - W -> dW, W -> W + 1 gamma^T and w_i -> d w_i. W is the weight of every linear layer (Linear,
       Conv1d to Conv3d) whose name matches the glob ``weights``. In a layer with WeightNorm, W is
       the direction v, because w is computed.
     - x -> d x and x -> x + gamma of all cases, and x -> d x of one case.
 
     Args:
         module: the module, or a pair (linear, norm), which means linear followed by norm.
-        x: the input, or a tuple of arguments whose first is the data, with the cases in the first
-            dimension. Data that are not floating-point are not transformed. By default 32 random
+        x: the input, or a tuple of arguments whose first is the data. The first dimension is the
+            cases. Data that are not floating-point are not transformed. By default 32 random
             cases, if the first layer is a Linear.
         weights: a glob for the names of linear layers.
-        eps: replaces the eps of all norms, if given. The invariances are exact only with eps = 0;
-            otherwise the deviation is near eps / variance.
+        eps: replaces the eps of all norms, if given. The invariances are exact only with eps = 0.
+            Otherwise the deviation is near eps / variance.
         threshold: the table says "yes" if the output changed by at most this fraction of its
             largest element.
 

@@ -94,7 +94,7 @@ def save(
     `save` inverts `load` bit for bit.
 
     Args:
-        state_dict: of the module.
+        state_dict: the state dict of the module.
         prefix: the prefix of the keys.
         container: the owner of the keys: the result of `script_lnlstm`, a layer, or a cell.
 

@@ -34,9 +34,10 @@ def load(source: Source, prefix: str = "") -> Converted:
 
     Raises:
         ValueError: a key is missing or unknown, or an array has a wrong size or type; or the
-            weights are those of haste's LayerNormGRU. That layer has one norm over the 3H sums of
-            z, r and h of each matrix product. Planish and the paper have one over the 2H sums of z
-            and r, and another over the H sums of the candidate: no weights make the layers equal.
+            weights are those of haste's LayerNormGRU. LayerNormGRU of haste has one norm over the
+            3H sums of z, r and h of each matrix product. Planish and the paper have one norm over
+            the 2H sums of z and r, and another over the H sums of the candidate. No weights make
+            the layers equal.
 
     >>> import torch
     >>> from planish.converters import haste

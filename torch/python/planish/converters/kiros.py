@@ -61,8 +61,8 @@ def load(source: Source, prefix: str = "encoder", bias_column: bool = False) -> 
     Args:
         source: the path of an `.npz` file, or its arrays by key. Pickled arrays are not read. The
             files of skip-thoughts and order embeddings have none under these keys, and their `.pkl`
-            files (options, words) are not needed. If a file has pickled arrays there, save them
-            again as float32 arrays, with a program that you trust to unpickle them.
+            files (options, words) are not needed. If a file has pickled arrays under these keys,
+            unpickle them with a program that you trust and save them as float32 arrays.
         prefix: the prefix of the layer: `encoder`, `decoder_f`, `decoder_b`.
         bias_column: whether b inside a norm becomes a column of `weight_ih_l0`.
 
@@ -70,8 +70,8 @@ def load(source: Source, prefix: str = "encoder", bias_column: bool = False) -> 
         `LayerNormGRU` or `LayerNormLSTM` with `variant` `"paper"`, or `"plain"` without norms.
 
     Raises:
-        ValueError: a key is missing or unknown, or an array has a wrong size or type; b inside a
-            norm is not 0 and `bias_column` is False; or it is True and there is no norm.
+        ValueError: a key is missing or unknown; an array has a wrong size or type; b inside a norm
+            is not 0 and `bias_column` is False; or `bias_column` is True and there is no norm.
 
     >>> import numpy as np
     >>> from planish.converters import kiros
@@ -114,14 +114,14 @@ def save(
     plain LSTM, b is the mean of the two biases.
 
     Args:
-        state_dict: of a one-layer `LayerNormGRU` or `LayerNormLSTM` with `variant` `"paper"` or
-            `"plain"`. The keys do not show the variant; those of `"tfa"` equal those of `"paper"`.
+        state_dict: the state dict of a one-layer `LayerNormGRU` or `LayerNormLSTM` with `variant`
+            `"paper"` or `"plain"`. The keys do not show the variant; those of `"tfa"` equal those of `"paper"`.
         prefix: the prefix of the keys.
         bias_column: whether the last column of `weight_ih_l0` is b; otherwise b inside norms is 0.
 
     Raises:
         ValueError: a key is missing or unknown, or an array has a wrong size; or the last third of
-            a plain GRU's `bias_hh_l0`, which has no key in these files, is not 0.
+            a plain GRU's `bias_hh_l0` is not 0. These files have no key for it.
     """
     state = Weights(_LAYOUT, state_dict)
     rows, hidden = state.matrix("weight_hh_l0")

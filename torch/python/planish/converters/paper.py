@@ -1,9 +1,9 @@
 """The notation of Ba, Kiros & Hinton 2016, Eq. 4, 20-22 and 26-28.
 
-This layout is for layers written from the paper: its gate orders, f, i, o, g in the LSTM and z, r
-in the GRU, and its meaning of the GRU's update gate. Keys are the paper's letters. LN_k has the
-gain alpha_k and the bias beta_k, as in Eq. 15 (the text of the supplement swaps them). Matrices are
-applied to columns:
+This layout is for layers written from the paper. Gate orders are the paper's: f, i, o, g in the
+LSTM and z, r in the GRU. The GRU's update gate has the paper's meaning. Keys are the paper's
+letters. LN_k has the gain alpha_k and the bias beta_k, as in Eq. 15 (the text of the supplement
+swaps them). Matrices are applied to columns:
 
     RNN     h' = tanh(LN(W_hh h + W_xh x; g, b))                        W_xh [H, I], W_hh [H, H]
     LSTM    (f, i, o, g) = LN_1(W_h h) + LN_2(W_x x) + b               W_x [4H, I], W_h [4H, H]
@@ -13,8 +13,8 @@ applied to columns:
             h' = (1 - s(z)) * h + s(z) * n
 
 `planish.nn.LayerNormGRU` has PyTorch's gate, which is s(z) = 1 - s(the paper's z). LN_1 and LN_2
-take statistics over z and r together, so the conversion changes the signs of the z rows of alpha_1,
-beta_1, alpha_2 and beta_2, and not those of W_h and W_x.
+compute statistics over z and r together. The conversion therefore changes the signs of the z rows
+of alpha_1, beta_1, alpha_2 and beta_2, and leaves W_h and W_x unchanged.
 """
 
 from __future__ import annotations

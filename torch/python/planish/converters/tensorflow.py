@@ -10,7 +10,7 @@ Keras' gate order i, f, c, o and eps 1e-3:
     c' = state_norm(s(f) * c + s(i) * tanh(g)),   h' = s(o) * tanh(c')
 
 **contrib** (TensorFlow 1, `tensorflow/contrib/rnn/python/ops/rnn_cell.py`), with gate order i, j,
-f, o, one matrix for x and h, a separate norm for each gate, and eps 1e-12:
+f, o and eps 1e-12. There is one matrix for x and h, and a separate norm for each gate:
 
     (i, j, f, o) = [x, h] kernel
     c' = state(c * s(forget(f) + forget_bias) + s(input(i)) * tanh(transform(j)))
@@ -170,9 +170,9 @@ def save_contrib(
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Returns the variables of contrib's cell of a one-layer `LayerNormLSTM`, variant `"contrib"`.
 
-    `save_contrib` inverts `load_contrib` bit for bit, except `forget/beta`. That is `ln_bias_l0 -
-    forget_bias`, which can differ in the last bits because `ln_bias_l0` was rounded, unless
-    `forget_bias` is 0. Loading it again gives the same `ln_bias_l0`.
+    `save_contrib` inverts `load_contrib` bit for bit, except `forget/beta`. The saved value is
+    `ln_bias_l0 - forget_bias`. Unless `forget_bias` is 0, it can differ in the last bits, because
+    `ln_bias_l0` was rounded. Loading it again gives the same `ln_bias_l0`.
 
     Raises:
         ValueError: a key is missing or unknown, or an array has a wrong size or type.

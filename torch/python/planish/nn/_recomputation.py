@@ -4,9 +4,9 @@
 with hooks on saved tensors, and runs it again in the backward pass. The second run must start from
 the state of the first and must not change the state.
 
-Each call that can run again is therefore logged with its initial state. A second run is matched by
-its input, and among equal inputs by its place in the graph: autograd numbers nodes in the order of
-their creation.
+Each call that can run again is therefore logged with its initial state. A second run is matched to
+its first by the input. Among equal inputs it is matched by its place in the graph, because autograd
+numbers nodes in the order of their creation.
 """
 
 import collections

@@ -39,7 +39,7 @@ def reset_recurrent_parameters(
         module: a recurrent layer or cell, or a model that contains some.
         fn: changes a matrix in place, such as ``torch.nn.init.orthogonal_``.
         fn_hh: used instead of ``fn`` for the matrices ``weight_hh``.
-        per_gate: call the functions for the block [H, ...] of each gate, not for all gates at once.
+        per_gate: calls the functions for the block [H, ...] of each gate, not for all gates at once.
             An orthogonal matrix [4H, H], for example, differs from four orthogonal [H, H].
 
     Raises:

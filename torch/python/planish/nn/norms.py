@@ -62,7 +62,7 @@ def _check_shape(name: str, normalized_shape: Any) -> tuple[int, ...]:
 
 
 class RowNormRecipe(NamedTuple):
-    """What the core's table says of a norm (``src/norm/recipe.h``)."""
+    """The properties of a norm in the core's table (``src/norm/recipe.h``)."""
 
     affine: bool  # y = gain * xhat + bias
     centered: bool  # the mean is subtracted
@@ -215,9 +215,9 @@ class RMSNorm(nn.RMSNorm):
     """``torch.nn.RMSNorm`` on Planish's kernels (Zhang & Sennrich 2019).
 
     ``y = weight * x / sqrt(mean(x^2) + eps)`` over the last dimensions of x, which must equal
-    normalized_shape. eps=None means the ``eps`` of ``torch.finfo`` of the type that the arithmetic
-    is in (float32 for 16 bits). Arguments, parameters and state dict are those of
-    ``torch.nn.RMSNorm``, the base class.
+    normalized_shape. With ``eps=None``, eps is ``torch.finfo(type).eps`` of the arithmetic's type
+    (float32 for 16 bits). Arguments, parameters and state dict are those of ``torch.nn.RMSNorm``,
+    the base class.
 
     Shape: x [..., *normalized_shape], y the same.
 
@@ -319,9 +319,10 @@ class DetachNorm(nn.Module):
 class AdaNorm(nn.Module):
     """AdaNorm (Xu et al. 2019, Eq. 9): ``y = C * (1 - k * xhat) * xhat``.
 
-    xhat is the output of LayerNorm-simple, and the factor before the last xhat is a constant in
-    backward. as_coded uses the xhat of the authors' code, ``(x - mean) / (std + eps)`` with the
-    unbiased deviation, for rows of at least 2 elements. The paper sets k = 1/10 and tunes C.
+    Here xhat is the output of LayerNorm-simple. The factor before the last xhat is a constant in
+    backward. With ``as_coded``, xhat is that of the authors' code, ``(x - mean) / (std + eps)``
+    with the unbiased deviation; rows must have at least 2 elements. The paper sets k = 1/10 and
+    tunes C.
 
     Shape: x [..., *normalized_shape], y the same. The state dict is empty.
 
@@ -645,9 +646,9 @@ class BatchNorm1d(_BatchNorm, nn.BatchNorm1d):
     """``torch.nn.BatchNorm1d`` on Planish's kernels (Ioffe & Szegedy 2015; Ba, Eq. 2).
 
     Arguments, parameters, buffers and state dict are those of ``torch.nn.BatchNorm1d``, the base
-    class (momentum=None: running estimates are averages over all batches). unbiased=True normalizes
-    by the unbiased variance in training (Ba, section 6.6, with batches of 4); running_var is the
-    unbiased variance in either case.
+    class. With ``momentum=None``, running estimates are averages over all batches. With
+    ``unbiased=True``, training normalizes by the unbiased variance (Ba, section 6.6, with batches
+    of 4). The unbiased variance updates ``running_var`` in either case.
 
     Shape: x [N, C] or [N, C, L], y the same.
 
@@ -676,9 +677,9 @@ class RecurrentBatchNorm(_AffineNorm):
     that step are updated as in BatchNorm. Weight and bias are shared by all steps; the weight is
     initially 0.1, because with 1 gradients vanish (section 4).
 
-    In evaluation, step t uses the estimates of step t; past the longest sequence seen in training,
-    it uses those of that sequence's last step (section 3). Steps from max_length on are normalized
-    in training, but have no estimates.
+    In evaluation, step t uses the estimates of step t. Steps past the longest sequence seen in
+    training use the estimates of that sequence's last step (section 3). Steps from max_length on
+    are normalized in training, but have no estimates.
 
     All sequences of a batch count at every step, padding included. unbiased: see BatchNorm1d.
 
@@ -817,9 +818,9 @@ class RecurrentBatchNorm(_AffineNorm):
 class WeightNorm(nn.Module):
     """WeightNorm (Salimans & Kingma 2016; Ba, Eq. 5) as a parametrization: ``w = g * v / ||v||``.
 
-    There is one norm for each slice of v along dim (with dim=0 of a Linear, for each unit's
-    weights), or one for all of v with dim=-1. Register it with ``weight_norm``, or with
-    ``torch.nn.utils.parametrize``.
+    There is one norm for each slice of v along ``dim``, or one for all of v with ``dim=-1``. With
+    ``dim=0``, a Linear has one norm for the weights of each unit. Register it with ``weight_norm``,
+    or with ``torch.nn.utils.parametrize``.
     """
 
     dim: int

@@ -264,8 +264,8 @@ class _Recurrent(nn.Module):
         training, until the cell is unfrozen.
 
         Until ``unfreeze()``, do not write to the parameters in a way that PyTorch does not count as
-        a change, as fused optimizers, collectives, ``Tensor.data`` and other code with access to
-        their memory do: results would be those of the old parameters. Counted changes in place, and
+        a change. Fused optimizers, collectives, ``Tensor.data`` and other code with access to their
+        memory do so. Results would be those of the old parameters. Counted changes in place, and
         replaced parameters, raise ``RuntimeError`` at the next call (``ValueError`` in
         ``steps()``).
 
@@ -602,9 +602,9 @@ class LayerNormLSTM(_Layers):
         batch_first: inputs, outputs and resets are [B, T, ...]. States are [L, B, H] in any case.
         dropout: the probability of zeroing an output of a layer, except the last, in training.
         bidirectional: adds a layer that runs from the last step to the first beside each layer.
-        device: of the parameters.
-        dtype: of the parameters: ``torch.float32``, ``float64``, ``bfloat16`` or ``float16``.
-            16-bit types are computed in float32.
+        device: the device of the parameters.
+        dtype: the type of the parameters: ``torch.float32``, ``float64``, ``bfloat16`` or
+            ``float16``. 16-bit types are computed in float32.
         proj_size: must be 0; for code that passes it to ``torch.nn.LSTM``. There is no projection.
         variant: the kind of LSTM:
 
@@ -619,7 +619,7 @@ class LayerNormLSTM(_Layers):
             - ``"draw"``: plain sums with two biases, and LN(c_t) only in h_t (Eq. 29-31).
             - ``"plain"``: ``torch.nn.LSTM``.
             - ``"batchnorm"``: statistics over the sequences of the batch instead of LN, separately
-              for each step (Cooijmans et al. 2016, Eq. 6-8). There are no running estimates:
+              for each step (Cooijmans et al. 2016, Eq. 6-8). There are no running estimates, so
               results depend on the other sequences of the batch, in evaluation, too.
         eps: added to variances, inside the root; finite and at least 0. None selects the default of
             the library that the variant comes from: 1e-3 for ``"tfa"``, 1e-12 for ``"contrib"``,
@@ -715,10 +715,10 @@ class LayerNormLSTM(_Layers):
                 ``PackedSequence``.
             hx: (h_0, c_0), each [L, B, H], or [L, H] for one sequence; zeros by default.
             lengths: [B] integers of any type, as a tensor, a sequence or a NumPy array, each from 1
-                to T, in any order: an alternative to packing. Past its length, a sequence is not
+                to T, in any order. An alternative to packing. Past its length, a sequence is not
                 read, and its outputs are 0.
             resets: [T, B] or [T, B, 1] in the layout of the input, bool or 0 and 1 of any real
-                type: where it is True, the state becomes ``h_reset`` and ``c_reset`` before this
+                type. Where it is True, the state becomes ``h_reset`` and ``c_reset`` before this
                 step. In reinforcement learning, it is True where a new episode starts. Gradients
                 pass a reset only to ``h_reset`` and ``c_reset``.
             mask: bool, [T, B] in the layout of the input, an alternative to ``lengths``: True
@@ -727,8 +727,8 @@ class LayerNormLSTM(_Layers):
             c_reset: [L, H] the cell state after a reset; zeros by default.
 
         Returns:
-            y [T, B, D * H] in the layout of the input, and (h_n, c_n), the state after the last
-            step of each sequence, with the shapes of hx.
+            y [T, B, D * H] in the layout of the input, and (h_n, c_n), with the shapes of hx. The
+            latter is the state after the last step of each sequence.
 
         >>> lstm = LayerNormLSTM(2, 3)
         >>> starts = torch.tensor([[True], [False], [True]])  # two episodes, of 2 steps and of 1
@@ -1033,7 +1033,7 @@ class LayerNormLSTMCell(_Step):
         many steps together.
 
         A step can continue from any state, be detached, or stay unused. The parameters are those of
-        this call: each step compares their bytes, and raises ``ValueError`` after any change; the
+        this call. Each step compares their bytes, and raises ``ValueError`` after any change. The
         steps of a frozen cell skip the comparison (see ``freeze``). Second derivatives raise
         ``NotImplementedError``; use the cell for them. Hooks of the module are not called.
 
