@@ -8,7 +8,7 @@
 
 namespace planish::bench {
 
-/// State of a comparison's shared library, which bench/base/turns.py calls, between calls.
+/// State of a comparison's shared library between the calls from bench/base/turns.py.
 struct CSession {
   std::map<std::string, std::function<void()>> calls;  ///< of the contestants so far
   std::string text;                                    ///< message of the last function

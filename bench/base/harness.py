@@ -40,8 +40,8 @@ class Progress:
 
 
 def run(command, lines, environment, each):
-    """Feeds `lines` to a program. Calls `each` with its answer to each line and the number of
-    cores used by others meanwhile."""
+    """Feeds `lines` to a program. Calls `each` with the program's answer to each line and the number
+    of cores that other programs used meanwhile."""
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)  # fmt: skip
     try:
@@ -71,8 +71,8 @@ def caches():
 
 
 class Foreign:
-    """Cores that other programs use. With several threads, a contestant then waits for the thread
-    that does not run, and ratios are meaningless."""
+    """Cores that other programs use. With several threads, a contestant then waits for threads that
+    do not run, and ratios are meaningless."""
 
     def __init__(self, *pids):
         self.pids, self.last = pids, None
@@ -87,7 +87,7 @@ class Foreign:
         busy = (user + nice + system + irq + softirq + steal) / ticks - own.user - own.system
         for pid in self.pids:
             fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            busy -= sum(map(int, fields[11:15])) / ticks  # includes its children's: torch.compile's g++
+            busy -= sum(map(int, fields[11:15])) / ticks  # with child processes, such as torch.compile's g++
         now = time.monotonic()
         before, self.last = self.last, (now, busy)
         return max(0.0, (busy - before[1]) / (now - before[0])) if before else None
@@ -117,7 +117,7 @@ def warn_if_busy():
 
 
 def importable(names):
-    """Returns None, or why one of the modules cannot be imported."""
+    """Returns None, or the reason why one of the modules cannot be imported."""
     test = subprocess.run(
         [sys.executable, "-c", "import " + ",".join(names)], capture_output=True, text=True)  # fmt: skip
     return test.stderr.strip().splitlines()[-1] if test.returncode else None
@@ -181,9 +181,9 @@ def about(args, program):
     if not path.exists():
         raise BenchError(f"{path} does not exist: run make bench-{args.name}, and see "
                          "what CMake says of bench/norm")  # fmt: skip
-    told = json.loads(subprocess.run([path, "--about"], check=True, capture_output=True).stdout)
+    description = json.loads(subprocess.run([path, "--about"], check=True, capture_output=True).stdout)
     warn_if_busy()
-    return told | {"caches": caches(), "python": platform.python_version()}
+    return description | {"caches": caches(), "python": platform.python_version()}
 
 
 def finish(args, document, report):

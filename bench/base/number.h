@@ -7,7 +7,7 @@
 
 namespace planish::bench {
 
-/// Parses all of `text` as a number above 0 into `number`. Returns false if it is none.
+/// Parses all of `text` as a positive number into `number`. Returns false on failure.
 template <class Number>
 bool ParsePositive(const std::string& text, Number& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -1,6 +1,5 @@
-# planish_find_onednn(result): whether there is a oneDNN that can be compared with: from
-# bench/base/requirements.txt in .venv, or from CMAKE_PREFIX_PATH. Beside PyTorch's threads it must
-# run on the same OpenMP.
+# planish_find_onednn(result): sets RESULT to TRUE if a suitable oneDNN is in .venv, installed from
+# bench/base/requirements.txt, or in CMAKE_PREFIX_PATH. It must run on PyTorch's OpenMP.
 macro(planish_find_onednn result)
   find_package(dnnl 3 QUIET CONFIG HINTS "${PROJECT_SOURCE_DIR}/.venv")
   set(${result} FALSE)

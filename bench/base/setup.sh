@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what bench/norm and bench/rnn compare with and is not there, after scripts/setup.sh: Google
-# Benchmark from the system's packages, the peers in .venv. What cannot be installed is left out of
-# the comparison.
+# Installs the missing libraries that bench/norm and bench/rnn compare with: Google Benchmark from the
+# system's packages, the others in .venv. scripts/setup.sh must have run. The comparison leaves out
+# libraries that cannot be installed.
 #   PIP_ARGS  more arguments for pip
 set -uo pipefail
 cd "$(dirname "$0")/../.."

@@ -57,7 +57,7 @@ def wrong_planish(document):
 
 
 def summary(misses):
-    """Returns lines with the numbers from `judged` that miss their targets."""
+    """Returns lines with the figures from `judged` that miss their targets."""
     if not misses[0]:
         return []
     reached = f"Of {misses[0]} figures with a target, {misses[0] - len(misses[1])} reach it"
@@ -127,10 +127,11 @@ def slug(title):
 
 
 def publish(docs, bench, marks, text, summarize, *, page=None, charts=()):
-    """Writes a report's tables as docs/performance/<bench>-*.csv, the list of them with the missed figures into the
-    page docs/performance/<page>.md, and the summary into docs/performance.md, between the marks of both pages.
+    """Writes a report's tables, their list and the summary into the documentation.
 
-    `text` is what `markdown` returns, `summarize` makes the summary's Markdown from a list of Table.
+    The tables become docs/performance/<bench>-*.csv. The list of tables and missed figures is written between the
+    marks of docs/performance/<page>.md, the summary between those of docs/performance.md. `text` is the result of
+    `markdown`. `summarize` returns the summary's Markdown for a list of Table.
     """
     head, tables, notes = read_tables(text)
     folder = docs / "performance"

@@ -1,12 +1,12 @@
-"""Shared parts of the peers in Python: shared libraries of the comparisons' C++ code, and
-alternation in one process."""
+"""Shared parts of the comparisons with Python libraries: calls of the C++ code in shared libraries,
+and alternation in one process."""
 
 import ctypes
 import random
 import time
 
-# Seconds between the blocks of different contestants: one pool's workers spin before they sleep,
-# and take cores from the other's.
+# Seconds between the blocks of different contestants. Idle workers of one thread pool spin before they
+# sleep, and take cores from the workers of another pool.
 PAUSE = 0.01
 MIN_BLOCKS = 3
 

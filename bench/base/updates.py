@@ -1,8 +1,8 @@
 """Shared parts of the training comparisons: comparison of losses, alternating blocks of updates,
 ratios.
 
-A competitor has `losses(count)`, which makes updates and returns the loss of each, and
-`steps(count)`, which makes updates and returns a tuple that starts with their seconds."""
+A competitor has two methods, which make `count` updates. `losses(count)` returns the loss of each.
+`steps(count)` returns a tuple that starts with the seconds of all."""
 
 import statistics
 import time
@@ -27,13 +27,13 @@ def compare(losses, exact, floats):
     """Returns {competitor: error of its losses}, and the relative distances of the compared losses
     as text.
 
-    The tolerance follows from the effect of rounding on this training: eight times the largest
-    distance so far between PyTorch's losses in float (`floats`: from the given weights and from
-    weights changed in their last bit) and in double (`exact`).
-    The minimum tolerance is 1e-6 of the first loss, eight roundings, and 3e-5 of a later one: if a
-    gradient is zero up to rounding, Adam's first steps move the weight by the learning rate in
-    either direction. The comparison ends where rounding would hide an error of 2e-3, which must
-    not be the first or second loss."""
+    The tolerance is eight times the effect of rounding: the largest distance so far between
+    PyTorch's losses in double (`exact`) and in float (`floats`). `floats` has trainings from the
+    given weights and from weights changed in their last bit. The minimum tolerance is 1e-6 of the
+    first loss, eight roundings, and 3e-5 of a later one. The latter is for Adam, whose first
+    steps move a weight by the learning rate in either direction if its gradient is zero up to
+    rounding. The comparison ends at the loss where rounding would hide an error of 2e-3. At least
+    two losses must be compared."""
     rounding, wrong, distances = 0.0, {}, []
     for i, expected in enumerate(exact):
         rounding = max([rounding] + [abs(run[i] - expected) for run in floats])

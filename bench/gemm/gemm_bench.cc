@@ -1,11 +1,12 @@
-// Compares the packed GEMM with at::mm (MKL in PyTorch's wheels for x86), whose weights are not
-// packed beforehand, and with the machine's limits: multiply-adds in registers only, and for single
-// rows a read of the weights.
-//   usage: gemm_bench [THREADS [BLOCKS [SECONDS]]]   both 1 and 2 threads; blocks of calls of every
-//                                                     contestant (20); the time of a block (0.01)
-// Prints a line for each shape: the product c [M, N] = a [M, K] * w [N, K]^T, or, as the gradient
-// of weights, c [N, K] = a [M, N]^T * b [M, K]. Contestants alternate in random order, and the
-// fastest block of each counts. Results are first compared with a product in double.
+// Compares the packed GEMM with at::mm (MKL in PyTorch's wheels for x86), which gets the weights
+// unpacked, and with the machine's limits. The limits are multiply-adds in registers only, and
+// for single rows a read of the weights.
+//   usage: gemm_bench [THREADS [BLOCKS [SECONDS]]]
+//            THREADS: by default both 1 and 2; BLOCKS: of calls of every contestant (20);
+//            SECONDS: of a block (0.01)
+// Prints a line for each shape: c [M, N] = a [M, K] * w [N, K]^T, or, for the gradient of weights,
+// c [N, K] = a [M, N]^T * b [M, K]. Contestants alternate in random order, and the fastest block of
+// each counts. Results are first compared with a matrix product in double.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

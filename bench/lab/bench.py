@@ -38,8 +38,8 @@ PLANS = 3
 
 
 class PyTorch:
-    """The model and its optimizer as a user of PyTorch writes them. Batches are prepared, so that
-    it has no cost for input."""
+    """The model and its optimizer as a user of PyTorch writes them. Batches are prepared, so input
+    has no cost."""
 
     def __init__(self, task, settings, start, *, fused=None, dtype=torch.float32, generator=None):
         self.task, self.settings = task, settings
@@ -93,7 +93,8 @@ class Planish:
             env=dict(os.environ, PLANISH_KEEP_MEMORY=str(int(keep_memory))))  # fmt: skip
         self.folder, self.preset = args.data, args.preset
 
-    def ask(self, **command):
+    def send(self, **command):
+        """Sends a command to the process. Returns its answer."""
         self.process.stdin.write(json.dumps(command) + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
@@ -103,16 +104,16 @@ class Planish:
 
     def setup(self, case, settings, file):
         """Returns the answer to the setup, and the file's tensors."""
-        told = self.ask(setup=case.task, preset=cases.TASKS[case.task].preset or self.preset,
-                        set=case.settings() | settings, data=self.folder, batches=BATCHES, file=str(file))  # fmt: skip
-        return told, load_file(file)
+        setup = self.send(setup=case.task, preset=cases.TASKS[case.task].preset or self.preset,
+                          set=case.settings() | settings, data=self.folder, batches=BATCHES, file=str(file))  # fmt: skip
+        return setup, load_file(file)
 
     def losses(self, count):
-        return self.ask(losses=count)
+        return self.send(losses=count)
 
     def steps(self, count):
-        told = self.ask(steps=count)
-        return told["seconds"], told["input_seconds"], told["faults"]
+        answer = self.send(steps=count)
+        return answer["seconds"], answer["input_seconds"], answer["faults"]
 
     def close(self):
         self.process.stdin.close()
@@ -146,15 +147,15 @@ def run_case(args, case, planish, plain, lean, file):
     if case.batch_size:
         result["batch size"] = case.batch_size
     checked = task.CHECK | (getattr(task, "CHECK_NONE", {}) if case.norm == "none" else {})
-    told, start = planish.setup(case, task.SETTINGS | checked, file)
-    result["wrong"], result["agreement"] = check(task, told["settings"], start, planish)
+    setup, start = planish.setup(case, task.SETTINGS | checked, file)
+    result["wrong"], result["agreement"] = check(task, setup["settings"], start, planish)
     if args.check:
         print(f"{case}: losses agree within {result['agreement']}", file=sys.stderr)
     if result["wrong"] or args.check:
         return result
     if checked:
-        told, start = planish.setup(case, task.SETTINGS, file)
-    settings = told["settings"]
+        setup, start = planish.setup(case, task.SETTINGS, file)
+    settings = setup["settings"]
     competitors = {
         "planish": planish,
         "pytorch": PyTorch(task, settings, start),
@@ -169,10 +170,10 @@ def run_case(args, case, planish, plain, lean, file):
     blocks = updates.measure(competitors, args.blocks, args.seconds)
     used = batches(start, torch.float32)
     units = settings["accumulate"] * statistics.mean(task.size(batch) for batch in used)
-    epoch = planish.ask(plans=PLANS) * settings["accumulate"] / told["epoch_batches"]
+    epoch = planish.send(plans=PLANS) * settings["accumulate"] / setup["epoch_batches"]
     share = statistics.median((inputs + epoch) / seconds for seconds, inputs, _ in blocks["planish"])
     return result | {
-        "settings": settings, "data": told["data"], "unit": task.UNIT, "units": units, "input share": share,
+        "settings": settings, "data": setup["data"], "unit": task.UNIT, "units": units, "input share": share,
         "seconds": {who: updates.best(found) for who, found in blocks.items()},
         "over": {who: updates.ratio(blocks[who], blocks["planish"]) for who in ("pytorch", "fused")},
         "over none": updates.ratio(blocks["planish"], blocks["none"]) if plain else None,

@@ -1,14 +1,15 @@
-"""Shared parts of the tasks' models in PyTorch. A task's module has
-UNIT            unit of a batch: "cases", "tokens"
-SETTINGS        changes of the preset's settings, such as a learning rate that needs no warm-up
-CHECK           further changes for comparing losses, such as no dropout, whose masks differ
-CHECK_NONE      further changes for the model without norms; optional
-model(settings, start)  the model, an nn.Module, as a user of PyTorch writes it; `start` has
-Planish's
-                parameters, for their sizes
-weight(name, weights)  the initial value of its parameter of that name, from these
-loss(model, batch)     from a batch's tensors as the task gathers them
-size(batch)     its number of UNITs"""
+"""Shared parts of the tasks' models in PyTorch. The module of a task has these members:
+
+- UNIT: the unit of a batch, "cases" or "tokens".
+- SETTINGS: changes of the preset's settings, such as a learning rate that needs no warm-up.
+- CHECK: further changes for comparing losses, such as no dropout, whose masks would differ.
+- CHECK_NONE: further changes for the model without norms; optional.
+- model(settings, start): returns the model, an nn.Module, as a user of PyTorch writes it. `start` has
+  Planish's parameters, for their sizes.
+- weight(name, weights): returns the initial value of the model's parameter `name`. `weights` are
+  Planish's parameters.
+- loss(model, batch): returns the loss of a batch's tensors, as the task gathers them.
+- size(batch): returns the number of units in a batch."""
 
 import math
 

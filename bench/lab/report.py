@@ -70,7 +70,7 @@ def share(value, misses, what):
 
 def markdown(document):
     about, results = document["about"], document["results"]
-    misses = [0, []]  # numbers judged, those missed
+    misses = [0, []]  # count of judged figures, missed figures
     counts = sorted({r["threads"] for r in results})
     tables = [text for threads in counts for text in speed_table(results, threads, misses)]
     tables += [text for threads in counts for text in memory_table(results, threads)]

@@ -101,9 +101,9 @@ def loss(skip_thoughts, batch):
     words, lengths, *neighbours, targets = batch[:9]
     vectors = skip_thoughts.encode(words, lengths)
     states = []
-    for decoder, (told, ends, places) in zip((skip_thoughts.previous, skip_thoughts.next),
-                                             (neighbours[:3], neighbours[3:]), strict=True):  # fmt: skip
-        states.append(skip_thoughts.decode(decoder, told, ends, vectors).flatten(0, 1)[places])
+    for decoder, (inputs, ends, places) in zip((skip_thoughts.previous, skip_thoughts.next),
+                                               (neighbours[:3], neighbours[3:]), strict=True):  # fmt: skip
+        states.append(skip_thoughts.decode(decoder, inputs, ends, vectors).flatten(0, 1)[places])
     return skip_thoughts.loss(torch.cat(states), targets, batch[9] if len(batch) > 9 else None)
 
 

@@ -1,15 +1,15 @@
 // The Planish side of bench/lab/bench.py: runs updates of any task with the code of `planish
-// train`. One command a line on stdin, one answer a line on stdout, both JSON.
+// train`. Each line on stdin is a command and gets one line on stdout as the answer, both JSON.
 //   {"setup": TASK, "preset": NAME, "set": {SETTING: TEXT}, "data": FOLDER or null, "batches": N,
 //   "file": FILE}
-//       makes a model; writes its parameters and buffers ("model.NAME") and the first N batches of
-//       an epoch ("batch.INDEX.TENSOR") from Experiment::Batch, which all later updates repeat:
-//       {"settings": {NAME: VALUE}, "data": what was read, "batches": N, "epoch_batches": of the
-//       epoch}
-//   {"losses": N}   makes N updates: the loss of each
-//   {"steps": N}    makes N updates: {"seconds", "input_seconds": of these, in Experiment::Batch,
-//                   "faults": minor page faults}
-//   {"plans": N}    plans N epochs: seconds of the fastest
+//       Makes a model. Writes its parameters and buffers ("model.NAME") and the first N batches of
+//       an epoch ("batch.INDEX.TENSOR") to FILE. All later updates repeat these batches. Answer:
+//       {"settings": {NAME: VALUE}, "data": description, "batches": N, "epoch_batches": batches of
+//       an epoch}
+//   {"losses": N}   Makes N updates. Answer: the loss of each.
+//   {"steps": N}    Makes N updates. Answer: {"seconds", "input_seconds": the part of these in
+//                   Experiment::Batch, "faults": minor page faults}
+//   {"plans": N}    Plans N epochs. Answer: the seconds of the fastest.
 //   usage: lab_steps THREADS   or, for the stamps of the machine: lab_steps --about
 
 #include <ATen/CPUGeneratorImpl.h>

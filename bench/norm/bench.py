@@ -1,9 +1,9 @@
 """The speed of Planish's norms against memory bandwidth and other libraries.
 
-Every result is compared with a reference in double before it is timed. Contestants alternate in
-random order, in one process (PyTorch's kernel, oneDNN) or in one process each (torch.compile, ONNX
-Runtime), always with the same copy; results are ratios of the fastest repetitions.
-docs/performance.md explains the tables. Results go to a JSON file, tables to standard output and,
+Every result is compared with a reference in double before it is timed. Contestants alternate with
+a copy in random order. PyTorch's kernel and oneDNN run in one process, torch.compile and ONNX Runtime
+in one process each. Results are ratios of the fastest repetitions. docs/performance.md explains the
+tables. Results go to a JSON file, tables to standard output and,
 with --docs, with charts into the documentation."""
 
 import os

@@ -3,8 +3,8 @@
 import dataclasses
 
 LIMITS = {
-    "forward": ["copy", "copy-streaming"],
-    "backward": ["three-streams", "three-streams-streaming"],
+    "forward": ["copy", "copy-non-temporal"],
+    "backward": ["three-streams", "three-streams-non-temporal"],
 }
 IN_PROCESS = ("planish", "aten", "onednn")  # contestants of norm_bench
 BARE = "bare"  # lower bound of a norm: arithmetic, and inputs that must be read twice
@@ -14,8 +14,8 @@ TITLES = {"planish": "Planish", "bare": "bare loop", "aten": "PyTorch", "onednn"
 SIZES = {"float": 4, "double": 8, "bfloat16": 2, "float16": 2}
 MB = 1 << 20
 
-# Shapes of the comparison with peers: from arrays that fit into a core's cache to 64 MB, with
-# aligned and unaligned widths, and rows from 7 to 65,536 elements.
+# Shapes of the comparison with other libraries. Arrays range from the size of a core's cache to 64 MB.
+# Rows have from 7 to 65,536 elements. Widths are aligned and unaligned.
 PEER_SHAPES = (
     (32, 1024), (512, 1024), (4096, 256), (4096, 1024), (16384, 768), (65536, 128), (4096, 4096),
     (64, 65536), (599186, 7), (127100, 33), (33026, 127), (5454, 769), (4194, 1000), (1024, 4095),

@@ -1,12 +1,15 @@
 // Times contestants against each other, one case at a time. Reads cases from standard input, a line
 // each, fields separated by spaces:
 //   DIRECTION TYPE SHAPE THREADS CONTESTANT,CONTESTANT,...
-//   forward float 4096x1024 2 copy,copy-streaming,memcpy,planish:layer,aten:layer,onednn:layer
-// Prints a line of JSON for each: the case, the seconds of a call in every repetition by
-// contestant, which contestants are absent and why, and which results are wrong and how (those are
-// not timed).
-//   usage: norm_bench [REPETITIONS [SECONDS]]   of every contestant (12); minimum of each (0.005)
-//          norm_bench --about                   a line of JSON: versions, machine, methods
+//   forward float 4096x1024 2 copy,copy-non-temporal,memcpy,planish:layer,aten:layer,onednn:layer
+// Prints a line of JSON for each:
+// - the case,
+// - the seconds of a call, by contestant and repetition,
+// - the absent contestants and the reasons,
+// - the contestants with wrong results, which are not timed, and the errors.
+//
+// usage: norm_bench [REPETITIONS [SECONDS]]   of every contestant (12); minimum of each (0.005)
+//        norm_bench --about                   a line of JSON: versions, machine, methods
 //
 // Google Benchmark runs the repetitions of a case in random order, so that slow changes of the
 // machine affect all contestants alike.

@@ -1,7 +1,7 @@
 """Tables and charts from bench.py's results; `report.py RESULTS [DOCS]` makes them again.
 
-A time is the fastest repetition's. The limit of a case is the fastest of the copies (forward) or
-of the loops that read two arrays and write one (backward), which alternate with the contestants.
+A time is that of the fastest repetition. The limit of a case is the fastest memory loop. Forward, the
+loops copy; backward, they read two arrays and write one. They alternate with the contestants.
 """
 
 import pathlib
@@ -205,7 +205,7 @@ def column_tables(results, misses):
                     row += [judged(share(r, name) if r else None, target, misses, what), number(bare)]
                 rows.append(row)
         if rows:
-            head = ["norm", "samples x channels x numbers", "forward", "bare loop", "backward", "bare loop"]
+            head = ["norm", "samples x channels x elements", "forward", "bare loop", "backward", "bare loop"]
             yield (f"#### Norms over channels, float, {count(threads)}: share of the limit\n\n"
                    + table(head, rows))  # fmt: skip
 
@@ -236,7 +236,7 @@ def disturbed(document):
 
 def markdown(document):
     about, results = document["about"], Results(document)
-    misses = [0, []]  # numbers judged, those missed
+    misses = [0, []]  # count of judged figures, missed figures
     tables = [*share_tables(results, misses), *peer_tables(results, misses),
               *bare_table(results, misses),
               *method_tables(results, misses), *column_tables(results, misses),

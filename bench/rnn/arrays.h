@@ -34,11 +34,12 @@ RnnParams<float> GradientsFor(Cell cell, const RnnShape& shape, const Arrays& ar
 class Arena {
  public:
   /// Returns arrays for `c`, valid until the next call. Throws planish::Error for a shape that is
-  /// too large, std::bad_alloc if there is not enough memory.
-  /// x, dy, h and c are uniform with variance 1 (h and c: in [-1, 1]). Weights are uniform within 1
-  /// / sqrt(H), like PyTorch's initial ones, biases within 0.5. Gains are in [0.5, 1.5], but those
-  /// on h in [0.1, 0.3]: an LN-LSTM with gains of 1 is chaotic, so that rounding makes two right
-  /// results differ.
+  /// too large, and std::bad_alloc.
+  ///
+  /// x and dy are uniform with variance 1, h and c uniform in [-1, 1]. Weights are uniform within
+  /// 1 / sqrt(H), like PyTorch's initial ones, biases within 0.5. Gains are in [0.5, 1.5], those on
+  /// h in [0.1, 0.3]. An LN-LSTM with gains of 1 is chaotic: rounding makes two right results
+  /// differ.
   Arrays For(const Case& c);
 
  private:
@@ -53,15 +54,13 @@ class Reference {
   /// Fills the elements to compare with NaN, so that unwritten ones fail.
   void Poison() const;
 
-  /// Returns an empty text if the results in the arrays are right, else an error such as "dx is off
-  /// by 0.5; the largest value is 2, the tolerance 1e-05 of that".
-  ///
-  /// The tolerance, relative to the largest value of an array, is 2^-24 times Slack(): 8 * sqrt(n).
-  /// A sum of n products has an error of about sqrt(n) units in the last place of its largest
-  /// terms, where n is I + H forward, plus T * B in training. Later steps multiply the error of a
-  /// step by less than 1 each, which adds up to a few such errors. Right results use up to a
-  /// quarter of it.
+  /// Returns an empty text if the results in the arrays are right, else an error: "dx is off by
+  /// 0.5; the largest value is 2, the tolerance 1e-05 of that". The tolerance, relative to the
+  /// largest value of an array, is 2^-24 * Slack().
   std::string Compare() const;
+  /// Returns 8 * sqrt(n), where n is I + H forward, plus T * B in training. A sum of n products has
+  /// an error of about sqrt(n) units in the last place. Later steps multiply the error of a step by
+  /// less than 1. Right results use up to a quarter of the tolerance.
   static double Slack(const Case& c);
 
  private:

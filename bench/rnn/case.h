@@ -7,8 +7,8 @@
 
 #include "planish/rnn.h"
 
-// Case of a measurement: one mode of recurrent layers over one shape, in float, by several
-// contestants on the same arrays. docs/performance.md has method and results.
+// A case of a measurement: one mode of recurrent layers and one shape, in float. Several
+// contestants run it on the same arrays. docs/performance.md has method and results.
 namespace planish::bench::rnn {
 
 enum class Mode : uint8_t {

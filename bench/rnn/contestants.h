@@ -25,15 +25,15 @@ Contestant MakeTorchNn(Cell cell, const Case& c, const Arrays& arrays);
 /// torch::nn::LSTMCell, GRUCell and RNNCell, for a step.
 Contestant MakeTorchCell(Cell cell, const Case& c, const Arrays& arrays);
 
-/// LN-LSTM and LN-GRU composed of PyTorch's operators, called from C++ (composed.cc): the GEMM of
-/// the inputs, its norm and bias for all steps at once, then step by step.
+/// LN-LSTM and LN-GRU composed of PyTorch's operators, called from C++ (composed.cc). The GEMM of
+/// the inputs, its norm and bias are computed for all steps at once, the rest step by step.
 Contestant MakeComposed(Cell cell, const Case& c, const Arrays& arrays);
 
 /// oneDNN's LSTM and linear-before-reset GRU (onednn.cc), forward, with primitive and packed
 /// weights made beforehand.
 Contestant MakeOneDnn(Cell cell, const Case& c, const Arrays& arrays);
 
-/// Returns "oneDNN 3.2.0", or why it is absent.
+/// Returns "oneDNN 3.2.0", or the reason why oneDNN is absent.
 std::string OneDnnVersion();
 
 /// Returns a contestant by its full name, library and cell ("planish:ln-lstm",
@@ -41,7 +41,7 @@ std::string OneDnnVersion();
 /// "onednn:gru"). Throws std::invalid_argument for an unknown name.
 Contestant MakeContestant(const std::string& name, const Case& c, const Arrays& arrays);
 
-/// Returns the cell in such a name.
+/// Returns the cell in the name of a contestant.
 Cell CellOf(const std::string& name);
 
 }  // namespace planish::bench::rnn

@@ -1,7 +1,7 @@
 """Tables and charts from bench.py's results; `report.py RESULTS [DOCS]` makes them again.
 
-A time is the fastest block's. Ratios are of times from one case, in one process: those of
-TorchScript and of the compiled cell are over the LN-LSTM's in the same process."""
+A time is that of the fastest block. Ratios are of times of one case in one process. TorchScript and
+the compiled cell are compared with the LN-LSTM in the same process."""
 
 import math
 import pathlib
@@ -185,7 +185,7 @@ def cell_table(results, misses, mode, threads):
 
 def markdown(document):
     about, results = document["about"], Results(document)
-    misses = [0, []]  # numbers judged, those missed
+    misses = [0, []]  # count of judged figures, missed figures
     tables = [text for one in (lstm_table, gru_table) for mode in cases.MODES for threads in results.threads
               for text in one(results, misses, mode, threads)]  # fmt: skip
     tables += step_tables(results, misses)

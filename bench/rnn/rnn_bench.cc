@@ -2,14 +2,17 @@
 // line each, fields separated by spaces:
 //   MODE SHAPE THREADS CONTESTANT,CONTESTANT,...
 //   training 100x32x256x256 2 planish:ln-lstm,planish:lstm,torch:lstm,products:lstm
-// Prints a line of JSON for each: the case, the seconds of a call in the fastest block by
-// contestant, the multiply-adds of a call, which contestants are absent and why, and which results
-// are wrong and how (those are not timed).
-//   usage: rnn_bench [BLOCKS [SECONDS [MAX_SECONDS]]]
-//            blocks of calls of every contestant (8); seconds of a block, which has at least one
-//            call (0.03); maximum seconds of all blocks of a contestant, which has at least 3 (1)
-//          rnn_bench --about
-//            a line of JSON: versions, machine, cells
+// Prints a line of JSON for each:
+// - the case, and the multiply-adds of a call,
+// - the seconds of a call in the fastest block, by contestant,
+// - the absent contestants and the reasons,
+// - the contestants with wrong results, which are not timed, and the errors.
+//
+// usage: rnn_bench [BLOCKS [SECONDS [MAX_SECONDS]]]
+//          blocks of calls of every contestant (8); seconds of a block, which has at least one
+//          call (0.03); maximum seconds of all blocks of a contestant, which has at least 3 (1)
+//        rnn_bench --about
+//          a line of JSON: versions, machine, cells
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>

@@ -7,15 +7,15 @@
 
 namespace planish::bench::rnn {
 
-/// Returns a tensor on an array that is only read, although tensors have no const.
+/// Returns a tensor on an array. The caller must not write to the tensor.
 inline at::Tensor View(const float* data, at::IntArrayRef sizes) {
   return at::from_blob(const_cast<float*>(data), sizes, at::TensorOptions(at::kFloat));
 }
 
 /// Copies a tensor's elements to the compared array.
 inline void Store(const at::Tensor& tensor, float* to) {
-  const at::Tensor numbers = tensor.detach().contiguous();
-  std::copy_n(numbers.const_data_ptr<float>(), numbers.numel(), to);
+  const at::Tensor contiguous = tensor.detach().contiguous();
+  std::copy_n(contiguous.const_data_ptr<float>(), contiguous.numel(), to);
 }
 
 }  // namespace planish::bench::rnn

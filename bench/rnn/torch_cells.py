@@ -2,7 +2,7 @@
 torch.compile.
 
 Reads rnn_bench's cases from standard input and prints a line of JSON for each, as described in
-rnn_bench.cc; all other contestants are rnn_bench's own, in C++, in this process.
+rnn_bench.cc. All other contestants are rnn_bench's own, in C++, in this process.
 
 The GEMM of the inputs, its norm and its bias are computed for all steps at once. Inputs are split
 by unbind, because x[t] in every step makes backward quadratic in T. Only the step is compiled,

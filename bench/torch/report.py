@@ -82,7 +82,7 @@ def memory_table(document, misses):
 
 def markdown(document):
     about, results = document["about"], document["results"]
-    misses = [0, []]  # numbers judged, those missed
+    misses = [0, []]  # count of judged figures, missed figures
     tables = [text for norm in TITLES for threads in sorted({r["threads"] for r in results})
               for text in speed_table(results, norm, threads, misses)]  # fmt: skip
     tables += [*overhead_table(document, misses), *memory_table(document, misses)]
