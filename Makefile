@@ -1,6 +1,6 @@
-# make demo    install what is missing, build, train on drawn digits, write a report
-# make test    install what is missing, build, run the tests
-# make help    the rest
+# make demo    installs missing packages, builds, trains on drawn digits, writes a report
+# make test    installs missing packages, builds, runs the tests
+# make help    lists all targets
 SHELL := /bin/bash
 PREFIX ?= /usr/local
 DEMO ?= runs/demo
@@ -74,8 +74,8 @@ build/release/build.ninja: | setup-core
 build: build/release/build.ninja setup-build
 	cmake --build --preset release
 
-# Where OpenMP's threads wait they spin, for milliseconds where another program has a core. (ctest runs
-# as many tests at a time as there are cores, each on one thread but for those that are about threads.)
+# Limits the spinning of waiting OpenMP threads, which costs milliseconds when other programs use the cores. (ctest
+# runs one test per core at a time, most of them on one thread.)
 demo test test-long: export GOMP_SPINCOUNT := 10000
 
 # Trains one run per core at a time, long runs first. A second thread would not speed up matrices of this size.
@@ -86,8 +86,8 @@ demo: build/release/build.ninja setup-build
 	    --batch-size "$$1" --seeds 3 --threads 1 --out $(DEMO) >/dev/null'
 	@$(BUILD)/planish-demo report $(DEMO) -o $(DEMO)/report.html
 
-# $(call pytest,BUILD,OPTIONS): the Python tests with the programs of a build folder and the package of build/release.
-# pytest runs one process per core, each with one thread.
+# $(call pytest,BUILD,OPTIONS): runs the Python tests with the programs of a build folder and the package of
+# build/release. pytest runs one process per core, each with one thread.
 define pytest
 	OMP_NUM_THREADS=1 PLANISH_BUILD=$(1) .venv/bin/python -m pytest -n auto $(2) tests/python
 	@if .venv/bin/python -c 'import torch.nn' 2>/dev/null; then set -x; \
@@ -107,11 +107,11 @@ test-long: build setup python build/full/build.ninja
 	ctest --preset release-long
 	$(call pytest,build/full,-m long)
 
-# On one build of the package, with a virtual environment for each version: gigabytes.
+# Uses one build of the package, and a virtual environment for each version: gigabytes.
 test-versions: setup
 	@scripts/test_versions.sh
 
-# Modules that are gone from the sources go.
+# Empties the folder first, to remove modules that are no longer in the sources.
 python: build/release/build.ninja
 	cmake --build --preset release --target planish_python
 	rm -rf $(BUILD)/python
@@ -131,7 +131,7 @@ wheel: setup
 dev: build/dev/build.ninja
 	cmake --build --preset dev
 
-# Its static library is that of this system's compiler.
+# The package's static library is built by this system's compiler.
 deb: build/core/build.ninja
 	cmake --build --preset core --target planish_core
 	cpack --config build/core/CPackConfig.cmake -B build/core/deb >/dev/null
@@ -200,8 +200,8 @@ bench-lab: build/release/build.ninja
 	cmake --build --preset release --target lab_steps
 	.venv/bin/python bench/lab/bench.py --build $(BUILD) --docs docs $(BENCH_ARGS)
 
-# On a machine with a GPU, which may be lent for minutes: nothing is installed, and what runs there
-# alone is built. CMake says which package is missing.
+# Runs on a machine with a GPU. Installs nothing, and builds only what runs there, because machines with a GPU are
+# often available for minutes only. CMake names a missing package.
 CUDA_TESTS := $(foreach what,norm batch_norm channel_norm weight_norm online_norm rnn,$(what)_cuda_test)
 
 cuda:
@@ -215,7 +215,7 @@ test-cuda: cuda
 	for test in $(CUDA_TESTS); do build/cuda/src/*/$$test --gtest_brief=1 || exit 1; done
 	PYTHONPATH=$(CURDIR)/build/cuda/python $(PYTHON) -m pytest -q torch/python/tests/test_cuda.py
 
-# What the emulation can't show: races of warps that run at once.
+# Finds errors that the emulation cannot show: races of warps that run at the same time.
 sanitize-cuda: cuda
 	for tool in memcheck racecheck synccheck; do for test in $(CUDA_TESTS); do \
 	  compute-sanitizer --tool $$tool --error-exitcode 1 build/cuda/src/*/$$test --gtest_brief=1 || exit 1; done; done

@@ -1,9 +1,9 @@
-# What every target of the project shares: language level, warnings, include roots, launcher.
+# Settings of all targets of the project: language level, warnings, include roots, compiler launcher.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-set(CMAKE_UNITY_BUILD OFF)  # planish_unity says which sources are compiled together
+set(CMAKE_UNITY_BUILD OFF)  # planish_unity decides which sources are compiled together
 
 # The folder of a program or library, in its run path.
 set(PLANISH_ORIGIN "$ORIGIN")
@@ -17,8 +17,8 @@ if(PROJECT_IS_TOP_LEVEL)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
   endif()
 
-  # libtorch's headers take about ten seconds a file: ccache makes the second build a second. Without the
-  # sloppiness it takes no file with a precompiled header; a header that changed is noticed all the same.
+  # libtorch's headers take about ten seconds a file; with ccache a second build takes a second. Without
+  # CCACHE_SLOPPINESS, ccache skips files with a precompiled header. It notices changed headers even so.
   find_program(PLANISH_CCACHE ccache)
   if(PLANISH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env"
@@ -28,9 +28,8 @@ else()
   set(CMAKE_COMPILE_WARNING_AS_ERROR OFF)
 endif()
 
-# -Wno-restrict: g++ 12 sees overlaps in string concatenation that are not there.
-# planish_options(target): warnings, and the two include roots (public headers; the repository, so
-# that sources are named by their path: #include "src/norm/recipe.h").
+# planish_options(target): sets warnings and the two include roots: the public headers, and the repository
+# (#include "src/norm/recipe.h"). -Wno-restrict: g++ 12 falsely reports overlaps in string concatenation.
 function(planish_options target)
   if(PROJECT_IS_TOP_LEVEL)
     # Each run of GCC's garbage collector walks the whole precompiled header: a tenth of the compile time.
@@ -52,8 +51,8 @@ function(planish_hidden target)
     CUDA_VISIBILITY_PRESET hidden)
 endfunction()
 
-# planish_o1_options(target): options for all that calls the core: the binding, the lab, tests. Releases compile it
-# with -O1, which halves the compile time and does not slow it: it spends its time in the core and in libtorch.
+# planish_o1_options(target): sets the options of targets that call the core: the binding, the lab, tests. Releases
+# compile them with -O1. It halves the compile time at no cost, because the core and libtorch do the work.
 function(planish_o1_options target)
   planish_options(${target})
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -86,16 +85,15 @@ function(planish_precompiled_gtest target headers)
   endif()
 endfunction()
 
-# planish_unoptimized_test(target): options of a test that spends its time in the libraries that it tests. Releases
-# compile it with -O0, which halves the compile time.
+# planish_unoptimized_test(target): sets the options of a test that spends its time in the libraries that it tests.
+# Releases compile it with -O0, which halves the compile time.
 function(planish_unoptimized_test target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O0>)
 endfunction()
 
-# planish_test(name SOURCES... LINK libs... [PARTS n] [LONG filter]): a GoogleTest program. For ctest it is one test,
-# or n tests that run at the same time, because most of its tests take less time than starting a process. Programs are
-# named after their folder: lab_run_test belongs to lab/run. Those of its tests that match LONG do more with
-# PLANISH_LONG_TESTS, as one more test, NAME.long, with the label "long".
+# planish_test(name SOURCES... LINK libs... [PARTS n] [LONG filter]): defines a GoogleTest program. The name follows
+# the folder: lab_run_test belongs to lab/run. For ctest it is one test, or n tests that run at the same time. The
+# test NAME.long, with the label "long", runs the tests that match LONG with PLANISH_LONG_TESTS set.
 function(planish_test name)
   if(NOT PLANISH_TESTS OR (NOT PLANISH_LAB_TESTS AND CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/lab/"))
     return()
@@ -131,11 +129,10 @@ function(planish_test name)
   endif()
 endfunction()
 
-# planish_unity(target [AT_MOST n] [ALONE file...]): compiles the target's sources of a folder together,
-# n at a time, 12 unless told: headers, and the templates in them that every file instantiates, take
-# most of a file's time. Folders with one or two of its sources count as one folder. What two files that are compiled
-# together both name in their unnamed namespaces is an error, unless one of them is ALONE; that each file includes what
-# it needs is what PLANISH_UNITY=OFF shows, as the preset dev has it.
+# planish_unity(target [AT_MOST n] [ALONE file...]): compiles the target's sources of a folder together, n (12) at a
+# time, because headers take most of a file's compile time. Folders with one or two sources count as one folder. Files
+# compiled together must not define the same name in unnamed namespaces, unless one is ALONE. The preset dev sets
+# PLANISH_UNITY=OFF, which shows missing includes.
 function(planish_unity target)
   if(NOT PLANISH_UNITY OR NOT TARGET ${target})
     return()
@@ -162,13 +159,13 @@ function(planish_unity target)
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${name}_${part}")
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-  # GCC would warn of unnamed namespaces, because a unity file includes the sources like headers.
+  # GCC would warn of unnamed namespaces, because a unity file includes sources as if they were headers.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# planish_find_fmt(): fmt::fmt, for this folder and those below. PyTorch's wheel brings the headers of an
-# fmt of its own without its library, which every file would have to compile, 2 to 4 seconds each: a
-# folder with nothing but the system's fmt comes before them.
+# planish_find_fmt(): finds fmt::fmt for this folder and those below. PyTorch's wheel has the headers of another fmt
+# without the library, which every file would compile in 2 to 4 seconds. A folder with only the system's fmt
+# therefore comes first.
 macro(planish_find_fmt)
   find_package(fmt REQUIRED)
   get_target_property(_planish_fmt fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)

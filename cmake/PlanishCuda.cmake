@@ -1,5 +1,5 @@
-# Sets PLANISH_HAVE_CUDA: the kernels for NVIDIA GPUs are built. Nothing else needs nvcc, and no GPU is
-# needed to build. AUTO builds them for a binding whose PyTorch is a CUDA build, if there is nvcc.
+# Sets PLANISH_HAVE_CUDA if the kernels for NVIDIA GPUs are built. Only these kernels need nvcc; building needs no
+# GPU. AUTO builds them for a binding whose PyTorch is a CUDA build, if nvcc is found.
 set(PLANISH_CUDA AUTO CACHE STRING
   "Build the kernels for NVIDIA GPUs: AUTO (with nvcc, for a CUDA build of PyTorch), ON or OFF")
 set_property(CACHE PLANISH_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -12,8 +12,8 @@ if(_planish_cuda)
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    # Machine code for A100 and H100 or H200, and where nvcc knows it B200; PTX of the newest is for
-    # what comes after that.
+    # Machine code for A100, H100 and H200, and for B200 if nvcc supports it. PTX of the newest serves
+    # later GPUs.
     set(PLANISH_CUDA_DEFAULT_ARCHITECTURES FALSE)
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
       set(PLANISH_CUDA_DEFAULT_ARCHITECTURES TRUE)
@@ -45,9 +45,9 @@ if(_planish_cuda)
   endif()
 endif()
 
-# planish_cuda_objects(target SOURCES...): kernels, as objects of planish_core. No product is fused
-# with a sum unless the source says so: results are those of the emulation to the bit. (nvcc puts
-# parentheses of its own around declarations, hence -Wno-parentheses.)
+# planish_cuda_objects(target SOURCES...): adds kernels to planish_core. The compiler fuses no multiplication with an
+# addition unless the source does, so that results equal those of the emulation bit for bit. The option
+# -Wno-parentheses is needed because nvcc adds parentheses around declarations.
 function(planish_cuda_objects target)
   add_library(${target} OBJECT ${ARGN})
   set_target_properties(${target} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON
@@ -60,9 +60,9 @@ function(planish_cuda_objects target)
   target_sources(planish_core PRIVATE $<TARGET_OBJECTS:${target}>)
 endfunction()
 
-# planish_emulated_objects(target SOURCES...): the same kernels as C++, run by src/base/cuda/emulation.h.
-# A program that has these objects before planish_core takes them in place of those there. The global
-# property PLANISH_EMULATED has all of them.
+# planish_emulated_objects(target SOURCES...): compiles kernels as C++, for src/base/cuda/emulation.h. In a program
+# that links these objects before planish_core, they replace those of planish_core. The global property
+# PLANISH_EMULATED lists them.
 function(planish_emulated_objects target)
   add_library(${target} OBJECT EXCLUDE_FROM_ALL ${ARGN})
   planish_options(${target})

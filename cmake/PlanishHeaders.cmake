@@ -1,6 +1,6 @@
-# Precompiled headers of libtorch and of the lab's libraries. There are two, each compiled in 20 seconds: one also has
-# GoogleTest, for tests. Functions in a precompiled header keep the optimization level it was compiled with, and all
-# targets that use one need the same preprocessor and code generation flags.
+# Two precompiled headers of libtorch and the lab's libraries, one of them also with GoogleTest. Each compiles in 20
+# seconds. Functions in a precompiled header keep its optimization level. All targets that use one need the same
+# preprocessor and code generation flags.
 set(_planish_libtorch_headers <ATen/Functions.h> <ATen/TensorOperators.h> <torch/csrc/autograd/autograd.h>
   <torch/nn/module.h> <torch/nn/modules/embedding.h> <torch/nn/modules/linear.h>)
 set(_planish_headers ${_planish_libtorch_headers})

@@ -1,6 +1,6 @@
 # libtorch, PyTorch's C++ library, as the imported target planish::libtorch. The build and the installed
-# package share this file. find_package(Torch) is not used: it demands a CUDA toolkit for a CUDA build of
-# PyTorch, and defines targets that a parent project can need for itself.
+# package share this file. find_package(Torch) is not used, because it requires a CUDA toolkit for a CUDA build
+# of PyTorch. It would also define targets that a parent project can need for itself.
 
 # planish_find_libtorch(result): sets RESULT to the libtorch folders named by Torch_ROOT, Torch_DIR and
 # CMAKE_PREFIX_PATH: a libtorch, torch.utils.cmake_prefix_path or a site-packages folder.

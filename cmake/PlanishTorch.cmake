@@ -12,8 +12,8 @@ else()
 endif()
 if(PLANISH_LIBTORCH)
   list(GET PLANISH_LIBTORCH 0 PLANISH_LIBTORCH)
-  # Nothing else is taken from this folder: it has protobuf's and oneDNN's headers without their libraries.
-  # A prefix of many packages, where libtorch can be installed too, has lib/pkgconfig.
+  # CMake finds nothing else in this folder, which has protobuf's and oneDNN's headers without their libraries.
+  # A prefix with lib/pkgconfig has many packages, libtorch among them; it stays in use.
   if(NOT EXISTS "${PLANISH_LIBTORCH}/lib/pkgconfig")
     list(APPEND CMAKE_IGNORE_PREFIX_PATH "${PLANISH_LIBTORCH}")
   endif()

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds the core with each installed compiler and C++ standard library, warnings as errors, and runs its tests:
-# gcc 12 to 15, clang 14 to 21, libstdc++ and libc++. libc++ 14 lacks what the tests need: with it only the library
-# is built. Names of configurations, such as clang-19-libc++, select some. TARGETS=native takes only the best SIMD target
-# of this processor and SCALAR, which takes half of the time.
-# Debian: clang-19; libc++-19-dev libc++abi-19-dev; googletest (its sources, built with libc++).
+# Builds the core with each installed compiler and C++ standard library, warnings as errors, and runs its tests.
+# Compilers are gcc 12 to 15 and clang 14 to 21, with libstdc++ and libc++. The tests do not compile with libc++ 14.
+#   compilers.sh [CONFIGURATION...]   such as clang-19-libc++; all by default
+#   TARGETS=native   compiles only the best SIMD target of this processor and SCALAR, in half of the time
+# Debian packages: clang-19; libc++-19-dev libc++abi-19-dev; googletest (its sources, built with libc++).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

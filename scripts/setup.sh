@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
-# Installs what building and testing needs and is not there: system packages by name, and Python
-# packages, PyTorch among them, in .venv. Quick when nothing is missing. "setup.sh build" leaves out what only
-# tests need, "setup.sh core" also PyTorch and .venv. "setup.sh docs" installs what the documentation site needs,
-# in .venv-docs, "setup.sh arm64" what compiles and runs the core for ARM64, "setup.sh version 2.11" what tests with
-# that PyTorch, in build/pytorch-2.11.
-#   PIP_ARGS           more arguments for pip: an index of CPU-only wheels, a mirror
-#   CMAKE_PREFIX_PATH  a libtorch of one's own: PyTorch is then not installed
+# Installs missing packages for building and testing: system packages, and Python packages in .venv, with PyTorch.
+#   setup.sh               all of these
+#   setup.sh build         without packages that only tests need
+#   setup.sh core          also without PyTorch and .venv
+#   setup.sh docs          packages for the documentation site, in .venv-docs
+#   setup.sh arm64         packages that compile and run the core for ARM64
+#   setup.sh version 2.11  packages for tests with PyTorch 2.11, in build/pytorch-2.11
+#   PIP_ARGS               more arguments for pip: an index of CPU-only wheels, a mirror
+#   CMAKE_PREFIX_PATH      a libtorch to use; PyTorch is then not installed
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
-# install_packages LIST...: the packages of Debian or Ubuntu in the lists.
+# install_packages LIST...: installs the packages of Debian or Ubuntu in the lists.
 install_packages() {
   local packages missing=() as_root=()
   mapfile -t packages < <(grep -hv '^#' "$@")
@@ -35,8 +37,8 @@ install_packages() {
     "${missing[@]}" >/dev/null || fail "these packages could not be installed: ${missing[*]}"
 }
 
-# install_python FOLDER LIST [COMMAND...]: a virtual environment with the Python packages in the list, and those whose
-# requirements the command prints, run with the environment's Python.
+# install_python FOLDER LIST [COMMAND...]: installs the Python packages in the list into a virtual environment. COMMAND,
+# run with its Python, prints further requirements.
 install_python() {
   local folder=$1 list=$2 stamp stamps more=()
   stamps=$folder/$(basename "$list" .txt)
@@ -46,7 +48,7 @@ install_python() {
     fail "python3 must be able to make a virtual environment (Debian: python3-venv)"
   say "installing the Python packages of $list into $folder"
   if (($# > 2)); then mapfile -t more < <("$folder/bin/python" "${@:3}"); fi
-  # Python compiles what it imports; pip would compile everything.
+  # Python compiles modules at their first import; pip would compile all of them.
   # shellcheck disable=SC2086  # PIP_ARGS is a list of arguments
   "$folder/bin/python" -m pip install --quiet --no-compile --disable-pip-version-check ${PIP_ARGS:-} --requirement="$list" \
     "${more[@]}" ||

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Runs the Python tests with other versions of PyTorch than that of .venv, on one package with a binding to each.
-#   VERSIONS   such as "2.11 2.12"; without, the oldest and the newest that are supported, as far as there are CPU
-#              builds of them
+#   VERSIONS   such as "2.11 2.12". By default the oldest and the newest supported version, if pip finds a CPU build.
 #   PIP_ARGS   more arguments for pip: an index of CPU-only wheels, a mirror
 set -euo pipefail
 cd "$(dirname "$0")/.."

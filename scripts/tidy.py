@@ -3,8 +3,8 @@
 
     tidy.py BUILD [REGEX]
 
-Sources that BUILD compiles together are also checked together: reading libtorch's headers takes longer than checking
-a file. REGEX selects by path. GoogleTest's macros would take the analyzer longest.
+Sources that BUILD compiles together are also checked together, because reading libtorch's headers takes longer than
+checking a file. REGEX selects by path. Tests are left out, because the analyzer is slow on GoogleTest's macros.
 """
 
 import concurrent.futures
@@ -32,7 +32,7 @@ def check(tidy: str, build: pathlib.Path, source: str) -> tuple[str, str]:
 def main() -> None:
     build = pathlib.Path(sys.argv[1])
     wanted = re.compile(sys.argv[2] if len(sys.argv) > 2 else "")
-    # What it finds differs between versions: 19 if it is installed, else the default.
+    # Findings differ between versions. Uses version 19 if it is installed, else the default.
     tidy = shutil.which("clang-tidy-19") or shutil.which("clang-tidy")
     if tidy is None:
         sys.exit("tidy.py: clang-tidy is not there: install clang-tidy-19")

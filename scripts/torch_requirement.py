@@ -1,8 +1,8 @@
-"""Tells scikit-build-core what the Python package requires (pyproject.toml, tool.dynamic-metadata).
+"""The Python package's requirements, for scikit-build-core (pyproject.toml, tool.dynamic-metadata).
 
-A wheel works with the minor versions of PyTorch that it was built with, so its metadata requires them: that of the
-installed PyTorch, and those of the libtorchs that the environment variable PLANISH_LIBTORCHS names. PLANISH_LIBTORCH
-names another libtorch to build with, one for another processor.
+A wheel works with the minor versions of PyTorch that it was built with, so its metadata requires them. They are the
+version of the installed PyTorch and those of the libtorchs in the environment variable PLANISH_LIBTORCHS.
+PLANISH_LIBTORCH names another libtorch to build with, for another processor.
 """
 
 import importlib.util

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Builds one wheel for all supported versions of PyTorch into dist/, tagged with the systems that it runs on.
+#
 #   scripts/wheel_all.sh [aarch64]   for ARM64: compiled by GCC's cross compiler
+#
 #   PIP_ARGS   more arguments for pip: an index of CPU-only wheels, a mirror
 set -euo pipefail
 cd "$(dirname "$0")/.."

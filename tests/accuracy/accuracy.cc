@@ -1,7 +1,7 @@
-// How far the kernels' results are off.
-//   planish_accuracy                                  the worst errors over norms, types and widths
-//   planish_accuracy targets                          the instruction sets that can run here
-//   planish_accuracy apply IN OUT ROWS COLS TARGET    a layer norm of the rows of a file
+// Measures the errors of the kernels' results.
+//   planish_accuracy                                  the largest errors by norm, type, width
+//   planish_accuracy targets                          prints the SIMD targets that can run here
+//   planish_accuracy apply IN OUT ROWS COLS TARGET    applies layer norm to the rows of a file
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

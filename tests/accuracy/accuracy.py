@@ -198,7 +198,7 @@ def exact(x, dy):
 
 
 def errors(x, dy, outputs):
-    """Of y over max(1, |xhat|), of dx over its largest term, of dgain over max(1, |dgain|)."""
+    """Returns the errors of y over max(1, |xhat|), of dx over its largest term, of dgain over max(1, |dgain|)."""
     xhat, dx, term, dgain = exact(x, dy)
     y, their_dx, their_dgain = outputs
     of = {FORWARD: np.max(np.abs(y - xhat) / np.maximum(1, np.abs(xhat)))}

@@ -1,5 +1,6 @@
-// planish_bits > FILE prints a hash of the results of the core for many inputs, and planish_bits
-// --compare FILE finds the cases whose results are no longer the same to the bit.
+// Hashes the core's results for many inputs.
+//   planish_bits > FILE            prints the hashes
+//   planish_bits --compare FILE    prints the cases whose results differ from FILE in any bit
 #include "tests/bits/bits.h"
 
 #ifdef __GLIBC__
@@ -212,7 +213,7 @@ NormOptions OptionsOf(const Variant& v) {
   return options;
 }
 
-/// Which norms and variants a shape is computed with, from all to the first few.
+/// Set of the norms and variants that are computed with a shape, from all to one.
 enum class Reach { kAll, kFew, kOne };
 
 /// Calls f(info, variant) for the norms and variants of a shape.
@@ -415,7 +416,7 @@ struct RnnVariant {
   bool ragged = false;  ///< lengths and resets
   bool reverse = false, checkpoint = false, packed = false;
   bool affine = true;              ///< optional parameters
-  bool dx = true, dparams = true;  ///< which gradients are asked for
+  bool dx = true, dparams = true;  ///< the requested gradients
   bool broken = false;             ///< NaN in a sequence
   int64_t min_hidden = 1, max_hidden = 200;
 };

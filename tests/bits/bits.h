@@ -175,7 +175,7 @@ inline std::vector<Param> ParamsOf(const CellInfo& info, const RnnShape& shape) 
   return params;
 }
 
-/// The cases of a program: hashes each for all targets and numbers of threads, and prints or
+/// The cases of a program. Hashes each for all targets and numbers of threads, and prints or
 /// compares the hashes.
 class Report {
  public:
@@ -188,9 +188,9 @@ class Report {
 
   explicit Report(Machine machine) : machine_(std::move(machine)) {}
 
-  /// Calls f(hash), which computes a case from inputs that it does not change: on 1, 2 and 3
-  /// threads, in an order that the cases rotate, or otherwise twice on one thread; each time with
-  /// another tuning.
+  /// Calls f(hash), which must compute a case without changing its inputs. Calls it on 1, 2 and 3
+  /// threads, in an order that rotates with the cases, or twice on one thread unless `on_threads`.
+  /// Each call has another tuning.
   template <class F>
   void Case(const std::string& name, F&& f, bool on_threads = true) {
     for (const std::string& target : machine_.targets) {

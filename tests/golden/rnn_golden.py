@@ -15,18 +15,18 @@ MODULES = [
 ]
 
 
-def numbers(array, *shape):
-    """The numbers that golden_test.cc makes, too: those of an array, by its number."""
+def values_of(array, *shape):
+    """Returns the values of an array by the array's number. golden_test.cc generates the same values."""
     n = torch.Size(shape).numel()
     values = [((i + 1) * 7919 + array * 104729) % 1009 / 1009 * 2 - 1 for i in range(n)]
     return torch.tensor(values, dtype=torch.float64).reshape(shape)
 
 
 def both(direction, array, *shape):
-    """The direction's numbers, and zeros for the other one, [2, *shape]."""
+    """Returns [2, *shape]: the array's values for the direction, and zeros for the other direction."""
     zeros = torch.zeros(shape, dtype=torch.float64)
-    made = numbers(array, *shape)
-    return torch.stack([made, zeros] if direction == 0 else [zeros, made])
+    values = values_of(array, *shape)
+    return torch.stack([values, zeros] if direction == 0 else [zeros, values])
 
 
 def case(make, direction):
@@ -36,8 +36,8 @@ def case(make, direction):
     names = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"]
     with torch.no_grad():
         for array, name in enumerate(names):
-            params[name + suffix].copy_(numbers(array, *params[name + suffix].shape))
-    x = numbers(4, TIME, BATCH, INPUTS).requires_grad_()
+            params[name + suffix].copy_(values_of(array, *params[name + suffix].shape))
+    x = values_of(4, TIME, BATCH, INPUTS).requires_grad_()
     h0 = both(direction, 5, BATCH, HIDDEN).requires_grad_()
     c0 = both(direction, 6, BATCH, HIDDEN).requires_grad_()
     lstm = isinstance(module, nn.LSTM)
@@ -47,7 +47,7 @@ def case(make, direction):
     y = y[:, :, direction * HIDDEN : (direction + 1) * HIDDEN]
     h_n, c_n = state if lstm else (state, torch.zeros_like(state))
     h_n, c_n = h_n[direction], c_n[direction]
-    dy, dh, dc = (numbers(7, TIME, BATCH, HIDDEN), numbers(8, BATCH, HIDDEN), numbers(9, BATCH, HIDDEN))
+    dy, dh, dc = (values_of(7, TIME, BATCH, HIDDEN), values_of(8, BATCH, HIDDEN), values_of(9, BATCH, HIDDEN))
     ((dy * y).sum() + (dh * h_n).sum() + (dc * c_n).sum()).backward()
     dc0 = c0.grad[direction] if lstm else torch.zeros_like(c_n)
     gradients = [params[name + suffix].grad for name in names]

@@ -1,5 +1,5 @@
-# Checks which libtorch a build uses, that nothing else is found in its folder, and when GPU kernels are
-# compiled. The libtorch is a stand-in: configuring reads only its version and the names of its files.
+# Checks which libtorch a build uses, that CMake finds nothing else in its folder, and when GPU kernels are
+# compiled. The libtorch is fake, because configuring reads only its version and the names of its files.
 include(${CMAKE_CURRENT_LIST_DIR}/steps.cmake)
 install_planish()
 set(libtorch "${WORK_DIR}/libtorch")

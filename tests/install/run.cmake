@@ -8,7 +8,7 @@ if(LIBTORCH_IS_COPIED AND COMPONENTS MATCHES torch)
 endif()
 run_consumer("${CONSUMER_DIR}" "${WORK_DIR}/build" "${PREFIX}")
 
-# A consumer that includes the sources installs only what it asks for.
+# A consumer that includes the sources installs only its own program.
 if(NOT COMPONENTS)
   run(${CMAKE_COMMAND} --install "${WORK_DIR}/build" --config "${BUILD_TYPE}" --prefix "${PREFIX}")
   file(GLOB_RECURSE installed RELATIVE "${PREFIX}" "${PREFIX}/*")
@@ -17,7 +17,7 @@ if(NOT COMPONENTS)
   endif()
 endif()
 
-# The README says in a comment what its example prints.
+# A comment in the README's example contains the output.
 if(EXISTS "${WORK_DIR}/build/readme.txt")
   file(READ "${WORK_DIR}/build/readme.cc" example)
   file(READ "${WORK_DIR}/build/readme.txt" printed)

@@ -1,5 +1,5 @@
-# Builds, installs and uses the core as a shared library, with BUILD_SHARED_LIBS: the project in CONSUMER_DIR
-# with CMake, and its program with pkg-config. The same in C.
+# Builds and installs the core as a shared library, with BUILD_SHARED_LIBS. Builds the project in CONSUMER_DIR with
+# CMake, and its program with pkg-config. Repeats both with the project in C.
 include(${CMAKE_CURRENT_LIST_DIR}/steps.cmake)
 file(REMOVE_RECURSE "${WORK_DIR}")
 set(build "${WORK_DIR}/planish")

@@ -16,7 +16,7 @@ function(install_planish)
   endforeach()
 endfunction()
 
-# Configures and builds PROJECT in the folder BUILD with what is installed in PREFIX_PATH, and runs its program.
+# Configures and builds PROJECT in the folder BUILD with the packages in PREFIX_PATH, and runs its program.
 function(run_consumer project build prefix_path)
   run(${CMAKE_COMMAND} -S "${project}" -B "${build}" -G "${GENERATOR}" "-DCMAKE_PREFIX_PATH=${prefix_path}"
     "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}" "-DCMAKE_C_COMPILER=${C_COMPILER}" "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}"
@@ -27,7 +27,7 @@ function(run_consumer project build prefix_path)
   run("${consumer}")
 endfunction()
 
-# Fails if anything that is installed needs LIBTORCH, which is in the clone, and not its installed copy.
+# Fails if an installed file needs LIBTORCH, which is in the source tree, instead of its installed copy.
 function(check_independence)
   file(GLOB command "${PREFIX}/bin/planish")
   file(GLOB_RECURSE library "${PREFIX}/libplanish_torch-*.so")

@@ -126,8 +126,8 @@ def test_metrics_and_result_agree(sweep):
     folder = sweep.folder / "runs/pi-mnist/smoke-layer-b64-s1"
     lines = lines_of(folder / "metrics.jsonl")
     result = json.loads((folder / "result.json").read_text())
-    # 512 cases in batches of 64: 8 steps an epoch; before training, in the first epoch after 1/8,
-    # 1/4 and 1/2 (1/16 is half a step), then at the end of each.
+    # 512 cases in batches of 64 are 8 steps an epoch. Metrics are written before training, at the end of
+    # each epoch, and after 1/8, 1/4 and 1/2 of the first (1/16 is half a step).
     assert [line["step"] for line in lines] == [0, 1, 2, 4, 8, 16]
     assert [line["cases"] for line in lines] == [64 * line["step"] for line in lines]
     assert result["status"] == "finished"

@@ -54,7 +54,7 @@ def archive(planish, two_runs):
     return planish.folder / "runs" / "small-b4.runs.tar.gz"
 
 
-# What is archived.
+# ---- Contents of archives
 
 
 def test_an_archive_for_each_column(done):
