@@ -41,7 +41,7 @@ Treebank ParseConllu(std::string_view text, const std::string& name);
 /// Treebanks for training and evaluation, with the fields of RunConfig::Data.
 struct TreebankSet {
   Treebank train, valid, test;
-  std::string name;         ///< of the folder, or "made trees"
+  std::string name;         ///< of the folder, or "synthetic trees"
   std::string source;       ///< "files" or "embedded"
   std::string description;  ///< one sentence
   std::string sha256;       ///< of the three CoNLL-U texts, concatenated

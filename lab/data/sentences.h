@@ -28,7 +28,7 @@ inline constexpr char kUnknownSentences[] = "labelled sentences";
 /// Sets of a task, with the fields of RunConfig::Data.
 struct SentenceSets {
   Sentences train, valid, test;
-  std::string name;         ///< "rt", "sst5", kUnknownSentences or "made opinions"
+  std::string name;         ///< "rt", "sst5", kUnknownSentences or "synthetic opinions"
   std::string source;       ///< "files" or "embedded"
   std::string description;  ///< one sentence
   std::string sha256;       ///< of the files' lines, each with "\n", or of the synthetic sentences

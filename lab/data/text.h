@@ -16,7 +16,7 @@ namespace planish::lab {
 /// Longer characters of UTF-8 count as several.
 struct Text {
   std::string characters;
-  std::string name;         ///< "made plays", or the file's name
+  std::string name;         ///< "synthetic plays", or the file's name
   std::string source;       ///< "files" or "embedded"
   std::string description;  ///< one sentence
   std::string sha256;       ///< of `characters`

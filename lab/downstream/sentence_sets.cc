@@ -232,7 +232,7 @@ SentenceEvaluationSets ReadSentenceEvaluationSets(const fs::path& folder) {
 
 SentenceEvaluationSets MakeSentenceEvaluationSets(int64_t sentences) {
   StoryTeller teller(2);
-  ClassifiedSentences set{.name = "made"};
+  ClassifiedSentences set{.name = "synthetic"};
   Sha256 sha;
   for (int64_t i = 0; i < sentences; ++i) {
     auto [sentence, place] = teller.Sentence();

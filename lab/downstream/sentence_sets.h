@@ -12,7 +12,7 @@ namespace planish::lab {
 
 /// Sentences of two classes, in the order of their files.
 struct ClassifiedSentences {
-  std::string name;  ///< "mr", "cr", "subj", "mpqa" or "made"
+  std::string name;  ///< "mr", "cr", "subj", "mpqa" or "synthetic"
   std::vector<std::string> sentences = {};
   std::vector<int64_t> labels = {};  ///< 0 or 1
   int64_t empty = 0;                 ///< sentences without words, which the sets contain

@@ -78,6 +78,10 @@ void Settings::Assign(const SettingSpec& spec, Json value) {
           fmt::format("[settings] {} must be {}, got {}", spec.name, range, Spelled(value)));
     }
   }
+  if (value.is_string()) {
+    const auto former = spec.former_choices.find(value.get<std::string>());
+    if (former != spec.former_choices.end()) value = former->second;
+  }
   if (!spec.choices.empty() &&
       std::ranges::find(spec.choices, Spelled(value)) == spec.choices.end()) {
     throw UsageError(fmt::format("[settings] {} must be one of {}, got \"{}\"", spec.name,
@@ -107,8 +111,10 @@ bool Settings::Flag(std::string_view name) const { return Value(name).get<bool>(
 std::string Settings::Text(std::string_view name) const { return Value(name).get<std::string>(); }
 
 SettingSpec Choice(std::string name, std::string value, std::string help,
-                   std::vector<std::string> choices) {
-  return {std::move(name), std::move(value), std::move(help), {}, {}, std::move(choices)};
+                   std::vector<std::string> choices,
+                   std::map<std::string, std::string> former_choices) {
+  return {std::move(name),    std::move(value),         std::move(help), {}, {},
+          std::move(choices), std::move(former_choices)};
 }
 
 std::string Spelled(const Json& value) {

@@ -21,11 +21,14 @@ struct SettingSpec {
   std::optional<double> minimum;     ///< smallest number allowed
   std::optional<double> maximum;     ///< largest number allowed
   std::vector<std::string> choices;  ///< texts allowed; any if empty
+  /// Earlier name of a choice -> its present name. Accepted so that older run folders can be read.
+  std::map<std::string, std::string> former_choices{};
 };
 
 /// Returns the declaration of a text setting with these choices.
 SettingSpec Choice(std::string name, std::string value, std::string help,
-                   std::vector<std::string> choices);
+                   std::vector<std::string> choices,
+                   std::map<std::string, std::string> former_choices = {});
 
 /// Named set of values for some of a task's settings.
 struct Preset {
@@ -41,7 +44,8 @@ class Settings {
   explicit Settings(const std::vector<SettingSpec>& specs);
 
   /// Parses `text` as the value of `name`. Throws UsageError if there is no such setting (the
-  /// message lists those that exist) or if the text is not of its type, range or choices.
+  /// message lists those that exist) or if the text is not of its type, range or choices. A former
+  /// choice becomes its present name.
   void Set(std::string_view name, const std::string& text);
 
   /// Applies a preset. Checks its values like Set.

@@ -69,6 +69,23 @@ TEST(Settings, RefuseWhatDoesNotFit) {
   EXPECT_EQ(ErrorOf("norm", "group"), "[settings] norm must be one of none, layer, got \"group\"");
 }
 
+TEST(Settings, ReplaceFormerChoicesByPresentOnes) {
+  const std::vector<SettingSpec> specs = {
+      Choice("data", "auto", "", {"auto", "synthetic"}, {{"made", "synthetic"}})};
+  Settings settings(specs);
+  settings.Set("data", "made");
+  EXPECT_EQ(settings.Text("data"), "synthetic");
+  Settings preset(specs);
+  preset.Apply({"old", "", {{"data", "made"}}});
+  EXPECT_EQ(preset.values().dump(), R"({"data":"synthetic"})");
+  try {
+    settings.Set("data", "none");
+    FAIL() << "must throw";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(), "[settings] data must be one of auto, synthetic, got \"none\"");
+  }
+}
+
 TEST(Settings, CheckPresetsToo) {
   Settings s(Specs());
   s.Apply({"big", "", {{"width", 50}}});

@@ -39,7 +39,7 @@ const std::vector<std::string>& Norms(const Task& task) {
 
 TEST_P(SentenceTaskTest, MeasuresEveryMetricItDeclares) {
   const auto data = task->Load(Smoke(), {});
-  EXPECT_EQ(data->about.name, "made opinions");
+  EXPECT_EQ(data->about.name, "synthetic opinions");
   at::manual_seed(1);
   const auto experiment = task->Make(Smoke({{"norm", "layer"}}), *data);
   experiment->model().eval();

@@ -155,7 +155,7 @@ def trained(sets):
 def test_a_run_and_its_vectors(trained):
     result = json.loads((trained.run / "result.json").read_text())
     assert result["status"] == "finished"
-    assert set(result["best"]["values"]) >= {"valid_nats", "made", "test_made"}
+    assert set(result["best"]["values"]) >= {"valid_nats", "synthetic", "test_synthetic"}
     small = ("--data", trained.sets, "--folds", 3, "--inner", 2)
     (found,) = judge(trained, trained.run, *small, "--write", "run.safetensors")
     vectors = load_file(trained.folder / "run.safetensors")

@@ -28,7 +28,7 @@ def test_a_run_says_what_it_is(trained):
     assert {"valid_sum", "test_sum", "test_image_r1", "test_caption_mean"} <= set(result["best"]["values"])
     assert len(result["samples"]) == 4
     config = json.loads((trained.run / "config.json").read_text())
-    assert config["data"]["name"] == "made scenes"
+    assert config["data"]["name"] == "synthetic scenes"
     assert config["settings"]["clip_each"] == 2
 
 

@@ -33,7 +33,7 @@ def test_a_run_says_what_it_is(runs):
     for sample in result["samples"]:
         path_of(sample["svg"])
     config = json.loads((runs["handwriting"] / "config.json").read_text())
-    assert config["data"]["name"] == "made strokes"
+    assert config["data"]["name"] == "synthetic strokes"
     assert "64 training, 8 validation and 8 test lines" in config["data"]["description"]
 
 

@@ -56,7 +56,7 @@ class ClozeWords {
 struct ClozeSets {
   ClozeWords words;
   std::vector<ClozeQuestion> train, valid, test;
-  std::string name;         ///< "cnn", "dailymail", "books", "questions" or "made questions"
+  std::string name;         ///< "cnn", "dailymail", "books", "questions" or "synthetic questions"
   std::string source;       ///< "files" or "embedded"
   std::string description;  ///< one sentence
   std::string sha256;       ///< HashQuestions

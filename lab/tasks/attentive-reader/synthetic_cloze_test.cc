@@ -14,7 +14,7 @@ TEST(MakeCloze, GivesTheSameQuestionsEverywhere) {
   EXPECT_EQ(sets.train.size(), 100u);
   EXPECT_EQ(sets.valid.size(), 20u);
   EXPECT_EQ(sets.test.size(), 20u);
-  EXPECT_EQ(sets.name, "made questions");
+  EXPECT_EQ(sets.name, "synthetic questions");
   EXPECT_EQ(sets.source, "embedded");
   // Hash of the text that QuestionText writes: changes with the grammar.
   EXPECT_EQ(sets.sha256, "bf761512581e16d2015e872dce04a6e41bddae2a4b96aa811ee2a3d77a7da9f0");

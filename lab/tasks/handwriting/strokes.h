@@ -29,7 +29,7 @@ struct WrittenLine {
 /// in two of the parts.
 struct Handwriting {
   std::vector<WrittenLine> train, valid, test;
-  std::string name;         ///< "iam-ondb", "digilets", or "made strokes"
+  std::string name;         ///< "iam-ondb", "digilets", or "synthetic strokes"
   std::string source;       ///< "files" or "embedded"
   std::string description;  ///< one sentence
   std::string sha256;       ///< HashLines of the three parts in order

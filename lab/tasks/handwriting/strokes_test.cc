@@ -55,7 +55,7 @@ TEST(MakeStrokes, WritesTheSameLinesEverywhere) {
 
 TEST(OpenHandwriting, FindsWhatThereIs) {
   const TestFolder folder;
-  EXPECT_EQ(OpenHandwriting({}, {.train = 2, .held_out = 1}).name, "made strokes");
+  EXPECT_EQ(OpenHandwriting({}, {.train = 2, .held_out = 1}).name, "synthetic strokes");
   EXPECT_THAT([&] { OpenHandwriting(folder.path(), {}); },
               ::testing::ThrowsMessage<DataError>(HasSubstr(", got neither")));
   fs::create_directories(folder / "iam-ondb/lineStrokes");

@@ -117,13 +117,13 @@ Handwriting MakeStrokes(const LineCounts& counts) {
   Handwriting data{.train = MakeLines(1, counts.train),
                    .valid = MakeLines(2, counts.held_out),
                    .test = MakeLines(3, counts.held_out),
-                   .name = "made strokes",
+                   .name = "synthetic strokes",
                    .source = "embedded",
                    .description = {},
                    .sha256 = {}};
   data.description = fmt::format(
-      "{} training, {} validation and {} test lines of short words in straight strokes, made by "
-      "planish",
+      "{} training, {} validation and {} test lines of short words in straight strokes, generated "
+      "by planish",
       FormatInteger(counts.train), FormatInteger(counts.held_out), FormatInteger(counts.held_out));
   data.sha256 = HashLines(data);
   return data;

@@ -232,8 +232,9 @@ std::vector<SettingSpec> ModelSettings() {
 // Returns the settings that the data depends on.
 std::vector<SettingSpec> DataSettings() {
   return {
-      Choice("data", "auto", "auto: multi30k with a data folder, else made (synthetic)",
-             {"auto", "made", "multi30k", "tatoeba", "iwslt14", "files"}),
+      Choice("data", "auto", "auto: multi30k with a data folder, else synthetic",
+             {"auto", "synthetic", "multi30k", "tatoeba", "iwslt14", "files"},
+             {{"made", "synthetic"}}),
       {"direction",
        "de-en",
        "source and target language: the endings of their files' names",

@@ -87,7 +87,7 @@ TEST_F(MtTest, HasThePublishedSize) {
 TEST_F(MtTest, TrainsAtThePapersSize) {
   const auto data = Load();
   Settings paper(task->settings);
-  paper.Set("data", "made");
+  paper.Set("data", "synthetic");
   at::manual_seed(1);
   const auto experiment = task->Make(paper, *data);
   const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), paper);
@@ -346,7 +346,7 @@ TEST_F(MtTest, HasBothDirections) {
   const auto& a = dynamic_cast<const Corpus&>(*there);
   const auto& b = dynamic_cast<const Corpus&>(*back);
   EXPECT_EQ(a.train.text[0].source, b.train.text[0].target);
-  EXPECT_EQ(there->about.name, "made en-de");
+  EXPECT_EQ(there->about.name, "synthetic en-de");
 }
 
 TEST_F(MtTest, TrainsOnRealPairs) {

@@ -14,8 +14,8 @@ namespace planish::lab {
 
 /// Set of sentence pairs, and the direction of translation.
 struct ParallelRequest {
-  /// "multi30k", "tatoeba", "iwslt14" or "files"; "made" for MakeTranslations; "auto" for multi30k
-  /// with a folder, else made.
+  /// "multi30k", "tatoeba", "iwslt14" or "files"; "synthetic" for MakeTranslations; "auto" for
+  /// multi30k with a folder, else synthetic.
   std::string data = "auto";
   /// "en-de": from en to de. The names of your own files end in these two; the other sets have en
   /// and de.

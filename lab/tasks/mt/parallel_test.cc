@@ -180,7 +180,7 @@ TEST_F(ParallelTest, SplitsATableByItsSentences) {
 
 TEST_F(ParallelTest, MakesItsOwnWithoutAFolder) {
   const ParallelText text = OpenParallel({}, {.data = "auto", .direction = "de-en"});
-  EXPECT_EQ(text.name, "made de-en");
+  EXPECT_EQ(text.name, "synthetic de-en");
   EXPECT_EQ(text.source, "embedded");
   EXPECT_EQ(text.train.size(), 4'000u);
   EXPECT_EQ(text.valid.size(), 200u);
@@ -188,7 +188,7 @@ TEST_F(ParallelTest, MakesItsOwnWithoutAFolder) {
   std::set<std::string> known;
   for (const SentencePair& pair : text.train) known.insert(pair.target);
   for (const SentencePair& pair : text.test) EXPECT_FALSE(known.contains(pair.target));
-  EXPECT_EQ(OpenParallel(folder.path(), {.data = "made", .direction = "de-en"}).sha256,
+  EXPECT_EQ(OpenParallel(folder.path(), {.data = "synthetic", .direction = "de-en"}).sha256,
             text.sha256);
 }
 

@@ -39,12 +39,12 @@ struct CaptionedImages {
 
 /// Set of images.
 struct CaptionRequest {
-  /// "multi30k", "files" or "made"; "auto" for files if the folder has train_ims.npy, else
-  /// multi30k, and made without a folder.
+  /// "multi30k", "files" or "synthetic"; "auto" for files if the folder has train_ims.npy, else
+  /// multi30k, and synthetic without a folder.
   std::string data = "auto";
   /// Maximum number of training images: the first ones.
   int64_t train_images = std::numeric_limits<int64_t>::max();
-  /// Width of the rows computed from descriptions: of multi30k and made.
+  /// Width of the rows computed from descriptions: of multi30k and synthetic.
   int64_t features = 4096;
 };
 
@@ -53,7 +53,7 @@ struct CaptionSets {
   CaptionedImages train, valid, test;
   /// Set if captions are words separated by blanks, which WordsOf then leaves unchanged.
   bool tokenized = false;
-  std::string name;         ///< "multi30k", "made scenes", or the folder's name
+  std::string name;         ///< "multi30k", "synthetic scenes", or the folder's name
   std::string source;       ///< "files" or "embedded"
   std::string description;  ///< one sentence
   std::string sha256;       ///< of the data as read or generated
@@ -69,7 +69,7 @@ struct CaptionSets {
 ///   below it: five English and five German descriptions of each image, without the image. The
 ///   English ones are the captions; HashedTfidf (of the training set) of the German ones replaces
 ///   the image.
-/// - made: MakeScenes, 2,000 images for training and 200 each for validation and test, with
+/// - synthetic: MakeScenes, 2,000 images for training and 200 each for validation and test, with
 ///   HashedTfidf of their descriptions.
 ///
 /// Files are plain or gzip, with or without ".gz" in their names. Throws UsageError for a set that

@@ -201,13 +201,14 @@ TEST_F(CaptionsTest, ChecksMulti30k) {
 
 TEST_F(CaptionsTest, MakesDataOfItsOwn) {
   const CaptionSets sets = OpenCaptions({}, {.train_images = 100, .features = 64});
-  EXPECT_EQ(sets.name, "made scenes");
+  EXPECT_EQ(sets.name, "synthetic scenes");
   EXPECT_EQ(sets.source, "embedded");
   EXPECT_EQ(sets.train.size(), 100);
   EXPECT_EQ(sets.valid.size(), 200);
   EXPECT_EQ(sets.test.size(), 200);
   EXPECT_EQ(sets.train.images.width, 64);
-  EXPECT_EQ(sets.sha256, OpenCaptions(folder.path(), {.data = "made", .train_images = 100}).sha256);
+  EXPECT_EQ(sets.sha256,
+            OpenCaptions(folder.path(), {.data = "synthetic", .train_images = 100}).sha256);
 }
 
 TEST(WordsOf, SplitsCaptions) {

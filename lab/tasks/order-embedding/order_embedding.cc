@@ -280,9 +280,9 @@ class OrderEmbeddingTask final : public Task {
         GainSetting(),
         EpsSetting(),
         Choice("data", "auto",
-               "auto: files (train_ims.npy and so on) if they exist, else multi30k, else made "
-               "(synthetic)",
-               {"auto", "files", "multi30k", "made"}),
+               "auto: files (train_ims.npy and so on) if they exist, else multi30k, else "
+               "synthetic",
+               {"auto", "files", "multi30k", "synthetic"}, {{"made", "synthetic"}}),
         {"features", 4096, "features of an image computed from descriptions", 1, 1 << 20, {}},
         {"min_count", 1, "rarer words of the training captions are unknown", 1, 1e9, {}},
         {"longest", 128, "maximum number of words of a caption", 1, 1 << 20, {}},

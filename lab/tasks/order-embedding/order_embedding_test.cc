@@ -44,7 +44,7 @@ TEST_F(OrderEmbeddingTest, SaysWhatItsDataIs) {
   const auto data = Load();
   EXPECT_EQ(data->about.sizes,
             (std::map<std::string, int64_t>{{"train", 400}, {"valid", 200}, {"test", 200}}));
-  EXPECT_EQ(data->about.name, "made scenes");
+  EXPECT_EQ(data->about.name, "synthetic scenes");
   EXPECT_THAT(data->about.description, HasSubstr("in the lexicon, 0.0% of the test words are not"));
   EXPECT_THAT(data->about.description, HasSubstr("; tested in one part"));
   const auto few = Load({{"train_images", "3"}, {"min_count", "3"}, {"longest", "4"}});

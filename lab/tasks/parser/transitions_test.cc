@@ -181,7 +181,7 @@ void ExpectTheOracleBuildsThem(const Treebank& treebank, int64_t not_projective)
 
 TEST(Oracle, BuildsEverySyntheticTree) {
   // A sentence in eleven has a moved clause: 91 of 1,000 on average.
-  ExpectTheOracleBuildsThem(ParseConllu(MakeConllu(1'000, 1), "made"), 90);
+  ExpectTheOracleBuildsThem(ParseConllu(MakeConllu(1'000, 1), "synthetic"), 90);
 }
 
 TEST(Oracle, BuildsEveryRealTree) {

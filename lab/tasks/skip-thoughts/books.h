@@ -20,7 +20,7 @@ struct Book {
 /// Books with the fields of RunConfig::Data. No book is in both parts.
 struct Library {
   std::vector<Book> train, valid;
-  std::string name;         ///< "books" or "made stories"
+  std::string name;         ///< "books" or "synthetic stories"
   std::string source;       ///< "files" or "embedded"
   std::string description;  ///< one sentence
   std::string sha256;       ///< of the books' bytes, unpacked, in the order of their names

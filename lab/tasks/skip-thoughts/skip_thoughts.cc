@@ -209,7 +209,7 @@ constexpr Measure kMeasures[] = {
     {"cr", "CR accuracy", "%", false},
     {"subj", "SUBJ accuracy", "%", false},
     {"mpqa", "MPQA accuracy", "%", false},
-    {"made", "accuracy on made sentences", "%", false},
+    {"synthetic", "accuracy on synthetic sentences", "%", false},
 };
 
 ReportSpec MakeReport() {

@@ -313,7 +313,7 @@ TEST_F(SkipThoughtsTest, LearnsWithEveryNormAndSoftmax) {
       EXPECT_LT(values.at("valid_nats"), 0.75 * entropy) << norm << softmax;
       // A coin has 0.5, with a deviation of 0.02. Only this model gets that far in these updates.
       if (norm == "layer" && softmax == "full") {
-        EXPECT_GT(values.at("made"), 0.6);
+        EXPECT_GT(values.at("synthetic"), 0.6);
       }
     }
   }
@@ -330,14 +330,14 @@ TEST_F(SkipThoughtsTest, MeasuresWhatThereIs) {
     return all;
   };
   const Values values = experiment->Evaluate();
-  EXPECT_THAT(names(values), ElementsAre("made", "valid_nats"));
-  EXPECT_THAT(names(experiment->Test()), ElementsAre("test_made"));
+  EXPECT_THAT(names(values), ElementsAre("synthetic", "valid_nats"));
+  EXPECT_THAT(names(experiment->Test()), ElementsAre("test_synthetic"));
   // Logits near 0: all words are equally likely.
   const auto vocabulary = dynamic_cast<const ThoughtData&>(*data).numbers.size();
   EXPECT_NEAR(values.at("valid_nats"), std::log(static_cast<double>(vocabulary)), 0.2);
   std::set<std::string> declared;
   for (const MetricSpec& metric : task->metrics) declared.insert(metric.name);
-  for (const char* name : {"valid_nats", "made", "test_made", "sick_r", "test_mpqa"}) {
+  for (const char* name : {"valid_nats", "synthetic", "test_synthetic", "sick_r", "test_mpqa"}) {
     EXPECT_TRUE(declared.contains(name)) << name;
   }
   at::Generator generator = Generator(1);
