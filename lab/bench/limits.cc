@@ -110,7 +110,7 @@ const std::vector<Limit>& Limits() {
        [](const uint8_t* a, const uint8_t* b, uint8_t* to, size_t n) {
          HWY_DYNAMIC_DISPATCH(Copy)(a, b, to, n);
        }},
-      {"copy-streaming", Direction::kForward,
+      {"copy-non-temporal", Direction::kForward,
        [](const uint8_t* a, const uint8_t* b, uint8_t* to, size_t n) {
          HWY_DYNAMIC_DISPATCH(CopyWithNtStores)(a, b, to, n);
        }},
@@ -119,7 +119,7 @@ const std::vector<Limit>& Limits() {
        [](const uint8_t* a, const uint8_t* b, uint8_t* to, size_t n) {
          HWY_DYNAMIC_DISPATCH(Xor)(a, b, to, n);
        }},
-      {"three-streams-streaming", Direction::kBackward,
+      {"three-streams-non-temporal", Direction::kBackward,
        [](const uint8_t* a, const uint8_t* b, uint8_t* to, size_t n) {
          HWY_DYNAMIC_DISPATCH(XorWithNtStores)(a, b, to, n);
        }},

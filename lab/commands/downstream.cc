@@ -19,7 +19,7 @@
 
 #include "lab/base/escape.h"
 #include "lab/commands/commands.h"
-#include "lab/commands/numbers.h"
+#include "lab/commands/options.h"
 #include "lab/commands/trained_run.h"
 #include "lab/data/source.h"
 #include "lab/downstream/evaluate.h"

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "lab/commands/commands.h"
-#include "lab/commands/numbers.h"
+#include "lab/commands/options.h"
 #include "lab/data/source.h"
 #include "lab/error.h"
 #include "lab/tasks/attentive-reader/book_cloze.h"

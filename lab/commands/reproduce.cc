@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "lab/commands/commands.h"
-#include "lab/commands/numbers.h"
+#include "lab/commands/options.h"
 #include "lab/data/source.h"
 #include "lab/engine/sweep.h"
 #include "lab/error.h"

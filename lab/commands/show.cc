@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "lab/commands/commands.h"
-#include "lab/commands/numbers.h"
+#include "lab/commands/options.h"
 #include "lab/run/results.h"
 
 namespace planish::lab {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lab/commands/commands.h"
-#include "lab/commands/numbers.h"
+#include "lab/commands/options.h"
 #include "lab/error.h"
 
 namespace planish::lab {

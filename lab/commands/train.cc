@@ -15,7 +15,7 @@
 
 #include "lab/analysis/format.h"
 #include "lab/commands/commands.h"
-#include "lab/commands/numbers.h"
+#include "lab/commands/options.h"
 #include "lab/data/source.h"
 #include "lab/engine/load_data.h"
 #include "lab/engine/machine.h"

@@ -3,7 +3,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include "lab/commands/numbers.h"
+#include "lab/commands/options.h"
 #include "lab/data/source.h"
 #include "lab/error.h"
 #include "lab/tasks/tasks.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lab/commands/commands.h"
-#include "lab/commands/numbers.h"
+#include "lab/commands/options.h"
 #include "lab/commands/trained_run.h"
 #include "lab/data/lines.h"
 #include "lab/engine/capabilities.h"

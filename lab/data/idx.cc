@@ -9,7 +9,6 @@
 
 #include "lab/base/format_integer.h"
 #include "lab/data/idx_files.h"
-#include "lab/papers/paper_data.h"
 
 namespace planish::lab {
 
@@ -55,7 +54,7 @@ ImageSet LoadMnist(const fs::path& folder) {
   set.test = ReadSplit(files, found, "t10k");
   set.source = "files";
   set.sha256 = HashImages(set.train, set.test);
-  const bool is_mnist = IsPaperData("mnist", set.sha256);
+  const bool is_mnist = set.sha256 == kMnistSha256;
   set.name = is_mnist ? "mnist" : "idx images";
   set.description =
       fmt::format("{}, {} training and {} test images read from {}",

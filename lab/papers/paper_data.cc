@@ -2,13 +2,14 @@
 
 #include <array>
 
+#include "lab/data/idx.h"
+
 namespace planish::lab {
 
 std::span<const PaperData> KnownPaperData() {
   // The checksums are RunConfig::Data::sha256 as the loaders compute them, not those of files.
   static constexpr std::array kData = {
-      PaperData{"mnist", "b2d8f5bf39174ee5ffeefa97e42d673c35432b411bb5d1f74fbbeddae7f1690a",
-                55'000},
+      PaperData{"mnist", kMnistSha256, 55'000},
       PaperData{"binarized mnist",
                 "018ea321ea0de0016a7b4045ad31dab0857d99e0c30c5ca59e07b987f33580ab", 50'000},
       // The UTF-8 version that is distributed with code for sentence classification.

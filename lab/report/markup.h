@@ -22,9 +22,11 @@ std::string Escape(std::string_view text);
 class Markup {
  public:
   Markup() = default;
-  Markup(std::string_view text) : html_(Escape(text)) {}  // NOLINT: text is markup, once escaped
-  Markup(const char* text) : Markup(std::string_view(text)) {}         // NOLINT
-  Markup(const std::string& text) : Markup(std::string_view(text)) {}  // NOLINT
+  // NOLINTBEGIN(google-explicit-constructor): text converts to escaped Markup
+  Markup(std::string_view text) : html_(Escape(text)) {}
+  Markup(const char* text) : Markup(std::string_view(text)) {}
+  Markup(const std::string& text) : Markup(std::string_view(text)) {}
+  // NOLINTEND(google-explicit-constructor)
 
   Markup& operator+=(const Markup& other) {
     html_ += other.html_;

@@ -123,12 +123,6 @@ std::vector<Children::Ended> Children::Wait(int milliseconds) {
   return ended;
 }
 
-std::vector<pid_t> Children::Pids() const {
-  std::vector<pid_t> pids;
-  for (const Child& child : children_) pids.push_back(child.pid);
-  return pids;
-}
-
 void Children::Terminate() {
   for (const Child& child : children_) kill(child.pid, SIGTERM);
 }

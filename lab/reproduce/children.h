@@ -40,7 +40,6 @@ class Children {
   void Terminate();
 
   size_t running() const { return children_.size(); }
-  std::vector<pid_t> Pids() const;
 
  private:
   struct Child {

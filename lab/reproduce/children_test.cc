@@ -5,8 +5,10 @@
 #include <signal.h>
 
 #include <map>
+#include <string>
 
 #include "lab/error.h"
+#include "lab/testing/test_folder.h"
 
 namespace planish::lab {
 namespace {
@@ -56,12 +58,15 @@ TEST(Children, WriteMoreThanAPipeHolds) {
 }
 
 TEST(Children, AreNotLeftBehind) {
-  pid_t pid = 0;
+  const TestFolder folder;
+  const std::string file = (folder / "pid").string();
   {
     Children children("/bin/sh");
-    children.Start(1, {"-c", "exec sleep 1000"});
-    pid = children.Pids().at(0);
+    children.Start(1, {"-c", "echo $$ > '" + file + "'; echo ready >&2; exec sleep 1000"});
+    // Waits until the child has written the file.
+    children.Wait(10'000);
   }
+  const pid_t pid = std::stoi(ReadFile(file));
   EXPECT_EQ(kill(pid, 0), -1);
   EXPECT_EQ(errno, ESRCH);
 }

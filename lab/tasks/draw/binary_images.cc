@@ -19,14 +19,14 @@ namespace {
 
 static_assert(kBinaryImagePixels == kIdxSide * kIdxSide);
 
-int64_t Count(const std::vector<uint8_t>& pixels) {
+int64_t ImageCount(const std::vector<uint8_t>& pixels) {
   return std::ssize(pixels) / kBinaryImagePixels;
 }
 
 std::string Hash(const BinaryImageSet& set) {
   Sha256 sha;
   for (const std::vector<uint8_t>* pixels : {&set.train, &set.valid, &set.test}) {
-    AddIdxHeader(sha, {kIdxImagesMagic, Count(*pixels), kIdxSide, kIdxSide});
+    AddIdxHeader(sha, {kIdxImagesMagic, ImageCount(*pixels), kIdxSide, kIdxSide});
     sha.Update(*pixels);
   }
   return sha.Hex();
@@ -35,8 +35,8 @@ std::string Hash(const BinaryImageSet& set) {
 // Returns text like "50,000 training, 10,000 validation and 10,000 test images".
 std::string Counts(const BinaryImageSet& set) {
   return fmt::format("{} training, {} validation and {} test images",
-                     FormatInteger(Count(set.train)), FormatInteger(Count(set.valid)),
-                     FormatInteger(Count(set.test)));
+                     FormatInteger(ImageCount(set.train)), FormatInteger(ImageCount(set.valid)),
+                     FormatInteger(ImageCount(set.test)));
 }
 
 std::vector<uint8_t> ReadSplit(const IdxFiles& files, const fs::path& folder,

@@ -1,4 +1,4 @@
-#include "lab/commands/numbers.h"
+#include "lab/commands/options.h"
 
 #include <fmt/format.h>
 

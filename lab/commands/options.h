@@ -1,11 +1,12 @@
-#ifndef PLANISH_LAB_COMMANDS_NUMBERS_H_
-#define PLANISH_LAB_COMMANDS_NUMBERS_H_
+#ifndef PLANISH_LAB_COMMANDS_OPTIONS_H_
+#define PLANISH_LAB_COMMANDS_OPTIONS_H_
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 
-// Validators with the program's form of error messages, which CLI11's own lack.
+// Options that several commands share, and validators of options. CLI11's own validators have other
+// error messages.
 namespace planish::lab {
 
 /// Returns a validator for the option `flag` of `command`. It throws UsageError unless the text is
@@ -13,8 +14,7 @@ namespace planish::lab {
 CLI::Validator WholeNumber(const std::string& command, const std::string& flag, int64_t min,
                            int64_t max);
 
-/// Like WholeNumber, for a real number that `fits`. `must` describes such a number: "a number above
-/// 0".
+/// Like WholeNumber, for a real number that `fits`. `must` describes it: "a number above 0".
 CLI::Validator Number(const std::string& command, const std::string& flag, const std::string& must,
                       bool (*fits)(double));
 
@@ -32,4 +32,4 @@ void AddSeedOption(CLI::App& command, int64_t& seed);
 
 }  // namespace planish::lab
 
-#endif  // PLANISH_LAB_COMMANDS_NUMBERS_H_
+#endif  // PLANISH_LAB_COMMANDS_OPTIONS_H_
