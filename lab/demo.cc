@@ -1,4 +1,4 @@
-// planish-demo: the planish command with what `make demo` runs, which is built much sooner.
+// planish-demo: the part of the planish command that `make demo` runs, for a shorter build.
 #include <memory>
 #include <vector>
 

@@ -8,19 +8,19 @@
 // `[Function] argument must ..., got VALUE`.
 namespace planish::lab {
 
-/// The command line asks for something that does not exist or does not fit. Exit status 2.
+/// Error of the command line, such as an unknown name or a value out of range. Exit status 2.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// A data file is missing, truncated or not what it says it is. Exit status 3.
+/// Error of a data file: missing, truncated or malformed. Exit status 3.
 class DataError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// A run folder, checkpoint or output cannot be read or written. Exit status 1.
+/// Error of a run folder, checkpoint or output that cannot be read or written. Exit status 1.
 class RunError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

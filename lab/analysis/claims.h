@@ -11,9 +11,9 @@
 #include "lab/papers/paper.h"
 #include "lab/papers/paper_data.h"
 
-// Judges what is published against runs. MeasureContrast is the only code that compares norms for a
-// verdict, and VerdictOf the only code that turns signs into verdicts: for claims about a task, and
-// for claims and tables of a paper (reproduction.h).
+// Compares published claims with runs. Only MeasureContrast compares norms for a verdict, and only
+// VerdictOf turns signs into verdicts. Claims about a task use them, and so do a paper's claims and
+// tables (reproduction.h).
 namespace planish::lab {
 
 /// Verdict of the measurement on a published claim.
@@ -21,8 +21,8 @@ enum class Verdict { kAgrees, kDiffers, kCannotTell, kOtherData, kNoVerdict, kNo
 
 std::string_view VerdictText(Verdict verdict);
 
-/// Returns the verdict on a paper of runs with this evidence. `holds` is the sign of their
-/// interval: 1 as in the paper, -1 opposite, 0 cannot tell.
+/// Returns the verdict of runs with this evidence on a claim of a paper. `holds` is the sign of
+/// their interval: 1 as in the paper, -1 opposite, 0 cannot tell.
 Verdict VerdictOf(Evidence evidence, int holds);
 
 /// Quantity that a claim compares.
@@ -48,10 +48,9 @@ struct ContrastResult {
   /// finished with every norm.
   Comparison comparison;
   /// 1: surely better than 0; -1: surely worse; 0: cannot tell. Sure means a 95% interval without
-  /// 0.
-  /// Of two norms, one whose every run diverged (two or more) is surely worse than one that
-  /// finished twice or more. If runs diverged against the interval's sign, the sign is 0, because
-  /// the mean is over survivors.
+  /// 0. A norm whose runs all diverged (two or more) is surely worse than a norm that finished
+  /// twice or more. If runs diverged against the interval's sign, the sign is 0, because the mean
+  /// is over survivors.
   int sign = 0;
   bool measured = false;  ///< set if every norm has a run with the measure, or one that diverged
   bool by_divergence = false;

@@ -18,10 +18,10 @@ struct Finding {
 /// Returns one finding on the headline metric for each group of the panel except the baseline.
 std::vector<Finding> FindingsOf(const Section& section, const Panel& panel);
 
-/// Returns all findings of a panel in one terminal line of about `width` columns: every group's
-/// mean on the headline metric, the baseline first and then the best first, and the verdict on each
-/// difference. If the line is too long, groups in the middle are only counted. Empty if no run of
-/// the panel has finished.
+/// Returns all findings of a panel in one terminal line of about `width` columns. The line has the
+/// mean of each group on the headline metric and the verdict on its difference. The baseline is
+/// first, then the groups from best to worst. If the line is too long, groups in the middle are
+/// only counted. Empty if no run of the panel has finished.
 std::string BriefOf(const Section& section, const Panel& panel, size_t width);
 
 /// Returns a line with the number of published claims that the runs agree with; empty if none is

@@ -54,8 +54,8 @@ ColumnRuns FindRuns(const PaperColumn& column, const std::vector<Section>& secti
   return runs;
 }
 
-// Returns the metric of a claim in a column: the column's own, that of a curve, or the one that
-// compares a run with another's best.
+// Returns the metric of a claim in a column: the column's own, that of a curve, or the one for
+// comparisons with another run's best.
 const MetricSpec* MetricOf(const ColumnRuns& runs, PaperClaim::Of of) {
   if (!runs.section || of == PaperClaim::Of::kTest) return runs.metric;
   if (of == PaperClaim::Of::kTrainCurve) return runs.section->Find(runs.column->train_curve);

@@ -51,9 +51,9 @@ struct LineResult {
   ContrastResult difference;
 };
 
-/// Judges a table row: agrees if the interval has the printed sign, differs if it has the opposite
-/// sign, cannot tell if it includes 0 or a tie is printed. Runs that EvidenceOf excludes get no
-/// verdict or "other data", whatever their values.
+/// Returns the result of a table row. It agrees if the interval has the printed sign and differs if
+/// it has the opposite sign. It cannot tell if the interval includes 0 or a tie is printed. Runs
+/// that EvidenceOf excludes get no verdict or "other data", whatever their values.
 LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
                  const PaperTable::Line& line);
 

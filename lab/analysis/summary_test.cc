@@ -42,7 +42,7 @@ TEST(SummaryTest, GroupsRunsByAllSettingsButTheSeed) {
                                                std::pair("batch_size", "4, 128")));
 }
 
-TEST(SummaryTest, AnotherSettingThatVariesMakesAPanelOfItsOwn) {
+TEST(SummaryTest, EachValueOfAnotherSettingHasAPanel) {
   Runs runs = {FinishedRun("none", 4, 1, {.1}), FinishedRun("none", 4, 1, {.2})};
   runs[1].config.settings["lr"] = 0.01;
   const std::vector<Section> sections = Summarize(runs);
@@ -66,7 +66,7 @@ TEST(SummaryTest, RunsOnOtherDataAreNeverPooled) {
   EXPECT_EQ(Summarize(runs)[2].config->task, "other");
 }
 
-TEST(SummaryTest, OfRunsWithTheSameSeedTheMoreCompleteCounts) {
+TEST(SummaryTest, TheMoreCompleteRunOfASeedCounts) {
   Runs runs = {StartedRun("none", 4, 1), FinishedRun("none", 4, 1, {.1}),
                FinishedRun("none", 4, 1, {.2})};
   runs[0].config.stamps["started"] = "2026-03-01T00:00:00Z";
@@ -102,7 +102,7 @@ TEST(SummaryTest, RunsThatDidNotFinishHaveNoValues) {
   EXPECT_FALSE(CasesPerSecond(runs[2]));
 }
 
-TEST(SummaryTest, HeadlineIsReadAtTheBestWhereEveryRunHasOne) {
+TEST(SummaryTest, HeadlineIsReadAtTheBestIfEveryRunHasOne) {
   Runs runs = {FinishedRun("none", 4, 1, {.1}), FinishedRun("layer", 4, 1, {.1})};
   EXPECT_EQ(HeadlineMeasure(Summarize(runs)[0]), Measure::kBest);
   runs[1].result->best.reset();
@@ -193,7 +193,7 @@ TEST(SummaryTest, ACurveAveragesSeedsStepByStep) {
   EXPECT_EQ(curve.mean[1].value.max, .4);
 }
 
-TEST(SummaryTest, TheMeanEndsWhereTheShortestSeedEnds) {
+TEST(SummaryTest, TheMeanEndsWithTheShortestSeed) {
   const Runs runs = {FinishedRun("none", 4, 1, {.3, .2, .1}), FinishedRun("none", 4, 2, {.5})};
   const Section section = Summarize(runs)[0];
   const Curve curve = CurveOf(section.panels[0].groups[0], "test_error");
@@ -213,7 +213,7 @@ TEST(SummaryTest, TheMeanIsOverFinishedSeedsOnceThereAreSome) {
   EXPECT_EQ(CurveOf(section.panels[0].groups[0], "test_error").seeds, 2);
 }
 
-TEST(SummaryTest, WhatIsNotFiniteIsLeftOut) {
+TEST(SummaryTest, ValuesThatAreNotFiniteAreLeftOut) {
   Runs runs = {FinishedRun("none", 4, 1, {.3, .2})};
   runs[0].evaluations[0].values["test_error"] = std::numeric_limits<double>::infinity();
   runs[0].result->final_values["test_error"] = std::numeric_limits<double>::quiet_NaN();

@@ -11,10 +11,9 @@
 namespace planish::lab {
 
 /// Returns a run with only the data that the report draws: the metrics that report and papers name,
-/// at about 60 evaluations (first, last, chosen by validation, first beyond each target, others
-/// evenly spaced).
-/// Keeps six digits of each value and only the last gradients. Replaces paths in texts by file
-/// names.
+/// at about 60 evaluations. These are the first, the last, the one chosen by validation, the first
+/// beyond each target, and others evenly spaced. Keeps six digits of each value and only the last
+/// gradients. Replaces paths in texts by file names.
 Run Thinned(Run run);
 
 /// Result of ThinRuns and ThinRunsToFolders.

@@ -10,7 +10,8 @@
 namespace planish::lab {
 
 /// Returns the length of the well-formed UTF-8 sequence at the start of `text`, or 0 if there is
-/// none (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF).
+/// none. Well-formed is defined by RFC 3629: no overlong forms, surrogates or values above
+/// U+10FFFF.
 inline size_t Utf8SequenceLength(std::string_view text) {
   if (text.empty()) return 0;
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };

@@ -16,7 +16,7 @@ TEST(Escaped, WritesControlCharactersAndInvalidUtf8AsHexadecimal) {
   EXPECT_EQ(Escaped("fi\xfcr \xe2\x82"), "fi\\xfcr \\xe2\\x82");
 }
 
-TEST(Escaped, KeepsTabsAndLineFeedsWhereAsked) {
+TEST(Escaped, KeepsTabsAndLineFeedsOnRequest) {
   EXPECT_EQ(Escaped("a\tb\n\r", /*keep_lines=*/true), "a\tb\n\\x0d");
 }
 
@@ -38,7 +38,7 @@ TEST(EscapedXml, ReplacesMarkup) {
   EXPECT_EQ(EscapedXml("<\"&'>", /*quotes=*/true), "&lt;&quot;&amp;&#39;&gt;");
 }
 
-TEST(Utf8SequenceLength, IsZeroForWhatIsNotUtf8) {
+TEST(Utf8SequenceLength, IsZeroForInvalidUtf8) {
   EXPECT_EQ(Utf8SequenceLength(""), 0u);
   EXPECT_EQ(Utf8SequenceLength("a\u00e4"), 1u);
   EXPECT_EQ(Utf8SequenceLength("\u00e4"), 2u);

@@ -20,7 +20,7 @@ TEST(Choose, IsTheSameEverywhere) {
   }
 }
 
-TEST(Choose, TakesEachNumberAsOften) {
+TEST(Choose, DrawsNumbersUniformly) {
   std::mt19937_64 random(7);
   std::vector<int> counts(6);
   for (int i = 0; i < 60000; ++i) ++counts[Choose(random, counts.size())];

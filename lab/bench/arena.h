@@ -12,9 +12,9 @@ namespace planish::bench {
 class Arena {
  public:
   /// Returns arrays for `c`, valid until the next call. x and dy are uniform with mean 0 and
-  /// variance 1 (random, because non-temporal stores of zeros are faster); gain is uniform in [0.5,
-  /// 1.5], bias in [-1, 1].
-  /// out, dgain and dbias keep their contents. mean and rstd are those of LayerNorm.
+  /// variance 1, because non-temporal stores of zeros are faster than of random values. gain is
+  /// uniform in [0.5, 1.5], bias in [-1, 1]. mean and rstd are those of LayerNorm. out, dgain and
+  /// dbias keep their contents.
   Arrays For(const Case& c);
 
  private:

@@ -166,9 +166,9 @@ void ForwardBFloat16(const RowOperands<bfloat16>& b, int64_t begin, int64_t end)
   ForwardOf(b, begin, end);
 }
 
-// Writes dx of row `row` with the means of g and g * xhat in `means`, and sums row `next` in the
-// same pass: adds its terms to dgain and dbias, and stores its means. Either row can be -1 for
-// none.
+// Writes dx of row `row` with the means of g and g * xhat in `means`. Sums row `next` in the same
+// pass: adds its terms to dgain and dbias, and stores its means in `means`. Either row can be -1
+// for none.
 template <bool kUseNtStores, bool kWrite, bool kSum, class T>
 HWY_NOINLINE void BackwardRow(const RowOperands<T>& b, int64_t row, int64_t next, float (&means)[2],
                               float* dgain, float* dbias) {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-// Case of a measurement: one direction of a norm over one shape in one type, by several contestants
-// on the same arrays. docs/performance.md has method and results.
+// Case of a measurement: one direction of a norm over one shape in one type. Several contestants
+// compute it on the same arrays. docs/performance.md describes the method and has the results.
 namespace planish::bench {
 
 enum class Direction : uint8_t { kForward, kBackward };
@@ -21,8 +21,8 @@ struct Case {
   int64_t elements() const { return rows * cols * spatial; }
 };
 
-/// Arrays of a case. Of the case's type: x, dy, out [rows, cols, spatial]. Of ParameterType: gain,
-/// bias, dgain, dbias [cols], mean, rstd [rows].
+/// Arrays of a case. x, dy and out [rows, cols, spatial] have the case's type. gain, bias, dgain
+/// and dbias [cols], mean and rstd [rows] have ParameterType.
 struct Arrays {
   const void* x = nullptr;
   const void* dy = nullptr;  ///< backward only

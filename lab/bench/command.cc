@@ -1,4 +1,4 @@
-// planish-bench: the command `planish bench`, which runs it.
+// planish-bench, the program that `planish bench` runs.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

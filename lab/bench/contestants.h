@@ -29,11 +29,10 @@ Contestant MakeAten(const std::string& method, const Case& c, const Arrays& arra
 /// of accuracy and generality.
 Contestant MakeBare(const std::string& method, const Case& c, const Arrays& arrays);
 
-/// Like MakeBare for batch norm and layer norm over channels (bare_channels.cc): each element is
-/// read twice, first for sums and then for the result, as required if no cache holds the elements
-/// normalized together. Plain sums, whole vectors.
-/// Tile size, kind of stores and prefetching are the fastest of a trial at construction. Its
-/// distance from a limit is the cost of the second read.
+/// Like MakeBare for batch norm and layer norm over channels (bare_channels.cc). Reads each element
+/// twice, for the sums and for the result, because no cache holds all elements normalized together.
+/// Plain sums, whole vectors. Tile size, kind of stores and prefetching are the fastest of a trial
+/// at construction. Its distance from a limit is the cost of the second read.
 Contestant MakeBareChannels(const std::string& method, const Case& c, const Arrays& arrays);
 
 /// Calls the contestant once and compares with the double reference, with the tolerances of

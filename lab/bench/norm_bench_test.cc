@@ -46,7 +46,7 @@ TEST(Limits, MoveEveryByte) {
   }
 }
 
-TEST(Reference, TakesRightResultsOfEveryNormAndType) {
+TEST(Reference, AcceptsCorrectResultsOfEveryNormAndType) {
   Arena arena;
   for (const Type type : kTypes) {
     for (const Direction direction : kDirections) {
@@ -64,7 +64,7 @@ TEST(Reference, TakesRightResultsOfEveryNormAndType) {
   }
 }
 
-TEST(Reference, TakesRightResultsOfTheBareLoop) {
+TEST(Reference, AcceptsCorrectResultsOfTheBareLoop) {
   Arena arena;
   for (const Direction direction : kDirections) {
     for (const Type type : {Type::kFloat, Type::kBFloat16}) {
@@ -96,7 +96,7 @@ TEST(Reference, TakesRightResultsOfTheBareLoop) {
   EXPECT_THAT(MakeBare("rms", {.rows = 3, .cols = 96}, {}).absent, HasSubstr("layer norm"));
 }
 
-TEST(Reference, TakesRightResultsOfChannels) {
+TEST(Reference, AcceptsCorrectResultsOfChannels) {
   Arena arena;
   for (const Type type : kTypes) {
     for (const Direction direction : kDirections) {
@@ -112,7 +112,7 @@ TEST(Reference, TakesRightResultsOfChannels) {
   }
 }
 
-TEST(Reference, TakesRightResultsOfTheBareLoopsOverChannels) {
+TEST(Reference, AcceptsCorrectResultsOfTheBareLoopsOverChannels) {
   Arena arena;
   for (const Direction direction : kDirections) {
     for (const int64_t spatial : {1, 64}) {
@@ -163,7 +163,7 @@ TEST(Reference, RefusesOneWrongNumber) {
   }
 }
 
-TEST(Reference, RefusesWhatIsNotWritten) {
+TEST(Reference, RefusesUnwrittenResults) {
   Arena arena;
   const Case c{.direction = Direction::kBackward, .rows = 50, .cols = 129};
   const Arrays arrays = arena.For(c);

@@ -23,11 +23,11 @@ class Reference {
   /// Fills the elements to compare with NaN, so that unwritten ones fail.
   void Poison() const;
 
-  /// Returns an empty text if the results are right, else an error such as "dgain is off by 70;
-  /// the largest value is 200, the tolerance 0.01 of that". Tolerances are relative to the largest
+  /// Returns an empty text if the results are right, else an error: "dgain is off by 70; the
+  /// largest value is 200, the tolerance 0.01 of that". Tolerances are relative to the largest
   /// value, or the largest term of its sum or difference:
-  /// - y, dx: 16 units in the last place of float or double (sums of many terms in several parts,
-  ///   and some products); for 16-bit types, which round once, 1 unit.
+  /// - y, dx: 16 units in the last place of float or double, for partial sums of many terms and
+  ///   some products; 1 unit for 16-bit types, which round once.
   /// - dgain, dbias: 16 * sqrt(terms) units of the parameters' type, like the rounding error of a
   ///   running sum of random terms. With `half_sums`, for contestants that accumulate in the 16-bit
   ///   type: terms / 2 units of that type, and at most the maximum itself.

@@ -10,8 +10,8 @@
 #include "lab/commands/commands.h"
 #include "lab/error.h"
 
-// planish bench is the program planish-bench beside planish: what it measures with takes long to
-// build, and nothing else needs it.
+// `planish bench` runs the program planish-bench, which is in the same folder. It is separate
+// because its code takes long to build and nothing else needs it.
 namespace planish::lab {
 
 namespace {

@@ -44,8 +44,8 @@ void AddWrite(CLI::App& app, Action& action);
 void AddMake(CLI::App& app, Action& action);
 void AddDownstream(CLI::App& app, Action& action);
 
-/// Returns the options of a table on this process's stdout: the terminal's width and emphasis, or
-/// 80 plain columns for a file, a pipe, NO_COLOR or TERM=dumb.
+/// Returns the options of a table on this process's stdout: the terminal's width, with emphasis. A
+/// file, a pipe, NO_COLOR or TERM=dumb gives 80 plain columns.
 TableOptions StdoutTable();
 
 /// Prints text from data, names or models. Escapes control characters on a terminal. Throws like

@@ -18,7 +18,7 @@ namespace planish::lab {
 /// Options of such a command.
 struct TrainedRunFlags {
   std::filesystem::path run;
-  std::string data;  ///< what the run was trained on; empty: its original place
+  std::string data;  ///< data of the run; empty: its original place
   int threads = 0;   ///< 0: all cores
 };
 
@@ -36,10 +36,10 @@ class TrainedRun {
  public:
   /// Checks that the data exists, reads the run, sets the number of threads, and loads data, model
   /// and checkpoint (OpenTrained). `command` begins the messages: "sample". Throws
-  ///   UsageError (exit status 2)  if the task does not exist or lacks a setting of `changes`
-  ///   DataError (3)               if the data is missing or malformed
-  ///   RunError (1)                if the run cannot be read, is unfinished, has no checkpoint, or
-  ///                               was trained on other data
+  /// - UsageError (exit status 2) if the task does not exist or lacks a setting of `changes`,
+  /// - DataError (3) if the data is missing or malformed,
+  /// - RunError (1) if the run cannot be read, is unfinished, has no checkpoint, or was trained on
+  ///   other data.
   TrainedRun(const std::string& command, const TrainedRunFlags& flags,
              const SettingChanges& changes = {});
 

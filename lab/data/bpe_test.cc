@@ -60,7 +60,7 @@ TEST(Bpe, IsTheSameEveryTime) {
   EXPECT_EQ(Bpe::Train(SomeLines(), 60).model(), Bpe::Train(SomeLines(), 60).model());
 }
 
-TEST(Bpe, GivesFewerPiecesWhereTheLinesHaveNoMore) {
+TEST(Bpe, GivesFewerPiecesIfTheLinesHaveNoMore) {
   EXPECT_LT(Bpe::Train(SomeLines(), 5000).size(), 200);
 }
 
@@ -102,7 +102,7 @@ TEST(Bpe, RefusesForeignVocabularies) {
   EXPECT_THROW(Bpe(""), DataError);
 }
 
-TEST(TrainOnce, KeepsWhatItTrained) {
+TEST(TrainOnce, CachesTheModel) {
   const TestFolder temp;
   const fs::path folder = temp / "a" / "b";
   const Bpe first = Bpe::TrainOnce(SomeLines(), 60, folder);
@@ -149,7 +149,7 @@ TEST(TrainOnce, DoesNotReadFoldersAndPipes) {
   EXPECT_TRUE(fs::is_directory(file));
 }
 
-TEST(TrainOnce, TrainsAgainWhereTheFileIsDamaged) {
+TEST(TrainOnce, TrainsAgainIfTheFileIsDamaged) {
   const TestFolder folder;
   const Bpe first = Bpe::TrainOnce(SomeLines(), 60, folder.path());
   const fs::path file = folder / folder.Entries().at(0);

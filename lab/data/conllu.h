@@ -31,11 +31,9 @@ struct Treebank {
 };
 
 /// Parses sentences in CoNLL-U (universaldependencies.org/format.html) or CoNLL-X. Skips comments;
-/// skips and counts lines of multiword tokens and empty nodes. A sentence must be a tree with one
-/// root.
-/// Throws DataError naming `name`, the line and the error: invalid UTF-8, not ten columns or an
-/// empty one, ids that do not count up, an invalid head, not exactly one root, a cycle, a sentence
-/// without a final empty line, or no sentence.
+/// skips and counts lines of multiword tokens and empty nodes. Throws DataError naming `name`, the
+/// line and the error, if a sentence is not a tree with one root or a line is malformed. Every
+/// sentence must end with an empty line, and there must be at least one.
 Treebank ParseConllu(std::string_view text, const std::string& name);
 
 /// Treebanks for training and evaluation, with the fields of RunConfig::Data.
@@ -47,10 +45,10 @@ struct TreebankSet {
   std::string sha256;       ///< of the three CoNLL-U texts, concatenated
 };
 
-/// Reads the treebank in `folder` or its subfolder ud_ewt: one file each with "train", "dev" or
-/// "valid", and "test" in its name, ending in .conllu, .conllu.gz, .conll or .conll.gz.
-/// Throws DataError if there is none or more than one, if a file cannot be read or is a damaged
-/// gzip stream, and like ParseConllu.
+/// Reads the treebank in `folder` or its subfolder ud_ewt. File names contain "train", "dev" or
+/// "valid", or "test", and end in .conllu, .conllu.gz, .conll or .conll.gz. Throws DataError unless
+/// there is one file of each set, if a file cannot be read or is a damaged gzip stream, and like
+/// ParseConllu.
 TreebankSet ReadTreebanks(const std::filesystem::path& folder);
 
 }  // namespace planish::lab

@@ -37,7 +37,7 @@ std::string ErrorOf(const std::string& text) {
   return "no error";
 }
 
-TEST(ParseConllu, ReadsTreesAndCountsWhatItSkips) {
+TEST(ParseConllu, ReadsTreesAndCountsSkippedLines) {
   const Treebank treebank = ParseConllu(
       "# sent_id = 1\n# text = It's done\n" + Line("1-2", "It's", "_", "_") +
           "1\tIt\tit\tPRON\tPRP\tCase=Nom\t3\tnsubj:pass\t3:nsubj:pass\t_\n" +
@@ -58,7 +58,7 @@ TEST(ParseConllu, ReadsTreesAndCountsWhatItSkips) {
   EXPECT_EQ(treebank.trees[1].words.size(), 2u);
 }
 
-TEST(ParseConllu, TakesOtherLineEndsAndEmptyLines) {
+TEST(ParseConllu, AcceptsOtherLineEndsAndEmptyLines) {
   std::string text = "\n\n" + kDogs + "\n\n" + kDogs + "\n";
   EXPECT_EQ(ParseConllu(text, "").trees.size(), 2u);
   std::string windows;
@@ -66,7 +66,7 @@ TEST(ParseConllu, TakesOtherLineEndsAndEmptyLines) {
   EXPECT_EQ(ParseConllu(windows, "").trees[1].words[1].relation, "root");
 }
 
-TEST(ParseConllu, SaysWhatIsWrongAndWhere) {
+TEST(ParseConllu, ReportsErrorsWithTheirLine) {
   const std::string good = "# one\n" + kDogs + "\n";  // four lines
   const auto word = [](const char* id, const char* head) { return Line(id, "x", head, "dep"); };
   const struct {
@@ -164,7 +164,7 @@ TEST_F(ReadTreebanksTest, FindsPlainAndCompressedFiles) {
   }
 }
 
-TEST_F(ReadTreebanksTest, SaysWhatIsMissing) {
+TEST_F(ReadTreebanksTest, ReportsMissingFiles) {
   const std::string one = kDogs + "\n";
   EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("must hold *train*.conllu[.gz]"));
   EXPECT_THAT(ErrorOf(folder / "nowhere"), HasSubstr("must hold *train*.conllu[.gz]"));

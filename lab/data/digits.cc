@@ -13,9 +13,11 @@
 #include "lab/base/format_integer.h"
 #include "lab/error.h"
 
-// Drawing gives the same bytes on every machine: random numbers are integers; the arithmetic is + -
-// * / and sqrt, which IEEE 754 rounds correctly, without other libm functions; no full expression
-// contains two draws, whose order would be unspecified.
+// Drawing gives the same bytes on every machine, because
+// - random numbers are integers,
+// - the arithmetic is + - * / and sqrt, which IEEE 754 rounds correctly, without other libm
+//   functions,
+// - no full expression contains two draws, whose order would be unspecified.
 namespace planish::lab {
 
 namespace {

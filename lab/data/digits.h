@@ -18,12 +18,10 @@ struct Drawing {
 
 inline constexpr int64_t kMaxDrawn = 1'000'000;
 
-/// Draws 28 x 28 images of the ten digits like handwriting: strokes of several styles, bent,
-/// slanted, blurred and with noise.
-/// Each image depends only on the seed, its split and its index. So a smaller set is a prefix of a
-/// larger one, and every machine with IEEE 754 arithmetic draws the same bytes. Each ten
-/// consecutive images contain each class once. Throws UsageError if train or test is negative or
-/// above kMaxDrawn.
+/// Draws 28 x 28 images of the ten digits like handwriting, the same bytes on every machine with
+/// IEEE 754 arithmetic. Each image depends only on the seed, its split and its index, so a smaller
+/// set is a prefix of a larger one. Every ten consecutive images contain each class once. Throws
+/// UsageError if train or test is negative or above kMaxDrawn.
 ImageSet DrawDigits(const Drawing& drawing);
 
 enum class DrawnSplit : uint64_t { kTrain, kTest };

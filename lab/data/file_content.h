@@ -16,11 +16,11 @@ namespace planish::lab {
 
 /// Bytes of a data file in order. A gzip file is unpacked, whatever its name.
 ///
-/// Every member function throws DataError naming the file if it cannot be read, is not a regular
-/// file, or is a damaged or truncated gzip file. The constructor also refuses other archives and
-/// compressed files (zip, bzip2, xz, zstd, 7-Zip, ...) and PDF by their first bytes, also within
-/// gzip, and a name such as .gz or .zip without that format's first bytes.
-/// Consecutive gzip members are one file; zero bytes after a member are skipped.
+/// Every member function throws DataError naming the file if it cannot be read, is not regular, or
+/// is a damaged or truncated gzip file. The constructor also refuses files, plain or within gzip,
+/// with the first bytes of another archive or compressed format (zip, xz, ...) or of PDF. It
+/// refuses a name such as .gz or .zip without that format's first bytes. Consecutive gzip members
+/// are one file; zero bytes after a member are skipped.
 class FileContent {
  public:
   explicit FileContent(std::filesystem::path file);

@@ -59,7 +59,7 @@ TEST_P(FileContentTest, RestIsAllOfIt) {
   }
 }
 
-TEST_P(FileContentTest, RestStopsWhereItIsToldTo) {
+TEST_P(FileContentTest, RestStopsAtItsLimit) {
   const std::string content = Numbers(400'000);
   const std::filesystem::path file = Write(content);
   for (const int64_t max_bytes :
@@ -70,7 +70,7 @@ TEST_P(FileContentTest, RestStopsWhereItIsToldTo) {
   }
 }
 
-TEST_P(FileContentTest, ReadGoesOnWhereItStopped) {
+TEST_P(FileContentTest, ReadContinuesAfterTheLastByte) {
   FileContent read(Write("abcdefg"));
   std::array<uint8_t, 4> out;
   EXPECT_EQ(read.Read(out), 4);
@@ -89,7 +89,7 @@ TEST(FileContent, ReadsGzipStreamsInARow) {
   EXPECT_EQ(FileContent(temp / "file").Rest(), "onetwo");
 }
 
-TEST(FileContent, SaysWhatIsWrong) {
+TEST(FileContent, ReportsErrors) {
   const TestFolder temp;
   EXPECT_THAT(ErrorOf(temp / "none"),
               AllOf(StartsWith("cannot read "), HasSubstr("none: No such file")));

@@ -12,12 +12,11 @@ namespace planish::lab {
 inline constexpr std::string_view kMnistSha256 =
     "b2d8f5bf39174ee5ffeefa97e42d673c35432b411bb5d1f74fbbeddae7f1690a";
 
-/// Reads images of 28 x 28 pixels in ten classes from the four files of MNIST's distribution,
-/// {train,t10k}-{images-idx3,labels-idx1}-ubyte, plain or gzipped (with or without .gz in the name;
-/// the plain name goes first). Searches `folder`, `folder`/mnist and `folder`/MNIST/raw.
-/// The set is named "mnist" if its content is MNIST's, else "idx images". Throws DataError naming
-/// the file if one is missing, unreadable, truncated, corrupt, too long, or not of its kind, and if
-/// the numbers of images and labels differ.
+/// Reads 28 x 28 images in ten classes from {train,t10k}-{images-idx3,labels-idx1}-ubyte. Files are
+/// plain or gzipped, with or without .gz in the name; a name without .gz is preferred. They are in
+/// `folder`, `folder`/mnist or `folder`/MNIST/raw. The set is named "mnist" if its content is
+/// MNIST's, else "idx images". Throws DataError naming the file if one is missing or malformed, or
+/// if the numbers of images and labels differ.
 ImageSet LoadMnist(const std::filesystem::path& folder);
 
 }  // namespace planish::lab

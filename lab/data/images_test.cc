@@ -23,7 +23,7 @@ TEST(HashImages, IsThatOfTheIdxFiles) {
                      Idx({0x803, 1, 2, 1}, "\7\377") + Idx({0x801, 1}, std::string(1, '\0'))));
 }
 
-TEST(HashImages, OfNoImages) {
+TEST(HashImages, HashesTheHeadersOfEmptySets) {
   EXPECT_EQ(HashImages({}, {}),
             HashText(Idx({0x803, 0, 0, 0, 0x801, 0, 0x803, 0, 0, 0, 0x801, 0}, "")));
 }

@@ -34,8 +34,8 @@ std::string ReadTextFile(const std::filesystem::path& file);
 /// ends a line). Throws DataError with the number of a line that is not UTF-8.
 std::vector<std::string> ReadLines(const std::filesystem::path& file);
 
-/// Reads the next line of `in`, which is line `number` from 1, into `line`, without its end and
-/// without a byte order mark at the start of line 1. Returns false if there is none. Throws
+/// Reads the next line of `in` into `line`, without its end and without a byte order mark at the
+/// start of line 1. `number` is the line's number, from 1. Returns false if there is none. Throws
 /// DataError naming `name` for a line longer than kMaxLine.
 bool ReadLine(std::istream& in, const std::string& name, int64_t number, std::string& line);
 
@@ -43,8 +43,8 @@ bool ReadLine(std::istream& in, const std::string& name, int64_t number, std::st
 /// are any.
 std::vector<std::string_view> SplitLines(std::string_view text);
 
-/// Returns the first byte of `text` that is not part of a well-formed UTF-8 sequence (RFC 3629: no
-/// overlong forms, no surrogates, nothing above U+10FFFF), or nullopt.
+/// Returns the position of the first byte of `text` that is not part of a well-formed UTF-8
+/// sequence (Utf8SequenceLength), or nullopt.
 std::optional<size_t> FindInvalidUtf8(std::string_view text);
 
 /// Returns true if `text` contains only blanks: spaces, tabs, and the no-break space U+00A0.

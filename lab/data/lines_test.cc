@@ -32,14 +32,14 @@ class ReadLinesTest : public ::testing::Test {
   TestFolder folder;
 };
 
-TEST(SplitLines, KeepsWhatIsNoLineFeed) {
+TEST(SplitLines, SplitsOnlyAtLineFeeds) {
   EXPECT_THAT(SplitLines("a\r\n\nb"), ElementsAre("a\r", "", "b"));
   EXPECT_THAT(SplitLines("a\n"), ElementsAre("a"));
   EXPECT_THAT(SplitLines("\n"), ElementsAre(""));
   EXPECT_THAT(SplitLines(""), IsEmpty());
 }
 
-TEST_F(ReadLinesTest, CutsAtLineFeedsAlone) {
+TEST_F(ReadLinesTest, SplitsOnlyAtLineFeeds) {
   EXPECT_THAT(Lines("a\nb c\n\nd"), ElementsAre("a", "b c", "", "d"));
   EXPECT_THAT(Lines("a\r\nb\n"), ElementsAre("a", "b"));
   // U+0085 and U+2028, at which other programs split.
@@ -47,7 +47,7 @@ TEST_F(ReadLinesTest, CutsAtLineFeedsAlone) {
   EXPECT_THAT(Lines(""), IsEmpty());
 }
 
-TEST_F(ReadLinesTest, UnpacksGzipWhateverTheName) {
+TEST_F(ReadLinesTest, UnpacksGzipUnderAnyName) {
   std::string big;
   for (int i = 0; i < 200'000; ++i) big += std::to_string(i) + "\n";
   const auto lines = Lines(Gzip(big));
@@ -56,7 +56,7 @@ TEST_F(ReadLinesTest, UnpacksGzipWhateverTheName) {
   EXPECT_THAT(Lines(Gzip("one\ntwo")), ElementsAre("one", "two"));
 }
 
-TEST_F(ReadLinesTest, SaysWhatIsWrong) {
+TEST_F(ReadLinesTest, ReportsErrors) {
   EXPECT_THAT(ErrorOf("fine\nfi\xfcr\n"), HasSubstr("be UTF-8, got byte 0xfc at column 3 of line "
                                                     "2"));
   std::string packed = Gzip("some text that is long enough to be cut somewhere in its middle\n");

@@ -14,10 +14,9 @@ struct NpyArray {
 };
 
 /// Reads a file in NumPy's format (numpy.lib.format, versions 1.0, 2.0 and 3.0), plain or gzip
-/// whatever its name: little-endian floats of 16, 32 or 64 bits in C order, converted to float.
-/// Throws DataError naming the file, the error and its byte offset: another magic string, version,
-/// type or order; a header that is not a dictionary of descr, fortran_order and shape; an invalid
-/// shape; fewer elements or more bytes than it states. Also throws like FileContent.
+/// whatever its name. Elements must be little-endian floats of 16, 32 or 64 bits in C order; they
+/// are converted to float. Throws DataError naming the file, the error and its byte offset if the
+/// file is malformed or has another type, order or size. Also throws like FileContent.
 NpyArray ReadNpy(const std::filesystem::path& file);
 
 }  // namespace planish::lab

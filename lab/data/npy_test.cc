@@ -80,7 +80,7 @@ TEST_F(NpyTest, ReadsFloatsOfEveryVersion) {
 }
 
 // The bytes of numpy.save of numpy.arange(3, dtype=numpy.float32), NumPy 2.4.
-TEST_F(NpyTest, ReadsWhatNumPyWrites) {
+TEST_F(NpyTest, ReadsFilesOfNumPy) {
   std::string file = "\x93NUMPY\x01";
   file += '\0';
   file += "v";
@@ -155,7 +155,7 @@ TEST_F(NpyTest, ReadsHeadersWithAnyBlanks) {
   }
 }
 
-TEST_F(NpyTest, SaysWhatIsNoNpyFile) {
+TEST_F(NpyTest, ReportsOtherFormats) {
   EXPECT_THAT(ErrorOf(""), HasSubstr("begin with NumPy's \\x93\\x4e"));
   EXPECT_THAT(ErrorOf("NUMPY\1"), HasSubstr(", got \\x4e\\x55\\x4d\\x50\\x59\\x01"));
   WriteFile(folder / "a.npy", "PK\3\4 an npz");
@@ -173,7 +173,7 @@ TEST_F(NpyTest, SaysWhatIsNoNpyFile) {
   EXPECT_THAT(ErrorOf(file), HasSubstr(", got 1.1"));
 }
 
-TEST_F(NpyTest, SaysWhereAFileEnds) {
+TEST_F(NpyTest, ReportsTheOffsetOfATruncation) {
   const std::string file = Npy(Dictionary("<f4", "(2, 3)"), kFloats);
   ASSERT_EQ(file.size(), 80u + 24u);
   EXPECT_THAT(ErrorOf(file.substr(0, 7)), HasSubstr("2 bytes of version from byte 6 on, got 1"));
@@ -206,7 +206,7 @@ TEST_F(NpyTest, RefusesAbsurdSizes) {
   EXPECT_THAT(ErrorOf(file), HasSubstr("a header of at most 10000 bytes, got 16777"));
 }
 
-TEST_F(NpyTest, SaysWhatItDoesNotRead) {
+TEST_F(NpyTest, ReportsUnsupportedArrays) {
   EXPECT_THAT(ErrorOf(Npy(Dictionary("<f4", "(2, 3)", "True"), kFloats)),
               HasSubstr("must be in C order, fortran_order False, got fortran_order True"));
   for (const std::string descr : {">f4", "<i4", "|u1", "<f16", "<c8"}) {

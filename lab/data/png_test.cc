@@ -55,7 +55,7 @@ TEST(EncodePng, HoldsThePixels) {
   EXPECT_EQ(chunks[5], "");
 }
 
-TEST(EncodePng, RefusesWhatIsNoImage) {
+TEST(EncodePng, RefusesInvalidSizes) {
   const std::vector<uint8_t> pixels(6);
   EXPECT_NO_THROW(EncodePng(pixels, 3));
   EXPECT_THROW(EncodePng(pixels, 4), std::invalid_argument);

@@ -48,7 +48,7 @@ TEST_F(SentencesTest, SplitsLinesAtBlanks) {
   EXPECT_EQ(reader.Counts(), "");
 }
 
-TEST_F(SentencesTest, CountsWhatItLeavesOut) {
+TEST_F(SentencesTest, CountsLeftOutSentences) {
   const Sentences read = Read("\na b c d e\n \t\u00a0\na b c d\n", 0);
   EXPECT_THAT(read.words,
               ElementsAre(ElementsAre("a", "b", "c", "d"), ElementsAre("a", "b", "c", "d")));
@@ -85,7 +85,7 @@ TEST_F(SentencesTest, NamesTheLineThatIsNotUtf8) {
               ::testing::AllOf(HasSubstr("UTF-8"), HasSubstr("line 2")));
 }
 
-TEST_F(SentencesTest, SaysWhichFileIsMissing) {
+TEST_F(SentencesTest, NamesAMissingFile) {
   EXPECT_THAT(ErrorOf([&] { reader.Read(folder / "none", 0); }), HasSubstr("none"));
   EXPECT_THAT(ErrorOf([&] { FolderWith(folder.path(), "set", "some.train"); }),
               HasSubstr("must hold some.train or set/some.train, got neither"));

@@ -14,7 +14,7 @@ void Add(Sha256& sha, std::string_view text) {
 }
 
 // Examples of FIPS 180-4's companion (SHA256.pdf) and of NIST's SHAVS short messages.
-TEST(Sha256, OfNothing) {
+TEST(Sha256, HashesNothing) {
   EXPECT_EQ(Sha256().Hex(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
 
@@ -32,7 +32,7 @@ TEST(Sha256, InOnePieceAndInMany) {
   EXPECT_EQ(pieces.Hex(), digest);
 }
 
-TEST(Sha256, OfAMillionBytes) {
+TEST(Sha256, HashesAMillionBytes) {
   Sha256 sha;
   Add(sha, std::string(1'000'000, 'a'));
   EXPECT_EQ(sha.Hex(), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");

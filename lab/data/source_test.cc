@@ -59,7 +59,7 @@ TEST(DataFolder, FlagThenEnvironmentThenNothing) {
   }
 }
 
-TEST(DataFolder, RefusesWhatIsNotThere) {
+TEST(DataFolder, RefusesAMissingPath) {
   const TestFolder temp;
   const Environment none(nullptr);
   EXPECT_EQ(ErrorOf("/no/such"), "no such folder: /no/such");

@@ -27,13 +27,11 @@ struct Text {
 
 inline constexpr int64_t kMaxSyntheticText = 1'000'000;
 
-/// Generates short plays from a small random grammar: numbered scenes in which two of eight people
-/// speak in turns about a thing that both carry off at the end.
-/// Verbs agree in number with nouns that clauses separate from them, quotations close, and lists
-/// count up to their noun. So there are dependencies at the distance of a letter, a word, a
-/// sentence and a scene.
-/// The same seed gives the same bytes on every machine, and a shorter text is a prefix of a longer
-/// one. Throws UsageError if `length` is not from 1 to kMaxSyntheticText.
+/// Generates short plays from a small random grammar: numbered scenes of two people who speak in
+/// turns about a thing. They have dependencies at the distance of a letter, a word, a sentence and
+/// a scene, such as agreement of verbs and closed quotations. A seed determines the bytes on every
+/// machine; a shorter text is a prefix of a longer one. Throws UsageError if `length` is not from 1
+/// to kMaxSyntheticText.
 Text MakeText(int64_t length, int64_t seed = 1);
 
 /// Returns the first `max_characters` characters of a file, or all if it has fewer. Unpacks gzip

@@ -71,7 +71,7 @@ TEST(MakeText, KeepsTheRulesOfItsGrammar) {
 }
 
 // A play of one scene with its choices counted by hand.
-TEST(MakeText, SaysItsEntropy) {
+TEST(MakeText, ReportsItsEntropy) {
   const Text scene = MakeText(211, 578);
   ASSERT_EQ(scene.characters,
             "Scene 1: the bridge.\n"
@@ -82,8 +82,8 @@ TEST(MakeText, SaysItsEntropy) {
             "Exeunt Carl and Anna with the red coat.\n\n");
   // People (8 * 7), thing (8), place (8), speeches (6).
   double bits = 3 + std::log2(7) + 3 + 3 + std::log2(6);
-  // Sentences (3), kind (6), who (8); the clause's number (2), determiner (3), adjective or none,
-  // noun (16), clause or none (1 of 4), object or none, verb (8); the object's number, determiner,
+  // Sentences (3), kind (6), who (8). The clause: number (2), determiner (3), adjective or none,
+  // noun (16), clause or none (1 of 4), object or none, verb (8). The object: number, determiner,
   // adjective (12) or none, noun, clause or none.
   bits += std::log2(3) + std::log2(6) + 3;
   bits += 1 + std::log2(3) + 1 + 4 + 2 + 1 + 3;
@@ -165,7 +165,7 @@ TEST(ReadText, LeavesOutAByteOrderMark) {
   EXPECT_THAT(ErrorOf(temp / "marked"), HasSubstr("marked: it is in UTF-16: convert it"));
 }
 
-TEST(ReadText, SaysWhatIsWrong) {
+TEST(ReadText, ReportsErrors) {
   const TestFolder temp;
   EXPECT_THAT(ErrorOf(temp / "none.txt"), HasSubstr("none.txt: No such"));
   WriteFile(temp / "empty.txt", "");

@@ -9,7 +9,7 @@ namespace planish::lab {
 namespace {
 
 // By hand: the means are 2 and 5, the deviations -1 0 1 and -2 -2 4.
-TEST(Pearson, IsWhatAHandGives) {
+TEST(Pearson, MatchesAManualComputation) {
   const std::vector<double> a = {1, 2, 3}, b = {3, 3, 9};
   EXPECT_DOUBLE_EQ(Pearson(a, b), 6 / std::sqrt(2.0 * 24));
   EXPECT_DOUBLE_EQ(Pearson(a, a), 1);

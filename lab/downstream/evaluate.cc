@@ -45,7 +45,7 @@ at::Tensor Powers(int count) {
 }
 
 // Row masks of each problem, [N, folds * (inner + 1)]. Problem f * (inner + 1) + j leaves out outer
-// fold f and, of the rest, inner fold j; the last of an outer fold leaves out nothing more.
+// fold f and inner fold j of the remaining rows. For j = inner it leaves out only outer fold f.
 struct Folds {
   at::Tensor train, test;
 };

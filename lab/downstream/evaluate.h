@@ -18,14 +18,13 @@ namespace planish::lab {
 struct EvaluationOptions {
   int64_t folds = 10;                  ///< of the outer cross-validation, whose scores are averaged
   int64_t inner = 10;                  ///< of the inner one, which chooses c of each outer fold
-  std::function<void()> poll = [] {};  ///< called regularly; may throw
+  std::function<void()> poll = [] {};  ///< called regularly; can throw
 };
 
 /// Returns the accuracy of logistic regressions (FitLogistic) on vectors [N, D] of the classes
-/// `labels`, by nested cross-validation. c is the smallest of 1, 2, 4 .. 256 with the best mean
-/// accuracy over the inner folds.
-/// Rows are in the order of RowOrder. Fold f contains the positions p with p * folds / N = f
-/// (rounded down); inner folds divide the rest in the same way.
+/// `labels`, by nested cross-validation. c is the smallest of {1, 2, 4, ..., 256} with the best
+/// mean accuracy over the inner folds. Rows are in the order of RowOrder. Fold f contains the
+/// positions p with p * folds / N = f (rounded down); inner folds divide the rest in the same way.
 double NestedAccuracy(const at::Tensor& vectors, const std::vector<int64_t>& labels,
                       const EvaluationOptions& options);
 

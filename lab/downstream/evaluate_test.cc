@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 
 const auto kDoubles = at::TensorOptions().dtype(at::kDouble);
 
-TEST(RowOrder, IsAnOrderOfItsOwn) {
+TEST(RowOrder, IsIndependentOfTheFilesOrder) {
   std::vector<int64_t> order = RowOrder(100);
   EXPECT_FALSE(std::ranges::is_sorted(order));
   // The outputs of splitmix64 from the seeds 0 to 3 begin with e220.., 910a.., 9758.., 1eb2...
@@ -85,7 +85,7 @@ double OneByOne(const Cases& cases, int64_t folds, int64_t inner) {
   return sum;
 }
 
-TEST(NestedAccuracy, IsThatOfEveryProblemByItself) {
+TEST(NestedAccuracy, EqualsSeparateFits) {
   const Cases cases = Make(97);
   const double ours = NestedAccuracy(cases.x, cases.labels, {.folds = 4, .inner = 3});
   EXPECT_NEAR(ours, OneByOne(cases, 4, 3), 1e-12);  // sums of fractions in another order
@@ -164,7 +164,7 @@ TEST(SickRelatedness, ChoosesCByTheValidationPairs) {
   EXPECT_GT(found.r, 0.8);  // the products can be summed
 }
 
-TEST(EvaluateSentences, AsksForEachSetByName) {
+TEST(EvaluateSentences, RequestsVectorsBySetName) {
   SentenceEvaluationSets sets = MakeSentenceEvaluationSets(60);
   at::manual_seed(1);
   sets.sick = Sick{Pairs(at::randn({30, 3}), at::randn({30, 3})),

@@ -15,13 +15,15 @@ struct FitOptions {
   /// and by c.
   double tolerance = 1e-6;
   int64_t iterations = 10'000;         ///< maximum
-  std::function<void()> poll = [] {};  ///< called in each iteration; may throw
+  std::function<void()> poll = [] {};  ///< called in each iteration; can throw
 };
 
-/// Fits P logistic regressions. Problem p has the rows of x [N, D] whose mask [N, P] is 1 (else 0),
-/// with the classes labels [N], 0 or 1, and minimizes over w [D] and b
+/// Fits P logistic regressions by L-BFGS. Problem p has the rows of x [N, D] whose mask [N, P] is 1
+/// (else 0) and their classes, labels [N], 0 or 1. It minimizes over w [D] and b
+///
 ///   c_p sum_i log(1 + exp(-y_i z_i)) + |w|^2 / 2,   z = x w + b,   y = 2 labels - 1
-/// by L-BFGS from `start`, an earlier result, or from zeros. Returns [D + 1, P], b in the last row.
+///
+/// Starts from `start`, an earlier result, or from zeros. Returns [D + 1, P], b in the last row.
 /// All tensors are double. Throws RunError after too many iterations.
 at::Tensor FitLogistic(const at::Tensor& x, const at::Tensor& labels, const at::Tensor& mask,
                        const at::Tensor& c, const at::Tensor& start = {},

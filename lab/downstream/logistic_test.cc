@@ -33,7 +33,7 @@ at::Tensor Derivatives(const Problem& p, double c, const at::Tensor& w) {
 }
 
 // A tolerance of 1e-9 on the mean loss is one of 1e-9 * c * rows on this one.
-TEST(FitLogistic, EndsWhereTheDerivativesAreZero) {
+TEST(FitLogistic, EndsAtZeroDerivatives) {
   const Problem p = Make(80, 5);
   const at::Tensor c = at::tensor({0.01, 1.0, 256.0}, kDoubles);
   const at::Tensor w =
@@ -49,7 +49,7 @@ TEST(FitLogistic, EndsWhereTheDerivativesAreZero) {
 }
 
 // A problem with a mask equals one with only its rows, from any start.
-TEST(FitLogistic, SeesTheRowsOfTheMaskAlone) {
+TEST(FitLogistic, UsesOnlyTheRowsOfTheMask) {
   const Problem p = Make(60, 4);
   at::Tensor mask = at::ones({60, 2}, kDoubles);
   mask.select(1, 1).slice(0, 20, 45).zero_();
@@ -81,7 +81,7 @@ TEST(FitSoftmax, IsLogisticForTwoClasses) {
   EXPECT_LE((difference - one).abs().max().item<double>(), 1e-6);  // tolerance as above
 }
 
-TEST(FitSoftmax, EndsWhereTheDerivativesAreZero) {
+TEST(FitSoftmax, EndsAtZeroDerivatives) {
   at::manual_seed(3);
   const at::Tensor x = at::randn({50, 4}, kDoubles);
   const at::Tensor targets = at::rand({50, 5}, kDoubles).softmax(1);
@@ -100,7 +100,7 @@ TEST(Predict, AddsTheIntercept) {
   EXPECT_EQ(Predict(x, w.unsqueeze(2)).sizes(), at::IntArrayRef({2, 2, 1}));
 }
 
-TEST(FitLogistic, SaysWhenItDoesNotConverge) {
+TEST(FitLogistic, ReportsMissingConvergence) {
   const Problem p = Make(80, 5);
   const at::Tensor mask = at::ones({80, 1}, kDoubles), c = at::ones({1}, kDoubles);
   EXPECT_THROW(FitLogistic(p.x, p.labels, mask, c, {}, {.iterations = 2}), RunError);

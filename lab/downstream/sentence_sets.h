@@ -43,9 +43,9 @@ struct SentenceEvaluationSets {
   bool empty() const { return !sick && classified.empty(); }
 };
 
-/// Reads a file of SICK: a line with the names of its columns, then pair_ID, sentence_A,
-/// sentence_B, relatedness_score (1 to 5) and entailment_judgment separated by tabs. Lines end in
-/// "\n" or "\r\n". Throws DataError naming the file and the line.
+/// Reads a file of SICK. The first line has the names of the columns, separated by tabs: pair_ID,
+/// sentence_A, sentence_B, relatedness_score (1 to 5) and entailment_judgment. Lines end in "\n" or
+/// "\r\n". Throws DataError naming the file and the line.
 RelatedPairs ReadSick(const std::filesystem::path& file);
 
 /// Reads a file whose lines are 0 or 1, a blank and a sentence, which can be empty. It is UTF-8 or
@@ -56,9 +56,13 @@ ClassifiedSentences ReadClassified(const std::filesystem::path& file, const std:
 ClassifiedSentences ReadClassPair(const std::filesystem::path& ones,
                                   const std::filesystem::path& zeros, const std::string& name);
 
-/// Reads the sets that exist below or in `folder`:
-///   sick/SICK_{train,trial,test_annotated}.txt   mr/rt-polarity.{pos,neg}   cr/custrev.all
-///   subj/subj.all   mpqa/mpqa.all
+/// Reads the sets that exist in `folder` or its subfolders:
+/// - sick: SICK_{train,trial,test_annotated}.txt
+/// - mr: rt-polarity.{pos,neg}
+/// - cr: custrev.all
+/// - subj: subj.all
+/// - mpqa: mpqa.all
+///
 /// Throws DataError if a set is incomplete, and like the functions above.
 SentenceEvaluationSets ReadSentenceEvaluationSets(const std::filesystem::path& folder);
 

@@ -83,7 +83,7 @@ TEST_F(SentenceSets, ReadsClasses) {
 }
 
 // 0x85 is an ellipsis in Windows-1252, and a line end in ISO 8859.
-TEST_F(SentenceSets, ReadsWindows1252WhereAFileIsNotUtf8) {
+TEST_F(SentenceSets, ReadsFilesThatAreNotUtf8AsWindows1252) {
   const ClassifiedSentences set =
       ReadClassified(File("1 so\x85 on \x93it\x94 caf\xe9\n0 x\n"), "subj");
   EXPECT_THAT(set.sentences, ElementsAre("so… on “it” café", "x"));

@@ -70,7 +70,7 @@ TEST(TokenBatches, DrawsTiesAndOrderAnew) {
   EXPECT_TRUE(TokenBatches(lengths, 12, again).order.equal(a.order));
 }
 
-TEST(TokenBatches, TakesACaseThatFillsABatchAndRefusesALongerOne) {
+TEST(TokenBatches, AcceptsACaseThatFillsABatchAndRefusesALongerOne) {
   at::Generator generator = at::detail::createCPUGenerator(1);
   EXPECT_EQ(TokenBatches(std::vector<int64_t>{7, 7}, 7, generator).batches(), 2);
   EXPECT_THROW(TokenBatches(std::vector<int64_t>{1, 8}, 7, generator), UsageError);

@@ -43,10 +43,9 @@ NamedTensors WeightsOf(const torch::nn::Module& model);
 void SaveCheckpoint(const std::filesystem::path& file, const torch::nn::Module& model,
                     const Optimizer& optimizer, const TrainingState& state);
 
-/// Reads what SaveCheckpoint wrote into `model`, `optimizer` and the default generator.
-/// Throws RunError naming the value if the file is damaged, belongs to another model, or holds a
-/// state that no interrupted training can have: without `best`, or with counters that are negative
-/// or contradict each other.
+/// Reads a file of SaveCheckpoint into `model`, `optimizer` and the default generator.
+/// Throws RunError naming the value if the file is damaged, belongs to another model, or has no
+/// `best` or impossible counters.
 TrainingState LoadCheckpoint(const std::filesystem::path& file, torch::nn::Module& model,
                              Optimizer& optimizer);
 

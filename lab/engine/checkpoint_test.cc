@@ -299,7 +299,7 @@ TEST_F(CheckpointTest, RefusesTensorsThatNoTrainingLeaves) {
   }
 }
 
-TEST_F(CheckpointTest, MakesNoFolderButItsOwn) {
+TEST_F(CheckpointTest, CreatesOnlyItsOwnFolder) {
   Net net(4);
   Adam adam(ParametersOf(net), {});
   EXPECT_THROW(

@@ -44,7 +44,7 @@ std::string ErrorOf(const HungryTask& task, const std::optional<std::filesystem:
   return "no error";
 }
 
-TEST(LoadData, EscapesWhatFilesAndPathsAreCalled) {
+TEST(LoadData, EscapesNamesOfFilesAndPaths) {
   const HungryTask task;
   const auto data = LoadData(task, Settings(task.settings), "/data");
   EXPECT_EQ(data->about.name, "a\\x1b[31m");

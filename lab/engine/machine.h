@@ -11,7 +11,7 @@ namespace planish::lab {
 std::map<std::string, std::string> MachineStamps();
 
 /// Returns the output of `planish --version`: VersionInfo(), and what the command adds. Throws
-/// ArgumentError as VersionInfo does.
+/// ArgumentError like VersionInfo.
 std::string VersionText();
 
 }  // namespace planish::lab

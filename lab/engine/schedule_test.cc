@@ -14,7 +14,7 @@ TEST(Schedule, RisesToThePeak) {
   }
 }
 
-TEST(Schedule, FallsAsItsNameSays) {
+TEST(Schedule, FallsAsNamed) {
   EXPECT_DOUBLE_EQ((Schedule{"constant", 0.5, 0}).Rate(1000, 0.9), 0.5);
   // The square roots of 4/16 and 1/16.
   EXPECT_DOUBLE_EQ((Schedule{"inverse-sqrt", 0.5, 4}).Rate(16, 0.9), 0.25);

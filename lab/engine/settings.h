@@ -43,9 +43,9 @@ class Settings {
   /// Sets all settings to their defaults. `specs` must outlive this object.
   explicit Settings(const std::vector<SettingSpec>& specs);
 
-  /// Parses `text` as the value of `name`. Throws UsageError if there is no such setting (the
-  /// message lists those that exist) or if the text is not of its type, range or choices. A former
-  /// choice becomes its present name.
+  /// Parses `text` as the value of `name`; replaces a former choice by its present name. Throws
+  /// UsageError naming all settings if there is no such setting. Throws UsageError if the text is
+  /// not of the setting's type, range or choices.
   void Set(std::string_view name, const std::string& text);
 
   /// Applies a preset. Checks its values like Set.

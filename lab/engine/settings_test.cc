@@ -39,7 +39,7 @@ TEST(Settings, StartAtTheirDefaults) {
             R"({"norm":"none","width":10,"lr":0.001,"tied":false,"words":"any"})");
 }
 
-TEST(Settings, TakeValuesOfTheirType) {
+TEST(Settings, AcceptValuesOfTheirType) {
   Settings s(Specs());
   s.Set("norm", "layer");
   s.Set("width", "100");
@@ -52,7 +52,7 @@ TEST(Settings, TakeValuesOfTheirType) {
   EXPECT_EQ(s.Real("lr"), 0);
 }
 
-TEST(Settings, RefuseWhatDoesNotFit) {
+TEST(Settings, RefuseInvalidValues) {
   EXPECT_EQ(ErrorOf("widht", "3"),
             "[settings] name must be one of norm, width, lr, tied, words, got \"widht\"");
   EXPECT_EQ(ErrorOf("width", "3.5"), "[settings] width must be a whole number, got \"3.5\"");

@@ -11,20 +11,19 @@
 namespace planish::lab {
 
 /// Returns the batches of a pass over a text that is cut into `streams` pieces read in parallel,
-/// `window` characters a batch. Case i is the prediction of character i + 1. A batch has the cases
-/// [window, streams] in that order.
-/// Stream s of batch t continues stream s of batch t - 1, so a recurrent state or a memory can be
-/// carried from batch to batch.
+/// `window` characters a batch. Case i is the prediction of character i + 1.
+/// - A batch has the cases [window, streams] in that order. Stream s of batch t continues stream s
+///   of batch t - 1, so recurrent states can be passed from batch to batch.
+/// - The first stream begins at a random character below `window`, so windows differ between
+///   passes.
+/// - Cases at the text's end that do not fill a batch are left out.
 ///
-/// The first stream begins at a random character below `window`, so windows differ between passes.
-/// Cases at the text's end that do not fill a batch are left out. Throws UsageError like
-/// CheckStreams.
+/// Throws UsageError like CheckStreams.
 EpochPlan StreamedBatches(int64_t characters, int64_t streams, int64_t window,
                           at::Generator& generator);
 
-/// Throws UsageError if a text is too short for one batch: it must have window * (streams + 1)
-/// characters, enough for any start of the first stream. `window_name` is the name of the setting
-/// in the message.
+/// Throws UsageError if a text is too short for one batch at any start of the first stream: shorter
+/// than window * (streams + 1) characters. `window_name` is the name of the setting in the message.
 void CheckStreams(int64_t characters, int64_t streams, int64_t window,
                   std::string_view window_name = "window");
 

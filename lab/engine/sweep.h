@@ -21,11 +21,9 @@ struct SweepRequest {
 };
 
 /// Returns the runs of a sweep. Seeds vary slowest, so that an unfinished sweep already has every
-/// combination.
-/// The folder of a run is out/<task>/<preset>-<compared>-b<batch>[-key=value...]-s<seed>, where
-/// <compared> is the value of the setting that the task compares.
-/// Throws UsageError for unknown presets, settings or values, a setting or value given twice, or an
-/// empty list.
+/// combination. Folders are out/<task>/<preset>-<compared>-b<batch>[-key=value...]-s<seed>, where
+/// <compared> is the value of the setting that the task compares. Throws UsageError for unknown
+/// presets, settings or values, a setting or value given twice, or an empty list.
 std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request);
 
 /// Splits "a,b,c" at its commas. Throws UsageError naming `flag` if a part is empty.

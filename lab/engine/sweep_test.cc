@@ -44,7 +44,7 @@ TEST(Sweep, NamesSettingsThatDifferFromThePreset) {
       ElementsAre("o/toy/paper-none-b5-lr=0.01-s7", "o/toy/paper-none-b5-s7"));
 }
 
-TEST(Sweep, TakesTheFirstPresetWhereNoneIsNamed) {
+TEST(Sweep, UsesTheFirstPresetByDefault) {
   SweepRequest request{.values = {}, .seeds = {7}, .out = "o"};
   const ToyTask task;
   const RunPlan plan = PlanSweep(task, request).front();
@@ -52,7 +52,7 @@ TEST(Sweep, TakesTheFirstPresetWhereNoneIsNamed) {
   EXPECT_EQ(plan.settings.Int("batch_size"), 5);  // the preset's value, not the default
 }
 
-TEST(Sweep, RefusesWhatMakesNoSense) {
+TEST(Sweep, RefusesInvalidRequests) {
   EXPECT_EQ(ErrorOf({.preset = "huge", .seeds = {1}}),
             "[train] preset must be one of paper, got \"huge\"");
   EXPECT_EQ(ErrorOf({.values = {{"norm", {"none"}}, {"norm", {"layer"}}}, .seeds = {1}}),

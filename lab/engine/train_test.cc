@@ -121,7 +121,7 @@ TEST_F(TrainTest, ResumesWithTheSameBits) {
   }
 }
 
-TEST_F(TrainTest, DrawsSamplesThatTheSeedAloneDecides) {
+TEST_F(TrainTest, SamplesDependOnlyOnTheSeed) {
   const RunPlan whole = Plan("whole"), pieces = Plan("pieces"), other = Plan("other", {}, 2);
   const RunPlan diverged = Plan("diverged", {{"spoil", "loss"}});
   ASSERT_EQ(Run(whole), Outcome::kFinished);
@@ -171,7 +171,7 @@ TEST_F(TrainTest, StopInAnEvaluationLosesNoUpdate) {
   }
 }
 
-TEST_F(TrainTest, ForgetsWhatCameAfterTheCheckpoint) {
+TEST_F(TrainTest, DropsEvaluationsAfterTheCheckpoint) {
   const RunPlan whole = Plan("whole"), killed = Plan("killed");
   ASSERT_EQ(Run(whole), Outcome::kFinished);
   int updates = 0;
@@ -186,7 +186,7 @@ TEST_F(TrainTest, ForgetsWhatCameAfterTheCheckpoint) {
   EXPECT_EQ(Metrics(killed), Metrics(whole));
 }
 
-TEST_F(TrainTest, StartsAgainWhereNothingWasSaved) {
+TEST_F(TrainTest, StartsAgainIfNothingWasSaved) {
   const RunPlan whole = Plan("whole"), killed = Plan("killed");
   ASSERT_EQ(Run(whole), Outcome::kFinished);
   int updates = 0;
@@ -278,7 +278,7 @@ TEST_F(TrainTest, RefusesACheckpointOfAnotherTraining) {
   EXPECT_EQ(Run(plan), Outcome::kFinished);
 }
 
-TEST_F(TrainTest, StopsWhereItsFolderIsRemovedOrMoved) {
+TEST_F(TrainTest, StopsIfItsFolderIsRemovedOrMoved) {
   for (const bool moved : {false, true}) {
     for (const int at : {1, 3, 8, 23}) {
       const RunPlan plan = Plan((moved ? "moved" : "removed") + std::to_string(at));
@@ -496,7 +496,7 @@ TEST_F(TrainTest, ClipsTheNormOfEachGradient) {
 }
 
 // A task whose updates are its own: they do nothing but count.
-TEST_F(TrainTest, TakesOptimizerAndClippingOfTheTask) {
+TEST_F(TrainTest, UsesOptimizerAndClippingOfTheTask) {
   struct Counting final : Adam {
     explicit Counting(const NamedTensors& parameters) : Adam(parameters, {}) {}
     void Move(const std::vector<at::Tensor>& /*gradients*/, double updates) override {

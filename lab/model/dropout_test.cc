@@ -31,7 +31,7 @@ TEST_F(DropoutTest, DropsTheShareAndKeepsTheMean) {
   EXPECT_TRUE(Dropout(ones, 1, true).equal(at::zeros_like(ones)));
 }
 
-TEST_F(DropoutTest, LeavesAloneWhatItShould) {
+TEST_F(DropoutTest, ReturnsItsInputWithoutDropout) {
   const at::Tensor x = at::randn({3, 4});
   const at::Tensor state = at::detail::getDefaultCPUGenerator().get_state();
   EXPECT_TRUE(Dropout(x, 0, true).is_same(x));
@@ -55,8 +55,8 @@ TEST_F(DropoutTest, DrawsOneNumberForAnySize) {
   EXPECT_TRUE(Dropout(at::ones({1000}), 0.5, true).equal(first));
 }
 
-// Positions are independent: products of centred values at many distances, including those of
-// lanes, steps and blocks, have a mean of 0, and no position in a step is favoured. Means of 2^20
+// Positions are independent: products of centred values at many distances have a mean of 0,
+// including distances of lanes, steps and blocks. No position in a step is favoured. Means of 2^20
 // values of variance 1, or of 2^15: 5 standard deviations.
 TEST_F(DropoutTest, DropsPositionsIndependently) {
   constexpr int64_t kCount = 1 << 20;
@@ -83,7 +83,7 @@ TEST_F(DropoutTest, DropsTheSameOnAnyNumberOfThreads) {
   at::set_num_threads(threads);
 }
 
-TEST_F(DropoutTest, HandsGradientsToWhatItKept) {
+TEST_F(DropoutTest, KeptElementsGetGradients) {
   const at::Tensor x = at::randn({50, 7}).requires_grad_(true), dy = at::randn({50, 7});
   at::manual_seed(5);
   const at::Tensor y = Dropout(x, 0.4, true);

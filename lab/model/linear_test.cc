@@ -13,9 +13,9 @@ double Distance(const at::Tensor& a, const at::Tensor& b) {
   return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
 }
 
-// Compares with PyTorch's own in double. Sums of n products of size 1 in float have an error of a
-// few sqrt(n) * 6e-8 times their size, sqrt(n); n is at most 300.
-TEST(Linear, ComputesWhatPyTorchDoes) {
+// Compares with PyTorch's own in double. A float sum of n products of size 1 has the size sqrt(n).
+// Its relative error is a few sqrt(n) * 6e-8. n is at most 300.
+TEST(Linear, MatchesPyTorch) {
   at::manual_seed(1);
   constexpr double kTolerance = 1e-4;
   for (const auto& [inputs, outputs] : {std::pair(20, 70), {70, 20}, {33, 33}, {5, 1}, {1, 5}}) {
@@ -47,7 +47,7 @@ TEST(Linear, ComputesWhatPyTorchDoes) {
   }
 }
 
-TEST(Linear, TakesViews) {
+TEST(Linear, AcceptsViews) {
   at::manual_seed(2);
   Linear linear(8, 6);
   const at::Tensor x = at::randn({8, 40}).t();  // rows that are not contiguous
@@ -60,7 +60,7 @@ TEST(Linear, TakesViews) {
   EXPECT_LT(Distance(linear->weight.grad(), x.sum(0).expand({6, 8})), 1e-4);
 }
 
-TEST(Linear, TakesNoBias) {
+TEST(Linear, AcceptsNoBias) {
   at::manual_seed(4);
   Linear linear(torch::nn::LinearOptions(8, 6).bias(false));
   const at::Tensor x = at::randn({5, 8}).requires_grad_(true);

@@ -65,11 +65,10 @@ const std::vector<std::string>& NormNames();
 /// a task's default, comes first.
 std::vector<std::string> RowNormNames(const std::string& first);
 
-/// Returns the norm called `name` over the last dimensions of its input, with sizes `shape`: {C}
-/// for [..., C], {C, H, W} for images [N, C, H, W]. Batch norm normalizes each of the C channels
-/// over all cases.
-/// Draws no random numbers, so that models that differ only in the norm start from the same
-/// weights. Throws UsageError for an unknown name.
+/// Returns the norm called `name` over the last dimensions of its input. `shape` has their sizes:
+/// {C} for [..., C], {C, H, W} for images [N, C, H, W]. Batch norm normalizes each of the C
+/// channels over all cases. Draws no random numbers, so that models that differ only in the norm
+/// start from the same weights. Throws UsageError for an unknown name.
 std::shared_ptr<NormModule> MakeNorm(const std::string& name, const std::vector<int64_t>& shape,
                                      const NormOptions& options = {});
 

@@ -32,7 +32,7 @@ TEST(Norms, DrawNoRandomNumbers) {
   }
 }
 
-TEST(Norms, NormalizeWhatTheirNamesSay) {
+TEST(Norms, NormalizeAsNamed) {
   at::manual_seed(1);
   const at::Tensor x = at::randn({16, 8}) * 3 + 5;
   EXPECT_TRUE(MakeNorm("none", {8})->forward(x).is_same(x));
@@ -56,7 +56,7 @@ TEST(Norms, NormalizeWhatTheirNamesSay) {
 
 // dx = rstd*(dy - a*mean(dy) - b*xhat*mean(dy*xhat)), where a or b is 0 for a constant statistic
 // (Xu et al. 2019, Eq 4). Values of size 1 from means of 8: 2e-6 is some roundings.
-TEST(Norms, DetachWhatTheirNamesSay) {
+TEST(Norms, DetachTheStatisticsOfTheirNames) {
   at::manual_seed(3);
   const at::Tensor x = at::randn({16, 8}), dy = at::randn({16, 8});
   const at::Tensor rstd = (x.var(1, /*unbiased=*/false, /*keepdim=*/true) + 1e-5).rsqrt();
@@ -73,7 +73,7 @@ TEST(Norms, DetachWhatTheirNamesSay) {
 }
 
 // Compares with the definition in the same precision: floats of size 1, a few roundings each.
-TEST(Norms, BatchDividesByTheVarianceAskedFor) {
+TEST(Norms, BatchDividesByTheRequestedVariance) {
   at::manual_seed(2);
   const at::Tensor x = at::randn({4, 8}), dy = at::randn({4, 8});
   for (const bool unbiased : {false, true}) {
@@ -117,7 +117,7 @@ TEST(Norms, TakeTheLastDimensionsAndTheChannelsOfImages) {
 }
 
 // Xu et al. 2019, Theorem 1, in double: equal up to rounding of sums of at most 60 terms.
-TEST(Norms, WatchWhatTheyDoToGradients) {
+TEST(Norms, WatchGradients) {
   at::manual_seed(5);
   const std::vector<std::vector<int64_t>> shapes = {{6}, {5, 2, 3}};
   for (const std::vector<int64_t>& shape : shapes) {
@@ -162,7 +162,7 @@ TEST(Norms, WatchWhatTheyDoToGradients) {
   }
 }
 
-TEST(Norms, WatchWhatIsThenChangedInPlace) {
+TEST(Norms, WatchOutputsThatAreChangedInPlace) {
   at::manual_seed(7);
   const at::Tensor data = at::randn({4, 6}, at::kDouble);
   for (const std::string& name : NormNames()) {

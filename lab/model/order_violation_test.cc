@@ -44,7 +44,7 @@ TEST(OrderViolation, IsTheComposition) {
   }
 }
 
-TEST(OrderViolation, TakesViews) {
+TEST(OrderViolation, AcceptsViews) {
   const at::Tensor u = at::randn({6, 4}, at::kDouble), v = at::randn({6, 5}, at::kDouble);
   const at::Tensor g = at::randn({5, 4}, at::kDouble).t();
   const auto a = All(OrderViolation, u.t(), v.t(), g);

@@ -93,7 +93,8 @@ class WrappedSteps final : public RecurrentSteps {
     begun_ = true;
     if constexpr (kHasSteps) {
       if (options_.composed) return;
-      // Frozen anew at each Begin, because parameters may have changed since the last.
+      // Freezes the layer at each Begin, because the parameters can have changed since the last
+      // one.
       layer_->unfreeze();
       layer_->freeze();
       steps_ = layer_->steps();

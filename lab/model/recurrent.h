@@ -27,10 +27,10 @@ struct RecurrentOptions {
 /// Recurrent layer. T, B, I, H: time, batch, inputs, hidden.
 class RecurrentModule : public torch::nn::Module {
  public:
-  /// Maps x [T, B, I] and the state before the first step to y [T, B, H], the hidden state of the
-  /// last layer after every step, and the state after the last one.
-  /// `lengths` [B] int64, each from 1 to T, in any order: after the length of a sequence y is 0,
-  /// and its state is that after its own last step. Undefined: all are T.
+  /// Returns y [T, B, H], the last layer's hidden state after every step of x [T, B, I], and the
+  /// state after the last step. `state` is the state before the first step. `lengths` [B] int64 are
+  /// from 1 to T, in any order; undefined: all are T. After the length of a sequence y is 0, and
+  /// its state is that after its own last step.
   virtual std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x, const at::Tensor& state,
                                                     const at::Tensor& lengths = {}) = 0;
 
@@ -61,16 +61,15 @@ class RecurrentSteps : public torch::nn::Module {
   virtual RecurrentState ZeroState(int64_t batch) const = 0;
 };
 
-/// Returns the names that MakeRecurrent and MakeRecurrentSteps know: the cells of planish/rnn.h,
-/// such as lstm, gru, ln-lstm, ln-gru, and PyTorch's own torch-lstm and torch-gru for comparison.
+/// Returns the names that MakeRecurrent and MakeRecurrentSteps know: the cells of planish/rnn.h
+/// (lstm, gru, ln-lstm, ln-gru and so on), torch-lstm and torch-gru.
 /// Cells with batch norm are excluded: they have no running estimates, so they cannot be evaluated
 /// or sampled.
 const std::vector<std::string>& CellNames();
 
 /// Returns the recurrent layer of the cell called `name`. Draws weights from the default generator,
-/// those of the first layer's products first: with one seed, cells with the same number of gates
-/// have equal ones. Throws UsageError for an unknown name, and for PyTorch's own layers with
-/// `composed`.
+/// matrices of the first layer first. So with one seed, cells with the same number of gates have
+/// equal matrices. Throws UsageError for an unknown name, and for PyTorch's layers with `composed`.
 std::shared_ptr<RecurrentModule> MakeRecurrent(const std::string& name,
                                                const RecurrentOptions& options);
 

@@ -19,8 +19,9 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Both sides compute in double: sums of some tens of terms in another order, through a few steps
-// whose norms can enlarge a rounding error tenfold. 1e-11 of the largest value is 2^-53 times 10^5.
+// Both sides compute in double. They sum some tens of terms in different orders, through a few
+// steps whose norms can enlarge a rounding error tenfold. 1e-11 of the largest value is 2^-53 times
+// 10^5.
 constexpr double kDouble = 1e-11;
 
 std::map<std::string, at::Tensor> Parameters(const torch::nn::Module& module) {
@@ -51,8 +52,8 @@ void ExpectNear(const at::Tensor& a, const at::Tensor& b, const std::string& nam
   EXPECT_LE((a - b).abs().max().item<double>(), kDouble * largest) << name;
 }
 
-// Expects two lists of results to be equal, and the gradients of a random loss of them with respect
-// to two lists of tensors in the same order.
+// Expects the results `a` and `b` to be equal, and the gradients of a random loss of them with
+// respect to `inputs_a` and `inputs_b`.
 void ExpectSameGradients(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& inputs_a,
                          const std::vector<at::Tensor>& b,
                          const std::vector<at::Tensor>& inputs_b) {
@@ -111,8 +112,8 @@ TEST(Recurrent, CarryTheirState) {
       EXPECT_TRUE(last[0][layers - 1].equal(y[6])) << cell;
       const auto [y1, middle] = module->forward(x.slice(0, 0, 3), zero);
       const auto [y2, end] = module->forward(x.slice(0, 3, 7), middle);
-      // GEMMs over 3, 4 and 7 steps can round differently: values of size 1, through 7 steps and up
-      // to 2 layers with norms over 4 elements.
+      // GEMMs over 3, 4 and 7 steps can round differently. Values of size 1 pass through 7 steps
+      // and up to 2 layers with norms over 4 elements.
       EXPECT_LT((at::cat({y1, y2}) - y).abs().max().item<double>(), 1e-4) << cell;
       EXPECT_LT((end - last).abs().max().item<double>(), 1e-4) << cell;
       const at::Tensor other = module->forward(x.slice(0, 3, 7), zero).first;
@@ -155,7 +156,7 @@ TEST(Recurrent, NormsAddNothingToTheFirstWeights) {
   }
 }
 
-TEST(Recurrent, GainsStartAsAskedFor) {
+TEST(Recurrent, GainsStartAtTheRequestedValue) {
   for (const std::string& cell : CellNames()) {
     const auto with = Parameters(*Seeded(cell, {.inputs = 3, .hidden = 4, .gain = 0.25}));
     const auto without = Parameters(*Seeded(cell, {.inputs = 3, .hidden = 4}));

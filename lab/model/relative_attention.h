@@ -20,12 +20,16 @@ struct RelativeAttentionOptions {
 /// and segment, j = 0 .. M + T - 1,
 ///
 ///   score[t, j] = ((q_t + u) . k_j + (q_t + v) . r_{M + t - j}) / sqrt(d)
-///   y_t = sum_j softmax_j(score[t, j]) w_j    over 0 <= M + t - j, and < window if there is one
+///   y_t = sum_j softmax_j(score[t, j]) w_j
 ///
-/// q [B, T, W]; kv [B, T, 2 W], keys, then values; memory_kv [B, M, 2 W], or undefined for M = 0; u
-/// and v [W], the biases of content and position. r [M + T + 1, W] has the distance M + T - i in
-/// row i (row 0 is unused: with it, scores are converted from distances to positions without a
-/// copy).
+/// over the j with M + t - j >= 0, and < window if there is one.
+/// - q [B, T, W]
+/// - kv [B, T, 2 W]: keys, then values
+/// - memory_kv [B, M, 2 W], or undefined for M = 0
+/// - r [M + T + 1, W]: row i has the distance M + T - i. The unused row 0 makes the conversion of
+///   scores from distances to positions a view.
+/// - u, v [W]: biases of content and position
+///
 /// Returns y [B, T, W]. First derivatives only.
 at::Tensor RelativeAttention(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& memory_kv,
                              const at::Tensor& r, const at::Tensor& u, const at::Tensor& v,

@@ -70,8 +70,8 @@ struct Case {
   int64_t memory, window;
 };
 
-// Without memory, with less and more of it than queries, and with windows that end within the
-// segment, at its beginning, within the memory and before everything.
+// Without memory, and with a memory shorter and longer than the queries. Windows end within the
+// segment, at its beginning, within the memory and before it.
 const std::vector<Case> kCases = {{0, 0}, {3, 0}, {9, 0}, {0, 2}, {9, 1}, {9, 5}, {9, 7}, {3, 100}};
 
 // Doubles of size 1 to 10 from sums of 14 terms: 1e-12 is some thousand roundings.
@@ -95,7 +95,7 @@ TEST(RelativeAttention, IsTheExplicitFormula) {
   }
 }
 
-TEST(RelativeAttention, TakesOneQueryAtATime) {
+TEST(RelativeAttention, AcceptsOneQueryAtATime) {
   const Inputs in(2, 5, 4, 6);
   const at::NoGradGuard no_grad;
   const RelativeAttentionOptions options{.heads = 2};
@@ -125,8 +125,8 @@ TEST(RelativeAttention, SeesNothingOfTheFuture) {
   EXPECT_TRUE(after.slice(1, 3).isnan().all().item<bool>());
 }
 
-// With zero queries, keys and positions every probability of query t is 1 / (t + 1); with unit
-// values y is the fraction kept, over 1 - p.
+// With zero queries, keys and positions every probability of query t is 1 / (t + 1). With values of
+// 1, y is the fraction of probabilities kept, divided by 1 - p.
 TEST(RelativeAttention, DropsProbabilities) {
   const int64_t length = 40;
   const at::Tensor zeros = at::zeros({8, length, 4}), kv = at::cat({zeros, zeros + 1}, 2);

@@ -17,7 +17,7 @@ SentenceClassifier::Options Small() {
 }
 
 // Compares with each sentence computed separately without padding. The encoder has its own tests.
-TEST(SentenceClassifier, ComputesWhatItSays) {
+TEST(SentenceClassifier, MatchesSeparateSentences) {
   at::manual_seed(1);
   SentenceClassifier model(Small());
   model.to(at::kDouble);
@@ -60,7 +60,7 @@ TEST(SentenceClassifier, DoesNotSeePadding) {
   EXPECT_TRUE(model.forward(words, lengths).equal(before));
 }
 
-TEST(SentenceClassifier, DropsInTrainingAlone) {
+TEST(SentenceClassifier, DropsOnlyInTraining) {
   at::manual_seed(3);
   SentenceClassifier model(Small());
   const at::Tensor words = at::randint(11, {2, 5}, at::kInt);

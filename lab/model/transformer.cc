@@ -25,8 +25,8 @@ Linear MakeLinear(int64_t inputs, int64_t outputs, double gain = 1) {
   return linear;
 }
 
-// Gain of a matrix that is one third of a fused one [3D, D], with the fused one's variance: sqrt(2
-// / (D + 3D)) = sqrt(1/2) sqrt(2 / (D + D)).
+// Gain of a matrix [D, D] that has the variance of a fused matrix [3D, D]:
+// sqrt(2 / (D + 3D)) = sqrt(1/2) sqrt(2 / (D + D)).
 constexpr double kOneOfThree = 0.7071067811865476;
 // Gain of two thirds, [2D, D]: sqrt(2 / (D + 3D)) in terms of sqrt(2 / (D + 2D)).
 constexpr double kTwoOfThree = 0.8660254037844386;

@@ -56,8 +56,8 @@ class SelfAttention final : public torch::nn::Module {
   /// one.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& mask, bool causal);
 
-  /// Computes the next position of each sequence: x [B, 1, D] attends to itself and to the
-  /// positions in `past` (undefined tensors: none), and is added to them.
+  /// Computes the next position of each sequence. x [B, 1, D] attends to itself and to the
+  /// positions in `past` (undefined tensors: none). Appends its key and value to `past`.
   at::Tensor Step(const at::Tensor& x, KeysValues& past);
 
  private:
@@ -140,7 +140,7 @@ class TransformerEncoder final : public torch::nn::Module {
   std::shared_ptr<NormModule> final_norm_;
 };
 
-/// State of step-by-step decoding. Rows b * k to b * k + k - 1 belong to row b of the memory: k is
+/// State of step-by-step decoding. Rows b * k to b * k + k - 1 belong to row b of the memory. k is
 /// 1 at first, and the width of a beam after Reorder.
 struct DecoderState {
   std::vector<KeysValues> past;    ///< of each layer, the positions so far
@@ -169,8 +169,8 @@ class TransformerDecoder final : public torch::nn::Module {
   /// Returns the state before the first position.
   DecoderState Start(const at::Tensor& memory, const at::Tensor& mask);
 
-  /// Decodes the next position of every sequence: x [B * k, 1, D] -> [B * k, 1, D], equal to the
-  /// last position of `forward` on the sequences so far.
+  /// Decodes the next position of every sequence: x [B * k, 1, D] -> [B * k, 1, D]. The result
+  /// equals the last position of `forward` on the sequences so far.
   at::Tensor Step(const at::Tensor& x, DecoderState& state);
 
  private:

@@ -150,7 +150,7 @@ TEST_F(TransformerTest, MasksPadding) {
 }
 
 // Compares with sequences computed separately without padding. Here huge values fill the padding.
-TEST_F(TransformerTest, EncodesWhatItSays) {
+TEST_F(TransformerTest, EncoderMatchesTheReference) {
   TransformerEncoder encoder(Small());
   const Plain plain(Randomise(encoder), 3);
   encoder.eval();
@@ -167,7 +167,7 @@ TEST_F(TransformerTest, EncodesWhatItSays) {
   EXPECT_LT(Distance(whole[0], plain.Encode(x[1], 2)), kDouble);
 }
 
-TEST_F(TransformerTest, DecodesWhatItSays) {
+TEST_F(TransformerTest, DecoderMatchesTheReference) {
   TransformerDecoder decoder(Small());
   const Plain plain(Randomise(decoder), 3);
   decoder.eval();
@@ -182,7 +182,7 @@ TEST_F(TransformerTest, DecodesWhatItSays) {
 
 // A beam search of 2 over 3 sequences, the first of which is dropped on the way, must match the
 // whole sequences at each step.
-TEST_F(TransformerTest, DecodesStepByStepWhatItDecodesAtOnce) {
+TEST_F(TransformerTest, StepsEqualWholeSequences) {
   TransformerDecoder decoder(Small());
   Randomise(decoder);
   decoder.eval();
@@ -219,7 +219,7 @@ TEST_F(TransformerTest, DecodesStepByStepWhatItDecodesAtOnce) {
   go_on(index({1, 0, 2, 3}));
 }
 
-TEST_F(TransformerTest, IsTheSameForTheFirstPositionsWhateverFollows) {
+TEST_F(TransformerTest, LaterPositionsLeaveEarlierOnesUnchanged) {
   TransformerDecoder decoder(Small());
   decoder.eval();
   const at::Tensor memory = at::randn({1, 3, 12});
@@ -230,7 +230,7 @@ TEST_F(TransformerTest, IsTheSameForTheFirstPositionsWhateverFollows) {
 }
 
 // A rate of 1 drops everything.
-TEST_F(TransformerTest, DropsWhereItSays) {
+TEST_F(TransformerTest, DropsAtTheDocumentedPlaces) {
   const at::Tensor x = at::randn({2, 4, 12}, at::kDouble),
                    memory = at::randn({2, 3, 12}, at::kDouble);
   TransformerOptions options = Small();
@@ -278,7 +278,7 @@ TEST_F(TransformerTest, DropsWhereItSays) {
 
 // Attention with dropout is composed of other operators: at a rate that rounds to 0 it equals the
 // fused one, including masks.
-TEST_F(TransformerTest, AttendsAlikeWithDropoutAndWithout) {
+TEST_F(TransformerTest, AttentionWithAndWithoutDropoutAgrees) {
   TransformerOptions options = Small();
   options.dropout = options.activation_dropout = 0;
   options.attention_dropout = 1e-9;
@@ -307,7 +307,7 @@ TEST_F(TransformerTest, HasTheKnownSizes) {
             6 * (2 * attention(512) + ffn(512, 1024) + 6 * 512) + 1024);
 }
 
-TEST_F(TransformerTest, TakesAnyNormInItsLayersAndAnotherAtItsEnd) {
+TEST_F(TransformerTest, LayersAndEndCanHaveDifferentNorms) {
   const auto norms = [](const torch::nn::Module& model) {
     std::vector<std::string> names;
     for (const auto& item : model.named_parameters()) {

@@ -26,12 +26,13 @@ struct Reach {
 };
 
 /// Transformer-XL (Dai et al. 2019): a decoder with relative positions and a memory of earlier
-/// segments. Embedding and output share their weights.
-/// As in its released code, all layers share the biases of content and position, and embeddings are
-/// multiplied by sqrt(width). Dropout applies to embeddings, sinusoids, the output of each half of
-/// a layer, the inner units and the input of the output layer.
-/// Norms follow the residual sums, or with `pre_norm` precede each half of a layer, without a norm
-/// at the end.
+/// segments.
+/// - Embedding and output share their weights. As in the released code, all layers share the biases
+///   of content and position, and embeddings are multiplied by sqrt(width).
+/// - Dropout applies to embeddings, sinusoids, the output of each half of a layer, the inner units
+///   and the input of the output layer.
+/// - Norms follow the residual sums, or with `pre_norm` precede each half of a layer, without a
+///   norm at the end.
 class TransformerXl : public torch::nn::Module {
  public:
   struct Options {

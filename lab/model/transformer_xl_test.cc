@@ -223,7 +223,7 @@ TEST(TransformerXl, SeesNothingOfTheFuture) {
   }
 }
 
-TEST(TransformerXl, DropsInTrainingAlikeForEveryNorm) {
+TEST(TransformerXl, DropsEquallyForEveryNormInTraining) {
   const at::Tensor x = Symbols(2, 8);
   std::vector<at::Tensor> states;
   for (const std::string norm : {"none", "layer", "detach", "ada"}) {

@@ -116,8 +116,8 @@ std::vector<PaperColumn> SkipThoughts() {
   return columns;
 }
 
-// Gains of norms start at 1 for layer norm and at .1 for batch norm, as in the paper, or with the
-// other one's value, which 6.2 discusses.
+// `gain` is the initial gain of the norms. "paper" is 1 for layer norm and .1 for batch norm;
+// section 6.2 discusses both values.
 PaperColumn AttentiveReader(const std::string& gain = "paper") {
   PaperColumn c =
       Column("attentive-reader", "Attentive reader", "attentive-reader", "valid_error", "% error");
@@ -338,8 +338,8 @@ std::vector<TaskClaims> ClaimsAboutTasks(const std::vector<PaperColumn>& columns
   return all;
 }
 
-// Returns the columns of Tables 2 and 3, then those of sections 6.2 and 6.4 to 6.7, then those of
-// the post on online layer normalization.
+// Returns the columns of Tables 2 and 3, of sections 6.2 and 6.4 to 6.7, and of the post on online
+// layer normalization.
 std::vector<PaperColumn> Columns() {
   std::vector<PaperColumn> columns = OrderEmbeddings();
   for (PaperColumn& column : SkipThoughts()) columns.push_back(std::move(column));

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-// Measurement of Table 1 of Ba, Kiros & Hinton 2016: invariances of a normalized linear layer's
-// outputs to transformations of its weights and data. planish.invariances (docs/analysis.md)
-// measures them for any Python module.
+// Measurement of Table 1 of Ba, Kiros & Hinton 2016: invariances of a normalized linear layer to
+// transformations of its weights and data. planish.invariances (docs/analysis.md) measures them for
+// any Python module.
 namespace planish::lab {
 
 /// Rows of the table.
@@ -42,8 +42,8 @@ struct LinearLayer {
   std::vector<double> bias;  ///< [units]
 };
 
-/// Returns 32 cases, 20 inputs and 50 units with values from -1 to 1 and gains from 1/2 to 3/2,
-/// drawn from a std::mt19937_64 with a fixed seed.
+/// Returns a layer of 50 units and 32 cases of its 20 inputs. Values are random from -1 to 1, gains
+/// from 1/2 to 3/2, drawn from a std::mt19937_64 with a fixed seed.
 LinearLayer RandomLinearLayer();
 
 /// Parameters of a transformation. Each kind reads those that it needs.
@@ -61,10 +61,11 @@ std::vector<TransformationParameters> RandomTransformationParameters();
 LinearLayer Transformed(LinearLayer layer, Transformation transformation,
                         const TransformationParameters& parameters);
 
-/// Returns gain / sigma * (a - mu) + bias [cases, units] of a = x W^T (Eq. 5 without f), computed
-/// by the library's norms in double with eps = 0.
-/// mu and sigma are over the batch for each unit (batch norm) or over the units for each case
-/// (layer norm). For weight norm they are 0 and the length of the unit's weights.
+/// Returns gain / sigma * (a - mu) + bias [cases, units] of a = x W^T (Eq. 5 without f). The norms
+/// of the library compute it in double with eps = 0. mu and sigma are
+/// - over the batch for each unit (batch norm),
+/// - over the units for each case (layer norm),
+/// - 0 and the length of the unit's weights (weight norm).
 std::vector<double> NormalizedOutputs(Normalization norm, const LinearLayer& layer);
 
 /// Returns the largest |y' - y| relative to the largest |y|, where y' are the outputs of the
@@ -72,10 +73,9 @@ std::vector<double> NormalizedOutputs(Normalization norm, const LinearLayer& lay
 double LargestChange(Normalization norm, Transformation transformation);
 
 /// Largest change that counts as rounding, so the outputs are invariant. A sum of 20 products of
-/// values up to 2 (a weight plus a gamma) and 1 has an error of at most 20 * 40 * 2^-53 = 9e-14,
-/// typically a hundredth of that.
-/// It is divided by a sigma above 1; d scales both. Outputs that are not invariant change by
-/// tenths.
+/// values up to 2 (a weight plus a gamma) and 1 has an error of at most 20 * 40 * 2^-53 = 9e-14.
+/// Typical errors are a hundredth of that, then divided by a sigma above 1; d scales both. Outputs
+/// that are not invariant change by tenths.
 inline constexpr double kInvariant = 1e-12;
 
 }  // namespace planish::lab

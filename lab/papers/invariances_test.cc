@@ -73,7 +73,7 @@ TEST(NormalizedOutputs, AreThoseOfTheEquations) {
   }
 }
 
-TEST(Transformed, ChangesWhatItsNameSays) {
+TEST(Transformed, ChangesWeightsOrDataAsNamed) {
   const LinearLayer layer{.cases = 2,
                           .inputs = 2,
                           .units = 3,

@@ -96,9 +96,10 @@ struct PaperFigure {
 };
 
 /// Claim about several columns: in each, the sum of weight * value over `contrast` is better than
-/// 0. {{"ada", 1}, {"layer", -1}} states that AdaNorm is better than LayerNorm.
-/// kSteps and kSeconds need a contrast with these two weights: the first norm takes fewer steps or
-/// seconds of training to reach the best evaluation of the second (chosen by validation).
+/// 0. For example, {{"ada", 1}, {"layer", -1}} states that AdaNorm is better than LayerNorm.
+/// kSteps and kSeconds need a contrast with the weights 1 and -1. They state that the first norm
+/// takes fewer steps or seconds of training to reach the second norm's best evaluation, chosen by
+/// validation.
 struct PaperClaim {
   enum class Of { kTest, kTrainCurve, kValidCurve, kSteps, kSeconds };
   std::string text;
@@ -109,18 +110,19 @@ struct PaperClaim {
   Of of = Of::kTest;                 ///< curves are read after the last step
 };
 
-/// Published claim that the runs of a task can agree or disagree with: under the settings `where`,
-/// `metric` is better (by its direction) for `better` than for `worse`, two values of
+/// Published claim that the runs of a task can agree or disagree with. It states that under the
+/// settings `where`, `metric` is better for `better` than for `worse`, two values of
 /// ReportSpec::compare.
 struct ClaimSpec {
-  std::string text;     ///< the claim as a sentence
-  std::string source;   ///< where it is printed
-  std::string metric;   ///< a MetricSpec's name
-  std::string measure;  ///< "final", "best", "steps to best", "steps to VALUE" (the first
-                        ///< evaluation at or beyond that value), "steps to worse's best" or
-                        ///< "seconds to worse's best" (see CompareCatchUp)
-  std::string better;   ///< value of the compared setting
-  std::string worse;    ///< value of the compared setting
+  std::string text;    ///< the claim as a sentence
+  std::string source;  ///< where it is printed
+  std::string metric;  ///< a MetricSpec's name
+  /// "final", "best", "steps to best", "steps to VALUE", "steps to worse's best" or "seconds to
+  /// worse's best". VALUE is reached at the first evaluation at or beyond it; for the last two see
+  /// CompareCatchUp.
+  std::string measure;
+  std::string better;  ///< value of the compared setting
+  std::string worse;   ///< value of the compared setting
   std::map<std::string, nlohmann::ordered_json>
       where;         ///< setting -> value, such as batch_size -> 4
   std::string data;  ///< PaperData::name of the data set that the claim was made on
@@ -130,7 +132,7 @@ struct ClaimSpec {
 /// difference of two norms. ClaimsOf derives the ClaimSpecs.
 struct TaskClaims {
   struct Claim {
-    std::string text;    ///< "{NORM}" stands for the value printed for that norm in `column`
+    std::string text;    ///< "{NORM}" is replaced by the value printed for that norm in `column`
     std::string source;  ///< where it is printed, behind TaskClaims::source
     std::string better;  ///< norm
     std::string worse;   ///< norm

@@ -32,7 +32,7 @@ TEST(PaperDataTest, EveryRowHasAChecksumOfItsOwn) {
   }
 }
 
-TEST(EvidenceTest, OwnDataIsKnownByItsChecksumAlone) {
+TEST(EvidenceTest, OwnDataIsIdentifiedOnlyByItsChecksum) {
   EXPECT_EQ(EvidenceOf(Config("small", kMnist, 55'000), "mnist"), Evidence::kVerdict);
   EXPECT_EQ(EvidenceOf(Config("paper", kMnist, 55'000), "mnist"), Evidence::kVerdict);
   EXPECT_EQ(EvidenceOf(Config("small", "abc", 55'000), "mnist"), Evidence::kOtherData);

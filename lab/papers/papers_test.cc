@@ -98,7 +98,7 @@ TEST(Papers, AreFoundByName) {
   }
 }
 
-TEST(Papers, GiveWhatIsPrinted) {
+TEST(Papers, GiveThePrintedValues) {
   const Paper& paper = FindPaper("xu2019");
   EXPECT_EQ(paper.Printed("ada", *paper.FindColumn("ptb")), 89.23);
   EXPECT_EQ(paper.Printed("layer", *paper.FindColumn("enwik8")), 1.07);

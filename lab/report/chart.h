@@ -23,8 +23,8 @@ struct Axis {
   std::vector<double> Ticks() const;
 };
 
-/// Returns the axis for every value of `curves`: logarithmic if lower is better, nothing is
-/// negative and the largest is at least 4 times the smallest positive value.
+/// Returns the axis for all values of `curves`. It is logarithmic if lower is better, no value is
+/// negative, and the largest is at least 4 times the smallest positive value.
 Axis ValueAxis(const std::vector<Curve>& curves, bool lower_is_better);
 
 /// Returns a linear axis from 0 to `high`.

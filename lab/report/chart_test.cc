@@ -49,7 +49,7 @@ class ChartTest : public testing::Test {
   std::vector<Section> sections_;
 };
 
-TEST_F(ChartTest, TheAxisIsLogarithmicWhereValuesSpanAFactorOfFour) {
+TEST_F(ChartTest, TheAxisIsLogarithmicIfValuesSpanAFactorOfFour) {
   EXPECT_TRUE(ValueAxis({CurveOfErrors({{.4, .1}})}, true).log);
   EXPECT_FALSE(ValueAxis({CurveOfErrors({{.39, .1}})}, true).log);
   EXPECT_FALSE(ValueAxis({CurveOfErrors({{.4, .1}})}, false).log);

@@ -19,7 +19,7 @@ TEST(MarkupTest, OnlyVoidElementsHaveNoEndTag) {
 
 TEST(MarkupTest, NonAsciiTextStays) { EXPECT_EQ(Escape("é 层 😀 ±"), "é 层 😀 ±"); }
 
-TEST(MarkupTest, WhatIsNotUtf8IsReplaced) {
+TEST(MarkupTest, ReplacesInvalidUtf8) {
   EXPECT_EQ(CleanText("a\xFFz"), "a\xEF\xBF\xBDz");
   EXPECT_EQ(CleanText("\xC3"), "\xEF\xBF\xBD");                          // truncated
   EXPECT_EQ(CleanText("\xC0\xAF"), "\xEF\xBF\xBD\xEF\xBF\xBD");          // overlong '/'

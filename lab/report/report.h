@@ -26,9 +26,9 @@ struct TableOptions {
 /// there are no runs.
 std::string RenderTable(const std::vector<Run>& runs, const TableOptions& options = {});
 
-/// Returns the findings for a terminal: a line of about 160 columns for each of the first
-/// `max_panels` panels, then one line for each task with published claims on these runs. The report
-/// is more detailed. Throws RunError if there are no runs.
+/// Returns the findings for a terminal, fewer than in the report. Each of the first `max_panels`
+/// panels has a line of about 160 columns. Each task with published claims on these runs has one
+/// line. Throws RunError if there are no runs.
 std::string Findings(const std::vector<Run>& runs, int max_panels = 2);
 
 }  // namespace planish::lab

@@ -51,7 +51,7 @@ std::vector<pugi::xml_document> Drawings(const std::string& page) {
   return drawings;
 }
 
-TEST(ReportTest, SaysWhatWasFound) {
+TEST(ReportTest, ReportsTheFindings) {
   const std::string page = RenderReport(Sample());
   EXPECT_THAT(page,
               HasSubstr("With batch size 4, norm layer reached 5.13% test error (mean of 3 seeds), "
@@ -112,7 +112,7 @@ TEST(ReportTest, HostileNamesAreEscaped) {
   EXPECT_THAT(Findings(runs), Not(HasSubstr("\x1b")));
 }
 
-TEST(ReportTest, ShowsWhatTheModelsWrote) {
+TEST(ReportTest, ShowsTextsOfTheModels) {
   Runs runs = Sample();
   EXPECT_THAT(RenderReport(runs), Not(HasSubstr(">Samples<")));
   runs[1].result->samples = {{"300 characters at temperature 1", "To be\nor <not>\xFF"}};
@@ -123,7 +123,7 @@ TEST(ReportTest, ShowsWhatTheModelsWrote) {
 }
 
 // The page contains a picture only as an image, whatever is in it.
-TEST(ReportTest, ShowsWhatTheModelsDrew) {
+TEST(ReportTest, ShowsPicturesOfTheModels) {
   Runs runs = Sample();
   const std::string svg = std::string(kSvgBegin) + "><script>alert(1)</script></svg>";
   runs[1].result->samples = {{"a \"line\"", "", svg}, {"another", "words", svg}};
@@ -165,7 +165,7 @@ TEST(ReportTest, ClaimsOnOtherDataShowTheNumbersAndNoDifference) {
   EXPECT_THAT(Findings(runs), Not(HasSubstr("published")));
 }
 
-TEST(ReportTest, AClaimOnStepsSaysWhoNeverGotThere) {
+TEST(ReportTest, AClaimOnStepsNamesNormsThatNeverReachedTheTarget) {
   EXPECT_THAT(
       RenderReport(MnistSample()),
       HasSubstr(
@@ -174,7 +174,7 @@ TEST(ReportTest, AClaimOnStepsSaysWhoNeverGotThere) {
           "counts with its last step)"));
 }
 
-TEST(ReportTest, SaysHowSoonTheBaselineIsCaughtUpWith) {
+TEST(ReportTest, ReportsHowSoonTheBaselineIsMatched) {
   Runs runs;
   for (const int64_t seed : {1, 2}) {
     runs.push_back(FinishedRun("none", 4, seed, {.5, .4, .2, .3}));
@@ -190,7 +190,7 @@ TEST(ReportTest, SaysHowSoonTheBaselineIsCaughtUpWith) {
   EXPECT_THAT(after, HasSubstr("not reached in 2 seeds"));
 }
 
-TEST(ReportTest, OneSeedSaysSo) {
+TEST(ReportTest, OneSeedIsReported) {
   const Runs runs = {FinishedRun("none", 4, 1, {.06}), FinishedRun("layer", 4, 1, {.05})};
   EXPECT_THAT(RenderReport(runs),
               HasSubstr("With batch size 4, norm layer reached 5.00% test error (one seed), 1.00 "
@@ -250,7 +250,7 @@ TEST(ReportTest, FindingsAreALineForEachPanel) {
                                 "layer. 1 more in the report.\n");
 }
 
-TEST(ReportTest, FindingsSayWhatIsMissing) {
+TEST(ReportTest, FindingsNameMissingRuns) {
   Runs runs = Sample();
   runs[3].result->status = "diverged";  // layer, seed 1
   for (const int batch : {6, 7, 8}) runs[batch].result.reset();

@@ -103,11 +103,11 @@ TEST(Reproduction, FindsColumnsByTaskAndSettings) {
   EXPECT_FALSE(m.xu().At("en-de").own_data);
 }
 
-TEST(Reproduction, IsNotMadeOfOtherTasks) {
+TEST(Reproduction, IgnoresOtherTasks) {
   EXPECT_THAT(FindReproductions(Summarize({FinishedRun("layer", 4, 1, {.1})})), IsEmpty());
 }
 
-TEST(Reproduction, TakesThePanelWithMostRuns) {
+TEST(Reproduction, ChoosesThePanelWithMostRuns) {
   Runs runs;
   Add(runs, "rt", "rt", {{"layer", {.7, .7}}, {"none", {.7}}});
   for (int64_t seed : {1, 2}) {
@@ -141,7 +141,7 @@ TEST(LineVerdict, LowerIsBetterOnEnwik8) {
             Verdict::kAgrees);
 }
 
-TEST(LineVerdict, ASubstituteIsOtherDataWhateverItShows) {
+TEST(LineVerdict, ASubstituteIsOtherDataForAnyValues) {
   Measurement m = MeasureColumn("rt", "drawn", kLayerBetter);
   const LineResult result = m.Line("rt", "layer", "none");
   EXPECT_EQ(result.verdict, Verdict::kOtherData);
@@ -342,7 +342,7 @@ TEST(PaperPage, MeasuresInvariances) {
                         "methods. [18 of 18 cells, computed for this report]\n"));
 }
 
-TEST(PaperPage, IsNotThereWithoutThePapersTasks) {
+TEST(PaperPage, IsAbsentWithoutThePapersTasks) {
   EXPECT_THAT(RenderReport({FinishedRun("layer", 4, 1, {.1})}), Not(HasSubstr("paper-")));
 }
 
@@ -362,7 +362,7 @@ TEST(PaperPage, ComesAfterTheRunsWhereLittleOfThePaperWasRun) {
   EXPECT_TRUE(paper_first(runs));  // five of nine
 }
 
-TEST(PaperPage, NamesClaimsOfWhichNothingWasMeasured) {
+TEST(PaperPage, NamesClaimsWithoutMeasurements) {
   Runs runs;
   Add(runs, "rt", "rt", {{"none", {.7, .71, .72}}});
   const std::string page = RenderReport(runs);
@@ -384,10 +384,10 @@ TEST(PaperPage, TheTerminalHasALineForEachClaimThatWasMeasured) {
       HasSubstr("without runs En-De; De-En; En-Vi; Enwik8; SST5; MNIST; PTB; De-En, every norm\n"));
 }
 
-// Validation falls linearly over 400 steps and 8 seconds: to .6 without a norm and to .1 with layer
-// norm, which passes .6 between steps 100 (.775) and 200 (.55). In seed 3 it falls to .4 and passes
-// .6 between steps 200 (.7) and 300 (.55).
-TEST(Contrasts, OfEffortAreWhatItTakesToTheOthersBest) {
+// Validation falls linearly over 400 steps and 8 seconds. Without a norm it falls to .6. With layer
+// norm it falls to .1 and passes .6 between steps 100 (.775) and 200 (.55). In seed 3 it falls to
+// .4 and passes .6 between steps 200 (.7) and 300 (.55).
+TEST(Contrasts, OfEffortCountStepsAndSecondsToTheOthersBest) {
   Runs runs;
   for (const int64_t seed : {1, 2, 3, 4}) {
     runs.push_back(ColumnRun("rt", "none", seed, .7, "rt", .5, .6));

@@ -44,7 +44,7 @@ void Write(const std::filesystem::path& folder, const Run& run) {
   if (run.result) writer.Finish(*run.result);
 }
 
-TEST(Thin, KeepsWhatTheReportDraws) {
+TEST(Thin, KeepsTheDataOfTheReport) {
   const lab::Run thinned = Thinned(LongRun());
   EXPECT_LE(thinned.evaluations.size(), 64u);
   EXPECT_EQ(thinned.evaluations.front().step, 100);
@@ -63,7 +63,7 @@ TEST(Thin, KeepsWhatTheReportDraws) {
   EXPECT_EQ(thinned.evaluations.back().gradients[0].sigma, 1.23457);
 }
 
-TEST(Thin, KeepsWhereARunWasFirstAsGoodAsAnotherAtItsBest) {
+TEST(Thin, KeepsTheFirstMatchOfAnotherRunsBest) {
   std::vector<double> errors(1000, .5);
   for (size_t i = 0; i < 40; ++i) errors[17 * i + 5] = .4 - .01 * static_cast<double>(i);
   const lab::Run thinned = Thinned(FinishedRun("layer", 4, 1, errors));
@@ -195,7 +195,7 @@ TEST(Thin, FoldersDoNotReplaceRuns) {
   EXPECT_FALSE(std::filesystem::exists(folder / "there/a"));
 }
 
-TEST(Thin, ARunItselfGetsAPlaceOfItsOwn) {
+TEST(Thin, ASingleRunGetsAFolder) {
   const TestFolder folder;
   Write(folder / "runs/one", LongRun());
   ThinRunsToFolders(folder / "runs/one", folder / "a");

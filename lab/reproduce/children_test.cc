@@ -71,7 +71,7 @@ TEST(Children, AreNotLeftBehind) {
   EXPECT_EQ(errno, ESRCH);
 }
 
-TEST(Children, AProgramThatIsNotThereIsNamed) {
+TEST(Children, NameAMissingProgram) {
   Children children("/nowhere/planish");
   try {
     children.Start(1, {});

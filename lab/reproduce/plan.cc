@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Returns columns in the order asked for. A task's name means all of its columns.
+// Returns the columns `names` in their order. A task's name selects all of its columns.
 std::vector<const PaperColumn*> ChooseColumns(const Paper& paper,
                                               const std::vector<std::string>& names) {
   std::vector<const PaperColumn*> chosen;

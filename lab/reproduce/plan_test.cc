@@ -81,14 +81,14 @@ class PlanTest : public testing::Test {
   Paper paper_ = MakeTestPaper();
 };
 
-TEST_F(PlanTest, GoesSeedBySeedAndThePapersNormsFirst) {
+TEST_F(PlanTest, OrdersRunsBySeedWithThePapersNormsFirst) {
   EXPECT_THAT(Order(Plan()), ElementsAre("a none 1", "a layer 1", "b none 1",  //
                                          "a none 2", "a layer 2", "b none 2",  //
                                          "a none 3", "a layer 3",              //
                                          "b rms 1", "b rms 2"));
 }
 
-TEST_F(PlanTest, TakesColumnsInTheOrderAskedFor) {
+TEST_F(PlanTest, KeepsTheRequestedOrderOfColumns) {
   ReproduceRequest request;
   request.tasks = {"b", "a"};
   request.norms = {"layer"};
@@ -112,7 +112,7 @@ TEST_F(PlanTest, LeavesOutNormsThatATaskLacks) {
   EXPECT_EQ(plan.columns.size(), 1);
 }
 
-TEST_F(PlanTest, SaysWhatTrainIsToBeTold) {
+TEST_F(PlanTest, GivesTheArgumentsOfTrain) {
   const PlannedRun run = Plan().runs[1];
   EXPECT_EQ(run.folder, folder_ / "runs/pi-mnist/smoke-layer-b64-s1");
   EXPECT_THAT(run.arguments,
@@ -121,7 +121,7 @@ TEST_F(PlanTest, SaysWhatTrainIsToBeTold) {
   EXPECT_EQ(run.Name(), "pi-mnist smoke-layer-b64-s1");
 }
 
-TEST_F(PlanTest, RefusesWhatThereIsNot) {
+TEST_F(PlanTest, RefusesUnknownNames) {
   const auto error = [&](auto change) -> std::string {
     ReproduceRequest request;
     change(request);
@@ -208,7 +208,7 @@ TEST_F(PlanTest, OtherPresetsThanThePapersAreOfUnknownLength) {
   EXPECT_THAT(RenderPlan(plan), HasSubstr("0.00 + ?"));
 }
 
-TEST_F(PlanTest, TheBudgetTakesWhatFitsInOrder) {
+TEST_F(PlanTest, TheBudgetSelectsFittingRunsInOrder) {
   const ReproducePlan plan = Plan();
   // a: six runs of 6 minutes, b: four of 12, one after another: 36 + 48 minutes.
   const Schedule all = MakeSchedule(plan, 1, std::nullopt);
@@ -235,7 +235,7 @@ TEST_F(PlanTest, IsATable) {
 }
 
 // Names in lab/papers exist in the tasks.
-TEST(Papers, NameWhatTheTasksHave) {
+TEST(Papers, NameMetricsAndSettingsOfTheTasks) {
   for (const Paper& paper : Papers()) {
     for (const PaperColumn& column : paper.columns) {
       SCOPED_TRACE(paper.name + " " + column.name);

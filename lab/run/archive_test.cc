@@ -94,7 +94,7 @@ TEST(Archive, RoundTripsContentsOfEverySizeAroundABlock) {
   EXPECT_EQ(ReadArchive(folder / "a.runs.tar.gz"), runs);
 }
 
-TEST(Archive, ReadsWhatOtherProgramsWrite) {
+TEST(Archive, ReadsArchivesOfOtherPrograms) {
   const TestFolder folder;
   const std::string tar =
       Entry("b/metrics.jsonl", "{}\n") + Entry("b/config.json", "{}") + Entry("a/config.json", "1");
@@ -226,7 +226,7 @@ TEST(Archive, RefusesTruncatedTars) {
   EXPECT_EQ(FaultOfTar(tar.substr(0, 3 * kBlock + kBlock)), "none");
 }
 
-TEST(Archive, RefusesWhatIsNoArchive) {
+TEST(Archive, RefusesOtherFiles) {
   EXPECT_EQ(FaultOf(""), "it is truncated");
   EXPECT_THAT(FaultOf("{\"runs\": []}"), HasSubstr("not a gzip file"));
   EXPECT_THAT(FaultOf(Gzip(Entry("a/config.json", "1") + End()) + "more"),
@@ -284,7 +284,7 @@ TEST(Archive, RefusesDuplicatesAndRunsWithoutConfig) {
             "b has no config.json");
 }
 
-TEST(Archive, RefusesWhatUnpacksToTooMuch) {
+TEST(Archive, RefusesTooLargeContents) {
   std::string member = Gzip(std::string(32 << 20, '\0'));
   std::string bomb;
   while (std::ssize(bomb) <= 8 * std::ssize(member)) bomb += member;

@@ -10,10 +10,12 @@ namespace planish::lab {
 
 /// Replaces the contents of `path` by the concatenated `pieces`, or leaves it unchanged. At any
 /// time and after any crash, a reader finds the whole old file or the whole new one.
-/// The bytes go to ".NAME.tmp" in the same folder, which is flushed to disk and then renamed. A
-/// killed process leaves that file; the next write of the same path reuses it. Writers of one path
-/// wait for each other. A symbolic link at `path` is replaced, not followed; a device, FIFO, socket
-/// or folder there is an error.
+/// - The bytes go to ".NAME.tmp" in the same folder, which is flushed to disk and then renamed. A
+///   killed process leaves that file; the next write of the same path reuses it.
+/// - Writers of one path wait for each other.
+/// - A symbolic link at `path` is replaced, not followed; a device, FIFO, socket or folder there is
+///   an error.
+///
 /// Throws RunError with the system's reason (no space, no permission) and removes the temporary
 /// file.
 void WriteFileAtomically(const std::filesystem::path& path,

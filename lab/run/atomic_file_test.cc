@@ -56,7 +56,7 @@ TEST(WriteFileAtomically, JoinsPieces) {
   EXPECT_EQ(ReadFile(folder / "a"), "");
 }
 
-TEST(WriteFileAtomically, TakesANameWithoutAFolder) {
+TEST(WriteFileAtomically, AcceptsANameWithoutAFolder) {
   const TestFolder folder;
   const fs::path before = fs::current_path();
   fs::current_path(folder.path());
@@ -87,7 +87,7 @@ TEST(WriteFileAtomically, RefusesAPipeInTheTemporarysPlace) {
   EXPECT_THAT([&] { WriteFileAtomically(folder / "a", "new"); }, FailsWith("regular file"));
 }
 
-TEST(WriteFileAtomically, SaysThatTheFolderIsMissing) {
+TEST(WriteFileAtomically, ReportsAMissingFolder) {
   const TestFolder folder;
   EXPECT_THAT([&] { WriteFileAtomically(folder / "no" / "a", "x"); },
               FailsWith("No such file or directory"));
@@ -109,7 +109,7 @@ TEST(WriteFileAtomically, RefusesATemporaryThatIsAnotherFileToo) {
   EXPECT_EQ(ReadFile(folder / "victim"), "kept");
 }
 
-TEST(WriteFileAtomically, ReplacesALinkAndNotWhatItNames) {
+TEST(WriteFileAtomically, ReplacesALinkAndNotItsTarget) {
   const TestFolder folder;
   WriteFile(folder / "victim", "kept");
   fs::create_symlink("victim", folder / "a");
@@ -119,7 +119,7 @@ TEST(WriteFileAtomically, ReplacesALinkAndNotWhatItNames) {
   EXPECT_FALSE(fs::is_symlink(folder / "a"));
 }
 
-TEST(WriteFileAtomically, RefusesToReplaceWhatIsNoFile) {
+TEST(WriteFileAtomically, RefusesToReplaceIrregularFiles) {
   const TestFolder folder;
   ASSERT_EQ(mkfifo((folder / "a").c_str(), 0600), 0);
   EXPECT_THAT([&] { WriteFileAtomically(folder / "a", "new"); }, FailsWith("regular file"));
@@ -145,7 +145,7 @@ TEST(WriteFileAtomically, KeepsTheOldFileWhenTheNewOneDoesNotFit) {
   EXPECT_EQ(folder.Entries(), std::vector<std::string>{"a"});
 }
 
-TEST(WriteFileAtomically, SaysThatPermissionIsMissing) {
+TEST(WriteFileAtomically, ReportsMissingPermission) {
   const TestFolder folder;
   // The administrator can write anywhere, so the test then changes its user.
   const bool administrator = geteuid() == 0;

@@ -112,7 +112,7 @@ TEST(EventWriter, MakesEachRecordReadableAtOnce) {
   }
 }
 
-TEST(EventWriter, TurnsWhatAFloatCannotHoldIntoInfinity) {
+TEST(EventWriter, ConvertsValuesBeyondFloatToInfinity) {
   const TestFolder folder;
   EventWriter writer(folder.path());
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -124,14 +124,14 @@ TEST(EventWriter, TurnsWhatAFloatCannotHoldIntoInfinity) {
   EXPECT_EQ(event.summary().value(3).simple_value(), 0.1f);
 }
 
-TEST(EventWriter, SaysWhyItCannotWrite) {
+TEST(EventWriter, ReportsWhyItCannotWrite) {
   const TestFolder folder;
   EXPECT_THAT([&] { EventWriter(folder / "no"); },
               ThrowsMessage<RunError>(
                   AllOf(HasSubstr("cannot write"), HasSubstr("No such file or directory"))));
 }
 
-TEST(EventWriter, StopsWhereItsFileIsNoLongerInItsPlace) {
+TEST(EventWriter, StopsIfItsFileWasMovedOrRemoved) {
   for (const bool moved : {false, true}) {
     const TestFolder folder;
     EventWriter writer(folder.path());

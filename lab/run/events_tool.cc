@@ -1,6 +1,8 @@
 // Writes event files that tests/python/test_events.py reads with TensorBoard.
-//   events_tool FOLDER   writes steps 10, 20, 30, then step 20 again like a run resumed from step
-//   10
+//
+//   events_tool FOLDER
+//
+// Writes steps 10, 20, 30, then step 20 again like a run resumed from step 10.
 
 #include <fmt/format.h>
 

@@ -17,8 +17,8 @@ inline constexpr int kMaxJsonDepth = 64;
 /// Maximum size of a JSON text (a file or a line) in bytes.
 inline constexpr int64_t kMaxJsonBytes = int64_t{64} << 20;
 
-/// Parses JSON. Throws std::invalid_argument with a short printable reason: nested too deeply, too
-/// large, empty, a repeated key in an object, or a syntax error and its position.
+/// Parses JSON. Throws std::invalid_argument with a short printable reason for syntax errors,
+/// repeated keys in an object, and empty, too large or too deeply nested text.
 nlohmann::ordered_json ParseJson(std::string_view text);
 
 /// Returns the message of an exception, without the library's prefix, such as

@@ -39,7 +39,7 @@ TEST(ParseJson, KeepsTheOrderOfKeysAndTheBitsOfNumbers) {
   EXPECT_EQ(json.dump(), R"({"b":[1,0.1,-0.0],"a":{"c":null,"é":"é"}})");
 }
 
-TEST(ParseJson, RefusesWhatIsNestedTooDeeply) {
+TEST(ParseJson, RefusesDeepNesting) {
   for (const auto& [open, close] :
        {std::pair<const char*, const char*>{"[", "]"}, {"{\"a\":", "}"}}) {
     EXPECT_EQ(FaultOf(Nested(kMaxJsonDepth, open, "1", close)), "");
@@ -59,7 +59,7 @@ TEST(ParseJson, RefusesLargeTexts) {
   EXPECT_THAT(FaultOf(std::string(kMaxJsonBytes + 1, ' ')), HasSubstr("larger than"));
 }
 
-TEST(ParseJson, RefusesWhatIsNotJson) {
+TEST(ParseJson, RefusesSyntaxErrors) {
   for (const char* bad : {"{", "nonsense", "{}{}", "\xff", "[1,]", "{\"a\":1", "'a'", "[NaN]"}) {
     EXPECT_THAT(FaultOf(bad), HasSubstr("not JSON (syntax error at byte")) << bad;
   }

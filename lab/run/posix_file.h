@@ -54,8 +54,8 @@ RunError CannotWrite(const std::filesystem::path& path, const std::string& reaso
 RunError CannotRead(const std::filesystem::path& path, const std::string& reason);
 
 /// Opens a regular file for writing in place; creates it if `flags` has O_CREAT. Throws CannotWrite
-/// for a symbolic link, a file with a second hard link, and anything but a regular file, because
-/// these could belong to somebody else.
+/// for a symbolic link, a file with a second hard link, and anything but a regular file. These
+/// could belong to somebody else.
 FileDescriptor OpenForWriting(const std::filesystem::path& path, int flags);
 
 /// Reads a whole regular file. Throws CannotRead for other kinds and for more than `max_bytes`.

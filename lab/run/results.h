@@ -12,10 +12,11 @@
 
 #include "lab/run/archive.h"
 
-// Files of a run folder, which contain everything that the report knows of a run:
-//   config.json    RunConfig: what determines the run, and stamps of where it was made
-//   metrics.jsonl  one Evaluation a line, appended and flushed
-//   result.json    RunResult, once the run has ended
+// Files of a run folder, the only input of the report:
+// - config.json: RunConfig, what determines the run, and stamps of the machine and program
+// - metrics.jsonl: one Evaluation a line, appended and flushed
+// - result.json: RunResult, once the run has ended
+//
 // An archive (lab/run/archive.h) contains the same files of many runs.
 namespace planish::lab {
 
@@ -68,11 +69,12 @@ struct RunConfig {
       stamps;  ///< version, commit, compiler, torch, cpu, threads, started
 };
 
-/// Gradients around a norm in one update, averaged over the rows that are normalized together
-/// (batch norm: one row per channel of the batch) without padding.
-/// Of a row, g is the gradient of the normalized values: gain * dL/dy, or for AdaNorm its factor *
-/// dL/dy. dx = dL/dx is the norm's input gradient without residual paths; sigma is the standard
-/// deviation (1 without a norm).
+/// Gradients around a norm in one update, averaged over its rows without padding. A row of batch
+/// norm is a channel of the batch.
+/// - g = gain * dL/dy: gradient of a row's normalized values. AdaNorm has its factor for the gain.
+/// - dx = dL/dx: gradient of the norm's input, without residual paths.
+/// - sigma: the row's standard deviation; 1 without a norm.
+///
 /// Xu et al. 2019, Theorem 1: with both statistics detached, mean_after = mean_detached and
 /// variance_after = variance_detached. The derivative of the mean makes mean_after 0; that of the
 /// deviation makes variance_after smaller.
@@ -95,7 +97,7 @@ struct Evaluation {
   int64_t cases = 0;                     ///< training cases seen so far
   double seconds = 0;                    ///< training time so far, without evaluation and pauses
   std::map<std::string, double> values;  ///< metric -> value; never NaN or infinite
-  std::vector<NormGradients> gradients;  ///< of the update before, in the model's order
+  std::vector<NormGradients> gradients;  ///< of the preceding update, in the model's order
 };
 
 /// Start of a sample's picture; it ends with "</svg>". Browsers need the namespace to draw it.
@@ -161,8 +163,8 @@ inline constexpr int64_t kMaxMetricsBytes = int64_t{1} << 30;
 /// naming the line if one is malformed.
 std::vector<EvaluationLine> ReadEvaluationLines(const std::filesystem::path& file);
 
-/// Reads one run folder. Throws RunError naming the file, and the line, if it is missing, malformed
-/// or not a regular file, and for a finished run without an evaluation.
+/// Reads one run folder. Throws RunError naming the file and the line if a file is missing,
+/// malformed or not regular, and for a finished run without an evaluation.
 Run ReadRun(const std::filesystem::path& folder);
 
 /// Runs found in folders and archives.

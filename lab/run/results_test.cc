@@ -194,7 +194,7 @@ TEST(ReadRun, NamesTheMissingKeyAndItsLine) {
   EXPECT_THAT(MetricsFault("[]\n"), HasSubstr("line 1: "));
 }
 
-TEST(ReadRun, RefusesNumbersThatAreNotWhatTheyShouldBe) {
+TEST(ReadRun, RefusesNumbersOfAnotherTypeOrRange) {
   const auto with = [](const char* key, const char* value) {
     Json json = Json::parse(kLine);
     json[key] = Json::parse(value);
@@ -251,7 +251,7 @@ TEST(ReadRun, RefusesMalformedConfigs) {
   EXPECT_THAT(with("/metrics/0", 3), HasSubstr("cannot use at() with number"));
 }
 
-TEST(ReadRun, RefusesWhatIsNotJson) {
+TEST(ReadRun, RefusesSyntaxErrors) {
   const std::string good = Json(Config()).dump();
   for (const std::string& bad : {good + '\0', good + "x", std::string(), std::string(100, '\0')}) {
     const TestFolder folder;
@@ -269,7 +269,7 @@ TEST(ReadRun, NamesTheFileOfAMalformedResult) {
               ThrowsMessage<RunError>(HasSubstr((folder / "result.json").string())));
 }
 
-TEST(ReadRun, RefusesWhatIsNotAFile) {
+TEST(ReadRun, RefusesIrregularFiles) {
   const TestFolder folder;
   EXPECT_THAT([&] { ReadRun(folder / "no"); }, ThrowsMessage<RunError>(HasSubstr("config.json")));
   fs::create_directories(folder / "a" / "config.json");
@@ -283,7 +283,7 @@ TEST(ReadRun, RefusesWhatIsNotAFile) {
   }
 }
 
-TEST(ReadRun, RefusesWhatIsNestedTooDeeply) {
+TEST(ReadRun, RefusesDeepNesting) {
   std::string deep;
   for (int i = 0; i < 100'000; ++i) deep += "[";
   for (int i = 0; i < 100'000; ++i) deep += "]";
@@ -471,7 +471,7 @@ TEST(FindRuns, NamesBrokenArchivesAndRunsInThem) {
               ThrowsMessage<DataError>(HasSubstr("no run can be read")));
 }
 
-TEST(FindRuns, ThrowsWhereNoRunCanBeRead) {
+TEST(FindRuns, ThrowsIfNoRunIsReadable) {
   const TestFolder folder;
   for (const char* name : {"a", "b"}) {
     WriteRun(folder / name);

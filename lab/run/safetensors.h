@@ -16,9 +16,9 @@
 // tensors' bytes. Offsets are relative to the header's end and cover the data without overlap or
 // gap.
 //
-// Files written here have a checksum that other readers ignore: the metadata "planish.crc32" is the
-// CRC-32 (zlib's), as eight lower-case hexadecimal digits, of the whole file with zeros for these
-// digits.
+// Files written here have a checksum in the metadata "planish.crc32", which other readers ignore.
+// It is zlib's CRC-32 of the whole file, in which these eight lower-case hexadecimal digits are
+// zeros.
 namespace planish::lab {
 
 /// Tensor of a safetensors file: contiguous, row-major, little-endian elements.
@@ -61,9 +61,9 @@ class SafetensorsFile {
 
 /// Writes `tensors` (widest elements first, by name within a width), `metadata` and the checksum
 /// atomically (see WriteFileAtomically), without copying the data.
-/// Throws RunError if two tensors have one name, one is called "__metadata__", a name is not UTF-8,
-/// a dtype is unknown, a shape does not match its data, the header is larger than 100 MB, or the
-/// file cannot be written.
+/// Throws RunError if a name is repeated, "__metadata__" or not UTF-8, or if a dtype is unknown.
+/// Throws it also if a shape does not match its data, the header is larger than 100 MB, or the file
+/// cannot be written.
 void WriteSafetensors(const std::filesystem::path& path, std::span<const StoredTensor> tensors,
                       const std::map<std::string, std::string>& metadata = {});
 

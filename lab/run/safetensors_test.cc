@@ -137,7 +137,7 @@ TEST(Safetensors, SortsByWidthThenNameAndAligns) {
   EXPECT_EQ(header % 8, 0u);
 }
 
-TEST(Safetensors, WritesTheSameBytesWhateverTheOrder) {
+TEST(Safetensors, WritesTheSameBytesForAnyOrder) {
   const TestFolder folder;
   const StoredTensor a = Tensor("a", "U8", {1}, "a"), b = Tensor("b", "U8", {1}, "b");
   WriteSafetensors(folder / "ab", std::vector{a, b});
@@ -221,7 +221,7 @@ TEST(Safetensors, RefusesMalformedChecksums) {
               HasSubstr("checksum"));
 }
 
-TEST(Safetensors, RefusesWhatIsNotAFile) {
+TEST(Safetensors, RefusesIrregularFiles) {
   const TestFolder folder;
   EXPECT_THAT([&] { SafetensorsFile::Read(folder / "no"); },
               ThrowsMessage<RunError>(HasSubstr("No such file or directory")));
@@ -385,7 +385,7 @@ TEST(Safetensors, RefusesOverlapsAndHoles) {
   EXPECT_THAT(OneFault("\"U8\"", "[0]", "[1,1]", "x"), HasSubstr("leave a hole"));
 }
 
-TEST(WriteSafetensors, RefusesWhatCannotBeReadBack) {
+TEST(WriteSafetensors, RefusesUnreadableContents) {
   const TestFolder folder;
   const auto fault = [&](const std::vector<StoredTensor>& tensors,
                          const std::map<std::string, std::string>& metadata) -> std::string {

@@ -12,10 +12,10 @@
 namespace planish::lab {
 
 /// Writer of the files of one run (see results.h). While it exists, no other process or RunWriter
-/// writes the same folder.
-/// Every function throws RunError: with the system's reason if a file cannot be written; naming the
-/// key if a value is NaN or infinite, which JSON cannot store; and if the folder or the file has
-/// been removed, moved or replaced. Never writes through a link.
+/// writes the same folder. Never writes through a link. Every function throws RunError
+/// - with the system's reason if a file cannot be written,
+/// - naming the key if a value is NaN or infinite, which JSON cannot store,
+/// - if the folder or the file has been removed, moved or replaced.
 class RunWriter {
  public:
   /// Creates `folder` if it is missing and takes its lock. Throws RunError if another process uses

@@ -47,7 +47,7 @@ std::vector<int64_t> Steps(const fs::path& folder) {
   return steps;
 }
 
-TEST(RunWriter, WritesWhatReadRunReads) {
+TEST(RunWriter, ReadRunReadsItsFiles) {
   const TestFolder folder;
   const fs::path path = folder / "runs/new";
   RunWriter writer(path);
@@ -198,7 +198,7 @@ TEST(RunWriter, LeavesWholeLinesWhenTheDiskIsFull) {
   EXPECT_THAT(Steps(folder.path()), ElementsAre(1, 3));
 }
 
-TEST(RunWriter, SaysWhyTheFolderCannotBeMade) {
+TEST(RunWriter, ReportsWhyTheFolderCannotBeCreated) {
   const TestFolder folder;
   WriteFile(folder / "file", "");
   EXPECT_THAT(

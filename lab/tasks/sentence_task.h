@@ -12,12 +12,7 @@
 namespace planish::lab {
 
 /// Base of the tasks that classify sentences with a Transformer encoder (Xu et al. 2019, 2.2).
-/// Printed there: 4 layers, width and word embeddings 128, norms before each layer, dropout 0.2,
-/// Adam with 0.9 and 0.998, 4,096 tokens a batch.
-/// Chosen here: 4 heads; 128 hidden units in the feed-forward layers, a reading of "the hidden
-/// dimension is 128"; dropout only of embeddings and of each layer's result; the mean over words;
-/// words that occur twice in training; epochs; and the learning rate, 1e-3 or 2e-3 by validation
-/// with layer norm on RT, where both are similar.
+/// docs/tasks/rt.md says which settings the paper has and which are chosen here.
 class SentenceTask : public Task {
  public:
   std::unique_ptr<Dataset> Load(const Settings& settings,

@@ -62,7 +62,7 @@ TEST_P(SentenceTaskTest, MeasuresEveryMetricItDeclares) {
 
 // Evaluation batches sentences of similar lengths; results must equal those of each sentence
 // separately.
-TEST_P(SentenceTaskTest, MeasuresWhatItSays) {
+TEST_P(SentenceTaskTest, MetricsMatchSeparateSentences) {
   const auto data = task->Load(Smoke({{"train_cases", "50"}}), {});
   at::manual_seed(1);
   const auto experiment = task->Make(Smoke(), *data);
@@ -164,7 +164,7 @@ TEST_P(SentenceTaskTest, RefusesBatchesThatASentenceDoesNotFit) {
   EXPECT_NO_THROW(task->Check(Smoke({{"batch_size", "100000"}}), *data));
 }
 
-TEST_P(SentenceTaskTest, SaysWhichFilesAreMissing) {
+TEST_P(SentenceTaskTest, NamesMissingFiles) {
   const TestFolder folder;
   try {
     task->Load(Smoke(), folder.path());

@@ -13,7 +13,6 @@ bool Has(const std::vector<std::string>& sentence, const std::string& word) {
   return std::ranges::find(sentence, word) != sentence.end();
 }
 
-// The same bytes on every machine.
 TEST(SyntheticSentences, AreTheSameEverywhere) {
   const SentenceSets two = MakeSentences({});
   EXPECT_EQ(two.sha256, "a3cd28a83d7d23573a23ca2fa47291cba6d38c763c5391b4639ef5590547f782");
@@ -37,7 +36,7 @@ TEST(SyntheticSentences, HaveEveryClassOftenEnough) {
 }
 
 // Sentences of one clause, by hand.
-TEST(SyntheticSentences, MeanWhatTheySay) {
+TEST(SyntheticSentences, HaveTheClassOfTheirWords) {
   const SentenceSets sets = MakeSentences({.classes = 5, .train = 20000});
   const std::map<std::string, int64_t> plain = {
       {"superb", 4}, {"funny", 3}, {"dull", 1}, {"awful", 0}};

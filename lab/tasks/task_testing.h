@@ -86,8 +86,8 @@ inline void TrainEpochs(const Task& task, Experiment& experiment, const Settings
   experiment.model().eval();
 }
 
-/// Expects that the models of `norms`, with the preset `smoke` and one seed, have equal weights:
-/// the `count` parameters that `is_weight` (of name and tensor) selects.
+/// Expects that the models of `norms`, with the preset `smoke` and one seed, have equal weights.
+/// The weights are the `count` parameters that `is_weight` (of name and tensor) selects.
 inline void ExpectSameInitialWeights(
     const Task& task, const std::vector<std::string>& norms, size_t count,
     const std::function<bool(const std::string&, const at::Tensor&)>& is_weight) {
@@ -134,8 +134,8 @@ inline double LossRatio(const Task& task, Experiment& experiment, const Settings
 }
 
 /// Expects that a run of the preset `smoke`, stopped after each number of updates in `pieces`, ends
-/// like an uninterrupted one: the same bits of metrics at every step, of every tensor of the
-/// checkpoint, and of the best evaluation with its test metrics.
+/// like an uninterrupted one. All metrics, tensors of the checkpoint, and the best evaluation with
+/// its test metrics have equal bits.
 inline void ExpectExactResume(const Task& task, const Sets& sets = {},
                               const std::vector<int>& pieces = {1, 2, 3}) {
   const TestFolder folder;

@@ -30,11 +30,10 @@ struct TextCorpus final : Dataset {
 std::unique_ptr<TextCorpus> SplitText(const Text& text, std::string_view task,
                                       int64_t fewest_held_out);
 
-/// Writes `length` characters that follow `prompt`; an empty prompt means the end of a line, or the
-/// vocabulary's first character if it has none.
-/// `logits` maps the indices of the next input characters, [n] int64, first the prompt's and then
-/// each written one, to the logits [V] of the following character. Throws UsageError for a prompt
-/// with characters outside the vocabulary.
+/// Returns `length` characters that follow `prompt`. An empty prompt means the end of a line, or
+/// the vocabulary's first character if it has none. `logits` maps the next input characters to the
+/// logits [V] of the following one. Its inputs are indices [n] int64: those of the prompt, then
+/// each written one. Throws UsageError for a prompt with characters outside the vocabulary.
 std::string WriteText(const Vocabulary& vocabulary, const std::string& prompt, int64_t length,
                       double temperature, at::Generator& generator,
                       const std::function<at::Tensor(const at::Tensor&)>& logits);

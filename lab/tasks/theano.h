@@ -15,10 +15,9 @@ namespace planish::lab {
 SettingSpec TheanoAdamSetting();
 
 /// Adam with the bias correction of much Theano code (order-embeddings, skip-thoughts), whose betas
-/// are 1 minus the paper's.
-/// Update t corrects the moments by 1 - (1 - beta)^t in place of 1 - beta^t and adds epsilon to the
-/// root of the uncorrected second moment. With the default betas the first updates are then about 3
-/// to 6.5 times as large.
+/// are 1 minus the paper's. Update t corrects the moments by 1 - (1 - beta)^t instead of
+/// 1 - beta^t, and adds epsilon to the root of the uncorrected second moment. With the default
+/// betas, the first updates are about 3 to 6.5 times as large.
 class TheanoAdam final : public Adam {
  public:
   TheanoAdam(const NamedTensors& parameters, const Options& options);
@@ -30,8 +29,8 @@ class TheanoAdam final : public Adam {
 };
 
 /// Returns the clipping of the attentive reader's code, which takes the root of the norm instead of
-/// the norm: a norm n above limit^2 becomes limit * sqrt(n), others are unchanged. A limit of 0
-/// disables it.
+/// the norm. A norm n above limit^2 becomes limit * sqrt(n); others are unchanged. A limit of 0
+/// disables clipping.
 Clipping ClipByRoot(double limit);
 
 }  // namespace planish::lab

@@ -54,7 +54,7 @@ TEST(ClipByRoot, ScalesNormsAboveTheSquareOfTheLimit) {
   EXPECT_FLOAT_EQ(clipped(500, 0), 1500);
 }
 
-TEST(OrderEmbedding, TakesTheSettingsOfTheanoCode) {
+TEST(OrderEmbedding, AcceptsTheSettingsOfTheanoCode) {
   const auto task = MakeOrderEmbedding();
   const NamedTensors weights = {{"w", at::ones({2}).requires_grad_(true)}};
   for (const bool theano : {false, true}) {

@@ -46,7 +46,7 @@ TEST(InterruptGuard, LetsTheSecondSigintEndTheProcess) {
   }
 }
 
-TEST(InterruptGuard, RestoresWhatWasThereBefore) {
+TEST(InterruptGuard, RestoresEarlierHandlers) {
   for (const int signal_number : {SIGINT, SIGTERM, SIGHUP}) {
     const int status = EndOf([&] {
       {

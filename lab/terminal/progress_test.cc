@@ -27,7 +27,7 @@ TEST(FormatProgress, ShowsEverything) {
             "epoch 2.4/5  1:05 left  loss 0.123  test error 2.31%  41,200 cases/s");
 }
 
-TEST(FormatProgress, LeavesOutWhatIsAbsent) {
+TEST(FormatProgress, LeavesOutAbsentValues) {
   EXPECT_EQ(FormatProgress({}), "epoch 0.0");
   RunProgress progress;
   progress.epochs = 2.5;
@@ -97,7 +97,7 @@ TEST(FitToColumns, CutsAtCharacters) {
   EXPECT_EQ(FitToColumns("\u00e9\u20ac\U0001f600x", 3), "\u00e9\u20ac\U0001f600");
 }
 
-TEST(FitToColumns, ReplacesWhatWouldMoveTheCursor) {
+TEST(FitToColumns, ReplacesControlCharacters) {
   EXPECT_EQ(FitToColumns("a\n\x1b[K\x7f\t\r", 10), "a??[K???");
   EXPECT_EQ(FitToColumns("\u009bK", 10), "?K");
   EXPECT_EQ(FitToColumns(std::string_view("\0a", 2), 10), "?a");
@@ -109,7 +109,7 @@ TEST(FitToColumns, ReplacesMalformedUtf8) {
   EXPECT_EQ(FitToColumns("\xc3z", 10), "?z");
 }
 
-TEST(ChooseProgressMode, AsksTheSurroundings) {
+TEST(ChooseProgressMode, DependsOnTerminalAndEnvironment) {
   const auto live = ProgressMode::kLive, lines = ProgressMode::kLines;
   EXPECT_EQ(ChooseProgressMode(false, true, "xterm", nullptr, nullptr), live);
   EXPECT_EQ(ChooseProgressMode(false, true, "xterm", "", ""), live);
@@ -217,7 +217,7 @@ TEST(Progress, PutsNotesAboveTheLine) {
   EXPECT_EQ(terminal.Take(), "after\n");
 }
 
-TEST(Progress, ClearsTheLineWhenItGoes) {
+TEST(Progress, ClearsTheLineAtItsEnd) {
   Terminal terminal;
   {
     Progress progress(1, ProgressMode::kLive, terminal.Output());

@@ -1,9 +1,9 @@
-// The planish command for tests that start it hundreds of times: libtorch registers its operators,
-// which is most of the time of a short command, only once.
+// The planish command for tests that start it hundreds of times. It registers libtorch's operators
+// once, which takes most of the time of a short command.
 //
-// With arguments the program is planish. Without, it serves the commands that arrive on the socket
-// that is its standard input, one after the other, each in a child process. A command is one
-// message with the descriptors of the child's standard streams:
+// With arguments the program is planish. Without, its standard input is a socket from which it
+// reads commands; it runs each in a child process, one after the other. A command is one message
+// with the descriptors of the child's standard streams:
 //
 //   FOLDER '\0' COUNT '\0' (ARGUMENT '\0'){COUNT} (NAME=VALUE '\0')*
 //

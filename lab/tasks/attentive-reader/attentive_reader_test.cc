@@ -46,7 +46,7 @@ class AttentiveReaderTest : public TaskTest<MakeAttentiveReader> {
   TestFolder folder;
 };
 
-TEST_F(AttentiveReaderTest, MakesBatchesOfDifferentQuestionsOfLikeLength) {
+TEST_F(AttentiveReaderTest, BatchesHaveDistinctQuestionsOfSimilarLength) {
   const auto data = Synthetic();
   const auto& corpus = dynamic_cast<const ReaderCorpus&>(*data);
   const auto experiment = Make(*data);
@@ -225,7 +225,7 @@ TEST_F(AttentiveReaderTest, TrainsWithComposedCellsAsWithFusedOnes) {
   }
 }
 
-TEST_F(AttentiveReaderTest, TakesTheGainThatThePaperHas) {
+TEST_F(AttentiveReaderTest, UsesThePapersGain) {
   const auto data = Synthetic();
   const auto gain = [&](const std::string& norm, const std::string& setting) {
     const auto experiment = Make(*data, {{"norm", norm}, {"gain", setting}});
@@ -240,7 +240,7 @@ TEST_F(AttentiveReaderTest, TakesTheGainThatThePaperHas) {
   EXPECT_EQ(gain("batch-everywhere", "1"), 1.0F);
 }
 
-TEST_F(AttentiveReaderTest, RepeatsTheErrorsOfTheReleasedCodeWhereAsked) {
+TEST_F(AttentiveReaderTest, RepeatsTheErrorsOfTheReleasedCodeOnRequest) {
   const auto data = Synthetic();
   const auto gates_are_equal = [&](const Sets& sets) {
     const auto experiment = Make(*data, sets);
@@ -365,8 +365,8 @@ TEST_F(AttentiveReaderTest, TrainsAtThePapersSizes) {
     at::manual_seed(5);
     const auto experiment = task->Make(settings, *data);
     const int64_t count = ParameterCount(experiment->model());
-    // Words, entities, six square matrices of 240 and three vectors; two LSTMs of 240 and 240 with
-    // first states (torch::nn::LSTM has 462,720 parameters); gains and biases.
+    // Words, entities, six square matrices of 240 and three vectors. Two LSTMs with 240 inputs, 240
+    // units and initial states (torch::nn::LSTM has 462,720 parameters), gains and biases.
     const int64_t lstm = norm == "none" ? 462'720 : norm == "layer" ? 466'080 : 464'160;
     EXPECT_EQ(count, corpus.symbols * 240 + 6 * 57'600 + 720 + corpus.entities * 241 +
                          2 * (lstm + 480) + (norm == "batch-everywhere" ? 2'400 : 0))

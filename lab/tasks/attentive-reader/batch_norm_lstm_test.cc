@@ -16,8 +16,8 @@ namespace {
 
 constexpr int64_t kInputs = 5, kHidden = 4;
 
-// Both sides compute in double: sums of some tens of terms in another order, through a few steps
-// whose norms can enlarge a rounding error a hundredfold: 2^-53 times 10^6.
+// Both sides compute in double. They sum some tens of terms in different orders, through a few
+// steps whose norms can enlarge a rounding error a hundredfold. 1e-10 is 2^-53 times 10^6.
 constexpr double kDouble = 1e-10;
 
 void ExpectNear(const at::Tensor& a, const at::Tensor& b, const std::string& name) {

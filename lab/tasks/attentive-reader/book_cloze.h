@@ -60,18 +60,20 @@ struct BookNames {
   std::vector<std::vector<std::vector<Mention>>> mentions;  ///< indexed like SplitBook's sentences
 };
 
-/// Finds the names: words that have a capital within sentences and nearly always. Consecutive ones,
-/// with a title before them, are one name.
+/// Finds the names: words that nearly always have a capital, also within sentences. Consecutive
+/// ones, with a title before them, are one name.
 /// "Tom Buchanan" and "Tom" are one entity, as are "Mr. Darcy" and "Darcy", and "Buchanan" if the
 /// book gives that surname to nearly no one else. "Mrs. Bennet" is not "Bennet".
 BookNames FindNames(const std::vector<std::vector<BookSentence>>& stretches);
 
-/// Makes questions from the texts *.txt and *.txt.gz in `folder` or its subfolder books: a passage
-/// of sentences, the next sentence with a character that the passage names, all names @entityN.
-/// Words are in lower case.
-/// In an order given by the seed, the first eighth of the books is for test, the second for
-/// validation, at least one each, and the rest for training. The same books and request give the
-/// same questions on every machine.
+/// Makes questions from the texts *.txt and *.txt.gz in `folder` or its subfolder books. The
+/// passage is some consecutive sentences; the question is the next sentence without a character
+/// whom the passage names. Names become @entityN, words are in lower case.
+///
+/// The seed orders the books. The first eighth is for test, the second for validation (at least one
+/// book each), and the rest for training. Books and request determine the questions on every
+/// machine.
+///
 /// Throws DataError if there are fewer than three books, one cannot be read or is not UTF-8, or a
 /// set would have no question.
 ClozeSets MakeBookCloze(const std::filesystem::path& folder, const BookCloze& request);

@@ -55,7 +55,7 @@ TEST(SplitBook, KnowsAbbreviationsAndInitials) {
                                       "I did .", "A dog ran .")));
 }
 
-TEST(SplitBook, TakesWordsApart) {
+TEST(SplitBook, SeparatesWords) {
   EXPECT_THAT(Split("Tom’s well-known dog didn't _see_ the James' café -- at 4 o'clock."),
               ElementsAre(ElementsAre(
                   "Tom 's well-known dog didn't see the James ' café -- at 4 o'clock .")));
@@ -138,7 +138,7 @@ class BookClozeTest : public ::testing::Test {
   TestFolder folder;
 };
 
-TEST_F(BookClozeTest, AsksOnlyWhatPassagesTellAndSplitsByBook) {
+TEST_F(BookClozeTest, PassagesAnswerQuestionsAndBooksStayInOnePart) {
   EXPECT_FALSE(HasBooks(folder.path()));
   WriteBooks();
   EXPECT_TRUE(HasBooks(folder.path()));
@@ -194,7 +194,7 @@ TEST_F(BookClozeTest, GivesTheSameAsItsFiles) {
 }
 
 // Adding a book changes the roles of books, but nothing within a book.
-TEST_F(BookClozeTest, AsksEachBookForItself) {
+TEST_F(BookClozeTest, QuestionsDependOnlyOnTheirBook) {
   WriteBooks();
   const auto of_one = [&] {
     const ClozeSets sets = MakeBookCloze(folder.path(), {.train = 1000, .held_out = 1000});
@@ -225,7 +225,7 @@ TEST_F(BookClozeTest, KeepsToItsLimits) {
   EXPECT_EQ(apart.test.size(), 12u);  // passages begin at sentences 0, 5, ... 55
 }
 
-TEST_F(BookClozeTest, SaysWhatItCannotUse) {
+TEST_F(BookClozeTest, ReportsErrors) {
   EXPECT_THAT(ErrorOf(), HasSubstr("must hold texts *.txt or *.txt.gz, or a folder books"));
   WriteBooks();
   fs::remove(folder / "books/one.txt");

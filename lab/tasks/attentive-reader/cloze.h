@@ -77,7 +77,7 @@ struct QuestionsRequest {
   int64_t train = std::numeric_limits<int64_t>::max();     ///< at most: the first ones
   int64_t held_out = std::numeric_limits<int64_t>::max();  ///< of validation and of test each
   int64_t sentences = 4;                                   ///< kept sentences of a passage
-  /// Keeps the sentences with the most words of the question (the earlier ones on a tie), or else
+  /// Keeps the sentences with the most words of the question (on a tie the earlier ones), or else
   /// the first ones.
   bool by_overlap = true;
   int64_t longest_passage = 400;   ///< words; further ones are cut off

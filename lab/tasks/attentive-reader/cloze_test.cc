@@ -58,7 +58,7 @@ TEST(ClozeWords, NumbersWordsAndEntities) {
   EXPECT_EQ(EntityOf(EntityToken(7)), 7);
 }
 
-TEST(ParseQuestion, ReadsWhatQuestionTextWrites) {
+TEST(ParseQuestion, ReadsTheOutputOfQuestionText) {
   ClozeWords words;
   const ClozeQuestion q = ParseQuestion(Lines(kQuestion), "x", &words);
   EXPECT_EQ(q.source, "http://example.org/story");
@@ -70,7 +70,7 @@ TEST(ParseQuestion, ReadsWhatQuestionTextWrites) {
   EXPECT_EQ(QuestionText(q, words), kQuestion);
 }
 
-TEST(ParseQuestion, SaysWhatIsWrongAndWhere) {
+TEST(ParseQuestion, ReportsErrorsWithTheirLine) {
   const auto error = [](size_t line, const std::string& instead) -> std::string {
     std::vector<std::string> lines = Lines(kQuestion);
     if (instead == "(end)") {
@@ -135,7 +135,7 @@ class ReadQuestionsTest : public ::testing::Test {
   TestFolder folder;
 };
 
-TEST_F(ReadQuestionsTest, FindsThePartsWhereTheyMayBe) {
+TEST_F(ReadQuestionsTest, FindsThePartsInEveryPossibleFolder) {
   for (const char* root :
        {"", "questions/", "cnn/", "cnn/questions/", "dailymail/", "dailymail/questions/"}) {
     const TestFolder fresh;
@@ -201,7 +201,7 @@ TEST_F(ReadQuestionsTest, CutsPassagesAndQuestions) {
   EXPECT_THAT(lost.description, HasSubstr("; 2 answers are not in their passage"));
 }
 
-TEST_F(ReadQuestionsTest, ReadsWhatWriteQuestionsWrites) {
+TEST_F(ReadQuestionsTest, ReadsTheOutputOfWriteQuestions) {
   // From a book, with more than four sentences.
   ClozeSets sets;
   const std::string of_book =
@@ -221,7 +221,7 @@ TEST_F(ReadQuestionsTest, ReadsWhatWriteQuestionsWrites) {
   EXPECT_THROW(WriteQuestions(sets, folder / "file"), RunError);
 }
 
-TEST_F(ReadQuestionsTest, SaysWhatItCannotRead) {
+TEST_F(ReadQuestionsTest, ReportsErrors) {
   EXPECT_THAT(ErrorOf(), HasSubstr("must hold training, validation and test, or a folder"));
   WriteParts("");
   EXPECT_EQ(ErrorOf(), "no error");

@@ -39,8 +39,8 @@ class AttentiveReader final : public torch::nn::Module {
     double epsilon = 1e-5;
     bool composed = false;  ///< uses PyTorch's operators for the LSTMs
     bool released = true;   ///< includes the terms in brackets above
-    /// Initializes all gates of an LSTM with the weights of the first one, as in that code, which
-    /// reseeds its generator for each.
+    /// Initializes all gates of an LSTM with equal weights, like that code, which reseeds its
+    /// generator for each gate.
     bool equal_gates = false;
     int64_t passage_steps = 1, question_steps = 1;  ///< with estimates for batch norm
   };
@@ -50,10 +50,9 @@ class AttentiveReader final : public torch::nn::Module {
     at::Tensor attention;  ///< [T, B], 0 after a passage
   };
 
-  /// Draws the other weights first and then the LSTMs', each from a seed drawn before, so that for
-  /// one seed all norms start from the same weights and have the same dropout.
   /// Embeddings are normal with `deviation`, weights uniform up to 1 / sqrt(inputs), biases and
-  /// first states 0.
+  /// initial states 0. Draws the weights of each LSTM last, from a seed drawn before. So for one
+  /// seed all norms start from the same weights and have the same dropout.
   explicit AttentiveReader(const Options& options);
 
   /// passage [T, B] and question [U, B] int64, with their numbers of words [B] int64.

@@ -77,7 +77,7 @@ TEST(AttentiveReader, StartsFromTheSameWeightsWithEveryNorm) {
 }
 
 // As if the generator were reseeded for each gate. Everything else has its usual initial values.
-TEST(AttentiveReader, GivesGatesEqualWeightsWhereAsked) {
+TEST(AttentiveReader, GivesGatesEqualWeightsOnRequest) {
   for (const std::string& norm : kNorms) {
     AttentiveReader::Options options = SmallOptions(norm);
     const auto without = Model(options)->named_parameters();
@@ -184,7 +184,7 @@ class Composition {
   std::map<std::string, at::Tensor> p_;
 };
 
-TEST(AttentiveReader, ComputesWhatItsEquationsSay) {
+TEST(AttentiveReader, MatchesItsEquations) {
   for (const bool released : {true, false}) {
     for (const std::string& norm : kNorms) {
       SCOPED_TRACE(norm + (released ? " released" : " hermann"));
@@ -224,7 +224,7 @@ TEST(AttentiveReader, ComputesWhatItsEquationsSay) {
 }
 
 // In training, padding also affects neither the attention nor a batch's statistics.
-TEST(AttentiveReader, TrainsWhateverThePaddingIs) {
+TEST(AttentiveReader, TrainingIgnoresPadding) {
   for (const std::string& norm : kNorms) {
     const auto model = Model(SmallOptions(norm));
     const at::NoGradGuard no_grad;
@@ -244,7 +244,7 @@ TEST(AttentiveReader, TrainsWhateverThePaddingIs) {
   }
 }
 
-TEST(AttentiveReader, DropsWordsAndReadOutInTrainingAlone) {
+TEST(AttentiveReader, DropsWordsAndReadOutOnlyInTraining) {
   AttentiveReader::Options options = SmallOptions("layer");
   options.dropout = 0.5;
   const auto model = Model(options);

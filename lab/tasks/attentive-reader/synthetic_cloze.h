@@ -15,11 +15,10 @@ struct SyntheticCloze {
   int64_t seed = 1;
 };
 
-/// Makes questions from a small random grammar: four sentences in which three or four people give
-/// things to each other, take them from each other or put them away, each about another thing, some
-/// with the receiver first; and a sentence in other words with a person left out.
-/// Only the thing and the roles in a sentence determine the answer. The same bytes on every
-/// machine.
+/// Generates questions from a small random grammar, the same bytes on every machine. A passage has
+/// four sentences in which three or four people give, take or put away things, each about another
+/// thing. The question says one of them in other words and leaves out a person. Only the thing and
+/// the roles in a sentence determine the answer.
 ClozeSets MakeCloze(const SyntheticCloze& options);
 
 }  // namespace planish::lab

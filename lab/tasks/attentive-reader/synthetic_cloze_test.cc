@@ -27,7 +27,7 @@ TEST(MakeCloze, GivesTheSameQuestionsEverywhere) {
       "@entity12\n\n");
 }
 
-TEST(MakeCloze, AsksWhatThePassageTells) {
+TEST(MakeCloze, PassagesAnswerTheirQuestions) {
   const ClozeSets sets = MakeCloze({.train = 2'000, .held_out = 10, .entities = 12});
   EXPECT_EQ(sets.entities(), 12);
   std::map<int32_t, int> answers;

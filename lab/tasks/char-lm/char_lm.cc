@@ -17,8 +17,8 @@ namespace planish::lab {
 
 namespace {
 
-// Number of parallel pieces of an evaluated text, each from a zero state: some thousand characters
-// each, so that the missing context at their start is negligible.
+// Number of parallel pieces of an evaluated text, each from a zero state. A piece has some thousand
+// characters, so that the missing context at its start is negligible.
 constexpr int64_t kEvaluationStreams = 16;
 // Steps per evaluation batch.
 constexpr int64_t kEvaluationSteps = 64;

@@ -74,7 +74,7 @@ TEST_F(CharLmTest, SplitsTheTextInOrder) {
   EXPECT_EQ(Load(Abc(1'000), {{"characters", "500"}})->about.sizes.at("train"), 450);
 }
 
-TEST_F(CharLmTest, SaysWhatTextsItCannotUse) {
+TEST_F(CharLmTest, ReportsUnusableTexts) {
   EXPECT_THAT(ErrorOf(""), HasSubstr("must not be empty"));
   EXPECT_THAT(ErrorOf(Abc(339)), HasSubstr("must have at least 340 characters, got 339"));
   EXPECT_THAT(ErrorOf(std::string(400, 'a')), HasSubstr("two different characters, got one"));
@@ -102,7 +102,7 @@ TEST_F(CharLmTest, GivesEveryCellTheSameStartAndTheSameBatches) {
 
 // Reference loss of an LSTM over batches that carry its state, and over the first batch of the next
 // pass, which starts from zeros.
-TEST_F(CharLmTest, ComputesTheLossItSays) {
+TEST_F(CharLmTest, MatchesTheReferenceLoss) {
   const std::string text = Abc(340);
   const auto data = Load(text);
   const auto experiment = Make(*data, {{"batch_size", "4"}, {"window", "5"}});
@@ -202,7 +202,7 @@ TEST_F(CharLmTest, EvaluatesPiecesWithTheirState) {
   EXPECT_NEAR(experiment->Evaluate().at("valid_bits"), nats / (16 * 187) / std::log(2.0), 1e-4);
 }
 
-TEST_F(CharLmTest, MeasuresEveryMetricItDeclaresAndLeavesTheStateAlone) {
+TEST_F(CharLmTest, MeasuresEveryMetricAndKeepsTheState) {
   const auto data = task->Load(Smoke(), {});
   const auto experiment = Make(*data);
   auto& model = dynamic_cast<CharModel&>(experiment->model());

@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 
 using ConvNetTest = TaskTest<MakeConvNet>;
 
-TEST(ConvNet, HasAsManyParametersAsItShould) {
+TEST(ConvNet, HasTheExpectedNumberOfParameters) {
   // Kernels of 9 and biases; 7 * 7 * 64 inputs of the linear layer.
   const int64_t weights = (9 * 32 + 32) + (9 * 32 * 32 + 32) + (9 * 32 * 64 + 64) +
                           (9 * 64 * 64 + 64) + (3136 * 256 + 256) + (256 * 10 + 10);
@@ -36,8 +36,8 @@ TEST(ConvNet, HasAsManyParametersAsItShould) {
   EXPECT_EQ(ParameterCount(ConvNet({.norm = "layer-simple"})), weights);
 }
 
-// The same network with PyTorch's own functions, channels first.
-TEST(ConvNet, ComputesWhatItSays) {
+// Compares the network with one of PyTorch's own functions, channels first.
+TEST(ConvNet, MatchesPyTorchsFunctions) {
   for (const std::string norm : {"none", "layer", "layer-channels", "batch"}) {
     SCOPED_TRACE(norm);
     at::manual_seed(1);
@@ -149,7 +149,7 @@ TEST_F(ConvNetTest, LearnsWithEveryNorm) {
 
 TEST_F(ConvNetTest, ResumesExactly) { ExpectExactResume(*task, {{"norm", "batch"}}); }
 
-TEST_F(ConvNetTest, TakesItsSettings) {
+TEST_F(ConvNetTest, AppliesItsSettings) {
   EXPECT_THAT(task->data_settings, Contains("images"));
   const auto data = task->Load(Chosen("smoke"), {});
   EXPECT_THROW(task->Make(Chosen("smoke", {{"norm", "batch"}, {"batch_size", "1"}}), *data),

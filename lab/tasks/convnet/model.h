@@ -17,9 +17,10 @@ namespace planish::lab {
 /// channels -> linear, norm, ReLU -> linear -> logits. Zero padding keeps the image size, so there
 /// are units at its border.
 ///
-/// Norms after convolutions: those of MakeNorm over all channels and positions of a case, batch
-/// over all cases and positions of a channel, and layer-channels, layer normalization over the
-/// channels of each position.
+/// Norms after convolutions:
+/// - those of MakeNorm, over all channels and positions of a case
+/// - batch, over all cases and positions of a channel
+/// - layer-channels, layer normalization over the channels of each position
 class ConvNet : public torch::nn::Module {
  public:
   struct Options {

@@ -7,15 +7,17 @@
 
 namespace planish::lab {
 
-/// DRAW's selective attention (Gregor et al. 2015, section 3.2) over square images: a grid of N x N
-/// Gaussian filters reads from the image, one of M x M writes to it. Grid point (i, j), i and j
-/// from 1, is at
-///   mu_X(i) = g_X + (i - N/2 - 0.5) delta,  mu_Y(j) likewise,
-/// in pixels from 1 to A, where (their Eq. 22-24)
-///   g_X = (A + 1) / 2 (g~_X + 1),  g_Y likewise,  delta = (A - 1) / (N - 1) delta~.
-/// Its filter is exp(-(a - mu)^2 / (2 sigma^2)) over the pixels a, divided by its sum (Eq. 25, 26).
-/// One decoder output determines both attentions: the writing of its step and the reading of the
-/// next.
+/// DRAW's selective attention (Gregor et al. 2015, section 3.2) over square images. A grid of N x N
+/// Gaussian filters reads from the image, one of M x M writes to it. In pixels from 1 to A, the
+/// column i of grid points (from 1) is at (Eq. 22-24)
+///
+///   mu_X(i) = g_X + (i - N/2 - 0.5) delta
+///   g_X = (A + 1) / 2 (g~_X + 1)
+///   delta = (A - 1) / (N - 1) delta~
+///
+/// and the rows analogously with g_Y. A filter is exp(-(a - mu)^2 / (2 sigma^2)) over the pixels a,
+/// divided by its sum (Eq. 25, 26). One decoder output determines both attentions: writing in its
+/// step and reading in the next.
 class SelectiveAttention {
  public:
   /// A is `side`, N is `read` and M is `write`.
@@ -41,8 +43,8 @@ class SelectiveAttention {
   /// Returns canvas [B, A, A] + 1 / gamma F_Y' patch F_X (Eq. 29), patch [B, M M].
   at::Tensor Write(const Filters& filters, const at::Tensor& patch, const at::Tensor& canvas) const;
 
-  /// Returns the windows that the parameters write to: g_X, g_Y, the distance between the first and
-  /// the last filter of a row, and sigma, in pixels -> [B, 4].
+  /// Returns the windows [B, 4] that the parameters write to, in pixels: g_X, g_Y, width and sigma.
+  /// The width is the distance between the first and the last filter of a row.
   at::Tensor WriteWindows(const at::Tensor& parameters) const;
 
  private:

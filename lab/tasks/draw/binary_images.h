@@ -23,14 +23,14 @@ struct BinaryImageSet {
 };
 
 /// Reads the three files binarized_mnist_{train,valid,test}-images-idx3-ubyte, plain or gzipped
-/// (with or without .gz in the name), in `folder` or its subfolder mnist_binarized.
-/// The set is named "binarized mnist" if its content is MNIST's fixed binarization (Salakhutdinov &
-/// Murray 2008; the split of Larochelle & Murray 2011), else "binary idx images". Throws DataError
-/// like LoadMnist, and for pixels other than 0 and 1.
+/// (with or without .gz in the name), in `folder` or its subfolder mnist_binarized. The set is
+/// named "binary idx images", or "binarized mnist" if it is the fixed binarization of Salakhutdinov
+/// & Murray 2008, split by Larochelle & Murray 2011. Throws DataError like LoadMnist, and for
+/// pixels other than 0 and 1.
 BinaryImageSet LoadBinaryMnist(const std::filesystem::path& folder);
 
-/// Returns digits of DrawDigits, seed 1, with a 1 for every pixel of half the ink or more: the
-/// first `train` training images, the next `valid` ones, and `test` test images. Throws UsageError
+/// Returns digits of DrawDigits, seed 1, with a 1 for every pixel of half the ink or more. `train`
+/// and then `valid` images are from its training set, `test` from its test set. Throws UsageError
 /// like DrawDigits.
 BinaryImageSet DrawBinaryDigits(int64_t train, int64_t valid, int64_t test);
 

@@ -88,7 +88,7 @@ TEST(LoadBinaryMnist, ReadsPlainAndGzip) {
   EXPECT_EQ(gzip.train, set.train);
 }
 
-TEST(LoadBinaryMnist, SaysWhatIsMissing) {
+TEST(LoadBinaryMnist, NamesMissingFiles) {
   const TestFolder temp;
   EXPECT_THAT(ErrorOf(temp / "none"),
               HasSubstr("none must be a folder with binarized MNIST's files, got no such folder"));
@@ -144,8 +144,8 @@ TEST(LoadBinaryMnist, TheRealOne) {
   EXPECT_EQ(set.train.size(), 50'000u * 784);
   EXPECT_EQ(set.valid.size(), 10'000u * 784);
   EXPECT_EQ(set.test.size(), 10'000u * 784);
-  // MNIST's pixels have a mean of .1307 of 255 in training and .1325 in the test set, and
-  // binarization keeps it; the tolerance is the last printed digit.
+  // MNIST's pixels have a mean of .1307 * 255 in training and .1325 * 255 in the test set, which
+  // binarization preserves. The tolerance is the last printed digit.
   const auto mean = [](const std::vector<uint8_t>& pixels) {
     return std::accumulate(pixels.begin(), pixels.end(), 0.0) / static_cast<double>(pixels.size());
   };

@@ -121,7 +121,7 @@ struct WrittenOut {
         const at::Tensor log_sigma = at::linear(e, p.at("posterior.weight").slice(0, o.latents),
                                                 p.at("posterior.bias").slice(0, o.latents));
         z = mean + log_sigma.exp() * z;
-        // Of N(mean, sigma^2) from N(0, 1) (Gregor et al. 2015, Eq. 11).
+        // KL divergence of N(mean, sigma^2) from N(0, 1) (Gregor et al. 2015, Eq. 11).
         nats =
             nats +
             (mean.square() + log_sigma.exp().square() - log_sigma.exp().square().log() - 1).sum(1) /
@@ -203,8 +203,8 @@ TEST(DrawModel, HasThePapersSize) {
   const auto size = [](const std::string& cell) {
     return ParameterCount(DrawModel({.cell = cell}));
   };
-  // PyTorch's LSTMs of 8 + 256 and of 100 inputs, two linear layers of 256 inputs (2 x 100 and 10 +
-  // 25 outputs), two states of 256 for each LSTM, and the canvas.
+  // PyTorch's LSTMs of 8 + 256 and of 100 inputs, and two states of 256 for each. Two linear layers
+  // of 256 inputs with 2 x 100 and 10 + 25 outputs. The canvas.
   const int64_t plain = ParameterCount(*torch::nn::LSTMCell(264, 256)) +
                         ParameterCount(*torch::nn::LSTMCell(100, 256)) + 257 * 200 + 257 * 35 +
                         4 * 256 + 784;
@@ -215,7 +215,7 @@ TEST(DrawModel, HasThePapersSize) {
   EXPECT_EQ(size("ln-lstm"), plain + 2 * (2 * 2 * 1024 + 2 * 256 - 1024));
 }
 
-TEST(SelectiveAttention, FiltersAreWhereTheyShouldBe) {
+TEST(SelectiveAttention, FiltersAreAtTheirCentres) {
   const SelectiveAttention attention(28, 2, 5);
   // All 0: centre (1 + 28) / 2, delta~ = 1, sigma = 1, gamma = 1.
   at::Tensor parameters = at::zeros({2, SelectiveAttention::kParameters}, at::kDouble);
@@ -414,7 +414,7 @@ TEST_F(DrawTest, ResumesWithTheSameBits) {
   ExpectExactResume(*task, {{"norm", "layer"}, {"cell", "composed"}}, {2});
 }
 
-TEST_F(DrawTest, DrawsSamplesThatTheGeneratorAloneDecides) {
+TEST_F(DrawTest, SamplesDependOnlyOnTheGenerator) {
   const auto data = task->Load(Smoke(), {});
   const auto experiment = Make(*data);
   experiment->model().eval();
@@ -458,7 +458,7 @@ TEST_F(DrawTest, TrainsThePaperPreset) {
   EXPECT_LT(second, first);
 }
 
-TEST_F(DrawTest, TakesTheSameCasesWhateverTheirNumber) {
+TEST_F(DrawTest, FewerCasesAreAPrefixOfMore) {
   const auto some = task->Load(Smoke(), {});
   EXPECT_EQ(some->about.sizes,
             (std::map<std::string, int64_t>{{"train", 256}, {"valid", 64}, {"test", 64}}));
@@ -478,7 +478,7 @@ TEST_F(DrawTest, TakesTheSameCasesWhateverTheirNumber) {
   EXPECT_EQ(different.size(), 256u);
 }
 
-TEST_F(DrawTest, NeedsAsManyImagesAsAreAskedFor) {
+TEST_F(DrawTest, RequiresTheRequestedNumberOfImages) {
   EXPECT_THROW(task->Load(Smoke({{"train_cases", "9999999"}}), {}), UsageError);
   const std::optional<std::filesystem::path> folder = DataFolder("");
   if (!folder || !std::filesystem::exists(*folder / "mnist_binarized")) {

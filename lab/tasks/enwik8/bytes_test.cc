@@ -106,13 +106,13 @@ TEST(ReadBytes, KeepsAByteOrderMark) {
 }
 
 // 100,000,000 bytes named enwik8 are not enwik8.
-TEST(ReadBytes, TakesNoFileForEnwik8ByItsName) {
+TEST(ReadBytes, IdentifiesEnwik8ByItsChecksumOnly) {
   const TestFolder temp;
   WriteFile(temp / "enwik8.first100000000", std::string(100'000'000, '\0'));
   EXPECT_EQ(ReadBytes(temp.path(), 1 << 30).name, "enwik8.first100000000");
 }
 
-TEST(ReadBytes, SaysWhatIsWrong) {
+TEST(ReadBytes, ReportsErrors) {
   const TestFolder temp;
   EXPECT_THAT(ReadError(temp / "none"), HasSubstr("none: No such file"));
   WriteFile(temp / "empty", "");

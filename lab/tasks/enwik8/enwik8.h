@@ -8,8 +8,8 @@
 namespace planish::lab {
 
 /// Makes the task of a Transformer-XL on the bytes of a text (Xu et al. 2019, Enwiki8), with the
-/// settings of its released code for enwik8. That code also draws layer norm's gains from N(1,
-/// .02); here they start at 1, because norms draw no random numbers.
+/// settings of its released code for enwik8. One difference: gains of layer norm start at 1,
+/// because norms draw no random numbers. The released code draws them from N(1, .02).
 std::unique_ptr<Task> MakeEnwik8();
 
 }  // namespace planish::lab

@@ -47,7 +47,7 @@ at::Tensor SyntheticSymbols() {
   return at::tensor(symbols, at::kLong);
 }
 
-TEST_F(Enwik8Test, SaysWhatItCannotUse) {
+TEST_F(Enwik8Test, ReportsErrors) {
   std::string text;
   while (text.size() < 1'000) text += "abcd";
   const auto error = [&](const std::string& content) -> std::string {
@@ -169,8 +169,8 @@ TEST_F(Enwik8Test, MeasuresBitsPerByte) {
   EXPECT_NEAR(test.at("test_bits"), bits(1'900, 48), 1e-6);
 }
 
-// Pieces of 124 bytes in segments of 32 and 16, compared with one segment each: with a memory of
-// everything before, and with the window and the clamped distances of the test.
+// Compares pieces of 124 bytes in segments of 32 and 16 with pieces in one segment. The memory has
+// everything before; window and clamped distances are those of the test.
 TEST_F(Enwik8Test, TestsWithALongerMemory) {
   const auto data = Synthetic();
   const auto experiment = Make(
@@ -241,9 +241,10 @@ TEST_F(Enwik8Test, WritesTheSameTextForTheSameSeed) {
   EXPECT_EQ(samples[0].text.size(), 60u);
 }
 
-// 12 layers of 4 attention matrices of 512 x 512, one of positions, two of 512 x 2048 with biases,
-// and two norms; the embedding, the biases of the output, of content and position. With the 204
-// bytes of enwik8 it has 41.06 million parameters: Dai et al. 2019, Table 2, print 41M.
+// Each of 12 layers has 4 attention matrices of 512 x 512, one of positions, two of 512 x 2048 with
+// biases, and two norms. The model has the embedding and the biases of output, content and
+// position. With the 204 bytes of enwik8 it has 41.06 million parameters; Dai et al. 2019, Table 2,
+// print 41M.
 TEST_F(Enwik8Test, PaperIsTransformerXlBase) {
   const Sets fewer = {{"target", "16"}, {"memory", "16"}, {"batch_size", "2"}, {"bytes", "10000"}};
   const Settings settings = Chosen("paper", fewer);

@@ -36,9 +36,9 @@ struct LineSet {
   /// Returns all points [count, 3] of one line.
   at::Tensor Line(int64_t line) const;
 
-  /// Returns inputs and targets of some lines: inputs [T, B, 3], lengths [B], symbols [B, U],
-  /// positions [S] among the T * B that are within their line, and the next points [S, 3] at these
-  /// positions.
+  /// Returns inputs [T, B, 3], lengths [B], symbols [B, U], positions [S] and targets [S, 3] of
+  /// some lines. The positions are those of the T * B that are within their line; the targets are
+  /// the next points there.
   Tensors Batch(const at::Tensor& lines) const;
 };
 

@@ -59,7 +59,7 @@ TEST(HandwritingCorpus, ScalesOffsets) {
   EXPECT_FLOAT_EQ(points[1].y, 2);
 }
 
-TEST(HandwritingCorpus, SaysWhatItKnows) {
+TEST(HandwritingCorpus, RecordsKnownSymbols) {
   const HandwritingCorpus corpus(Small(), Alphabet(false), 500);
   EXPECT_TRUE(corpus.known[31] && corpus.known[33] && corpus.known[0]);  // a, c and others
   EXPECT_FALSE(corpus.known[34]);                                        // d

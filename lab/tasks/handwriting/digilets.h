@@ -24,25 +24,23 @@ struct DigiletsWriter {
   int64_t rests = 0;    ///< points that WithoutRests left out
 };
 
-/// Parses a file of DigiLeTs (Fabi, Otte & Butz 2021, "complete"). Each way has two lines: `x y
-/// pressure starts_stroke seconds` for every point, and a one-hot label. Leaves out and counts ways
-/// that leave the unit square, which are slips of the tablet.
-/// Throws DataError naming `name`, the line and the error: not five values a point, a value that is
-/// no finite number, a coordinate beyond 100 in magnitude, a first point that starts no stroke, a
-/// way of a single position, a label of other than 62 values or not one 1, an odd number of lines,
-/// a character without a way.
+/// Parses a file of DigiLeTs (Fabi, Otte & Butz 2021, "complete"). Each way of writing a character
+/// has two lines: `x y pressure starts_stroke seconds` for every point, and a one-hot label of 62
+/// values. Leaves out and counts ways that leave the unit square, which are slips of the tablet.
+/// Throws DataError naming `name`, the line and the error, for malformed lines, coordinates beyond
+/// 100 in magnitude, and characters without a way.
 DigiletsWriter ParseDigilets(const std::vector<std::string>& lines, const std::string& name);
 
 /// Returns true if `folder` has a file of DigiLeTs: a number, .txt or .txt.gz.
 bool IsDigilets(const std::filesystem::path& folder);
 
-/// Composes lines from the characters of DigiLeTs in `folder`: random words and numbers, about 24
-/// characters, each line from one writer's characters in random ways of that writer. Adds uniform
-/// noise of the tablet's resolution, 1/274 in x and 1/240 in y, because the density of repeating
-/// values is unbounded.
-/// Every tenth writer by name, from the ninth on, is for validation, and the next one for test.
-/// Returns the number of lines in `counts`; fewer lines are a prefix of more. The same on every
-/// machine.
+/// Composes lines of about 24 characters, random words and numbers, from the DigiLeTs in `folder`.
+/// - Each line has the characters of one writer, in random ways of that writer.
+/// - Uniform noise of the tablet's resolution, 1/274 in x and 1/240 in y, is added, because the
+///   density of repeating values is unbounded.
+/// - Every tenth writer by name, from the ninth on, is for validation, and the next one for test.
+/// - Returns `counts` lines, the same on every machine; fewer lines are a prefix of more.
+///
 /// Throws DataError if there are fewer than ten writers, and like ReadLines and ParseDigilets.
 Handwriting ReadDigilets(const std::filesystem::path& folder, const LineCounts& counts);
 

@@ -64,7 +64,7 @@ TEST(ParseDigilets, ReadsWaysAndLeavesOutSlips) {
               ElementsAre(PenPoint{0.25f, 0.5f, true}, PenPoint{0.75f, 0.75f, true}));
 }
 
-TEST(ParseDigilets, SaysWhatIsWrongAndWhere) {
+TEST(ParseDigilets, ReportsErrorsWithTheirLine) {
   const auto error = [](size_t line, const std::string& text) -> std::string {
     auto lines = Lines();
     lines[line - 1] = text;
@@ -158,7 +158,7 @@ TEST_F(ReadDigiletsTest, ComposesLinesOfOneWriterEach) {
   EXPECT_EQ(ReadDigilets(folder.path(), {.train = 200, .held_out = 5}).sha256, data.sha256);
 }
 
-TEST_F(ReadDigiletsTest, SaysWhatIsMissing) {
+TEST_F(ReadDigiletsTest, ReportsMissingFiles) {
   EXPECT_FALSE(IsDigilets(folder.path()));
   WriteWriters(9);
   EXPECT_TRUE(IsDigilets(folder.path()));

@@ -8,7 +8,7 @@
 namespace planish::lab {
 
 /// Makes the task of handwriting from text (Ba, Kiros & Hinton 2016, 6.5): the synthesis network of
-/// Graves 2013, 5.2, on lines of IAM-OnDB, lines composed of DigiLeTs, or synthetic lines.
+/// Graves 2013, 5.2. Data are lines of IAM-OnDB, lines composed of DigiLeTs, or synthetic lines.
 std::unique_ptr<Task> MakeHandwriting();
 
 }  // namespace planish::lab

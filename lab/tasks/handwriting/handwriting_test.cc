@@ -114,7 +114,7 @@ class WrittenOut {
 };
 
 // Compares values and all gradients, with lines of different lengths, without and with clipping.
-TEST(HandwritingModel, IsWhatItSays) {
+TEST(HandwritingModel, MatchesTheReferenceModel) {
   for (const std::string norm : {"none", "layer"}) {
     for (const Clips& clips : {Clips{}, Clips{.outputs = 0.05, .layers = 0.01}}) {
       HandwritingModel::Options options = Small(norm);
@@ -238,8 +238,9 @@ TEST_F(HandwritingTest, GivesEveryNormTheSameStartAndTheSameBatches) {
   EXPECT_NEAR(weight.var().item<double>(), 0.25 * 0.25 / 3, 0.002);
 }
 
-// The losses of 20 updates. The tolerance is eight times the distance so far to losses from weights
-// that differ in their last bit, but at least 1e-5 of the loss, some roundings of sums of 60 steps.
+// Compares the losses of 20 updates. The tolerance is eight times the largest distance so far to
+// losses of runs whose initial weights differ in their last bit. It is at least 1e-5 of the loss,
+// some roundings of sums of 60 steps.
 TEST_F(HandwritingTest, FusedIsComposed) {
   const auto data = task->Load(Smoke(), {});
   for (const std::string norm : {"none", "layer"}) {

@@ -13,11 +13,10 @@ namespace planish::lab {
 /// Returns true if `folder` has a folder lineStrokes.
 bool IsIamOnDb(const std::filesystem::path& folder);
 
-/// Returns the points of a line of IAM-OnDB (Liwicki & Bunke 2005) from the XML of lineStrokes: a
-/// StrokeSet of Strokes of Points with attributes x and y.
-/// Throws DataError naming `name`, the byte if known, and the error: no XML, no StrokeSet, one
-/// without a Stroke, a Stroke without a Point, a coordinate that is missing, not a number, or
-/// beyond 100,000 in magnitude.
+/// Returns the points of a line of IAM-OnDB (Liwicki & Bunke 2005) from the XML of lineStrokes. A
+/// StrokeSet has Strokes of Points with attributes x and y. Throws DataError naming `name`, the
+/// byte if known, and the error if the XML is malformed or an element is missing or empty. Throws
+/// it also for a coordinate that is missing, not a number, or beyond 100,000 in magnitude.
 std::vector<PenPoint> ParseLineStrokes(std::string_view xml, const std::string& name);
 
 /// Returns the lines of a transcription of IAM-OnDB: nonblank lines after "CSR:", without blanks at

@@ -53,7 +53,7 @@ TEST(ParseLineStrokes, ReadsPointsAndLifts) {
                                   PenPoint{7, 8, true}));
 }
 
-TEST(ParseLineStrokes, SaysWhatIsWrongAndWhere) {
+TEST(ParseLineStrokes, ReportsErrorsWithTheirPosition) {
   const std::string good = Stroke(Point("1", "2"));
   const std::string head = Xml("");
   const struct {
@@ -170,7 +170,7 @@ TEST_F(ReadIamOnDbTest, PartsByFormWithoutLists) {
   EXPECT_NE(fewer.sha256, some.sha256);
 }
 
-TEST_F(ReadIamOnDbTest, LeavesOutAndCountsWhatItCannotUse) {
+TEST_F(ReadIamOnDbTest, LeavesOutAndCountsUnusableLines) {
   for (int i = 0; i < 10; ++i) WriteForm(fmt::format("a01-{:03}u", i), 3);
   fs::remove(folder / "ascii/a01/a01-001/a01-001u.txt");                     // three lines
   WriteFile(folder / "ascii/a01/a01-002/a01-002u.txt", "CSR:\nonly one\n");  // two
@@ -183,7 +183,7 @@ TEST_F(ReadIamOnDbTest, LeavesOutAndCountsWhatItCannotUse) {
               HasSubstr("left out: 5 without transcription, 1 of a single point"));
 }
 
-TEST_F(ReadIamOnDbTest, SaysWhatIsMissingOrBroken) {
+TEST_F(ReadIamOnDbTest, ReportsMissingAndMalformedFiles) {
   EXPECT_FALSE(IsIamOnDb(folder.path()));
   fs::create_directories(folder / "lineStrokes");
   EXPECT_TRUE(IsIamOnDb(folder.path()));

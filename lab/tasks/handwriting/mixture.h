@@ -10,8 +10,8 @@
 namespace planish::lab {
 
 /// Returns the number of parameters of a mixture of `gaussians` bivariate Gaussians and the pen's
-/// Bernoulli variable: the pen, then for each Gaussian weight, mean in x, in y, deviation in x, in
-/// y, and correlation.
+/// Bernoulli variable. The first parameter is the pen's. Each Gaussian has weight, mean in x, in y,
+/// deviation in x, in y, and correlation.
 constexpr int64_t MixtureSize(int64_t gaussians) { return 1 + 6 * gaussians; }
 
 /// Returns minus the logarithm of the density of offsets x, y and of the probability of the lift,
@@ -19,9 +19,11 @@ constexpr int64_t MixtureSize(int64_t gaussians) { return 1 + 6 * gaussians; }
 ///
 ///   -log sum_j pi_j N(x, y | mu_j, sigma_j, rho_j) - log e^lift (1 - e)^(1 - lift)
 ///
-/// y [N, MixtureSize], points [N, 3] -> [N]. Computed in logarithms: pi = softmax, sigma = exp +
-/// `floor` (an addition: without it a density has no bound), rho = tanh of a value clamped to 10, e
-/// = logistic function, Graves' own with the other sign.
+/// y [N, MixtureSize], points [N, 3] -> [N]. Computed in logarithms from
+/// - pi = softmax,
+/// - sigma = exp + `floor` (not in Graves 2013: without it a density has no bound),
+/// - rho = tanh of a value clamped to 10,
+/// - e = logistic function, with the opposite sign of Graves'.
 at::Tensor MixtureNats(const at::Tensor& y, const at::Tensor& points, double floor);
 
 /// Draws a point (x, y, lift) from one mixture y [MixtureSize] with a bias towards likely points

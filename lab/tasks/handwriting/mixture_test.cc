@@ -77,7 +77,7 @@ TEST(MixtureNats, AreFiniteWithTheirGradients) {
   }
 }
 
-TEST(SampleMixture, DrawsWhatTheNumbersSay) {
+TEST(SampleMixture, DrawsFromTheMixture) {
   // One Gaussian: means 1 and -2, deviations .5 and 3, correlation -.6, lifts .3.
   const at::Tensor y = at::tensor({std::log(0.3 / 0.7), 7.0, 1.0, -2.0, std::log(0.5 - kFloor),
                                    std::log(3 - kFloor), std::atanh(-0.6)});

@@ -19,9 +19,9 @@ namespace planish::lab {
 const std::vector<std::string>& HandwritingNorms();
 std::string HandwritingCell(const std::string& norm);
 
-/// The synthesis network of Graves 2013, 5.2 (Figure 12): three recurrent layers, each with the
-/// pen's last point, the window on the text and the layer below as inputs. The window depends on
-/// the first layer, which reads it one step later. The outputs read all three layers and
+/// The synthesis network of Graves 2013, 5.2 (Figure 12). It has three recurrent layers, whose
+/// inputs are the pen's last point, the window on the text and the layer below. The window depends
+/// on the first layer, which reads it one step later. The outputs read all three layers and
 /// parameterize a mixture (mixture.h).
 class HandwritingModel : public torch::nn::Module {
  public:

@@ -53,7 +53,7 @@ TEST(MakeStrokes, WritesTheSameLinesEverywhere) {
   EXPECT_EQ(fewer.sha256.substr(0, 16), "f89dbcf0ae0b9bea");
 }
 
-TEST(OpenHandwriting, FindsWhatThereIs) {
+TEST(OpenHandwriting, FindsAvailableData) {
   const TestFolder folder;
   EXPECT_EQ(OpenHandwriting({}, {.train = 2, .held_out = 1}).name, "synthetic strokes");
   EXPECT_THAT([&] { OpenHandwriting(folder.path(), {}); },

@@ -26,7 +26,7 @@ TEST(StrokesSvg, DrawsStrokes) {
   EXPECT_STREQ(root.attribute("width").value(), "86");
 }
 
-TEST(StrokesSvg, EndsWherePointsAreNotNumbers) {
+TEST(StrokesSvg, EndsAtPointsThatAreNotFinite) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::string svg = StrokesSvg({{1, 2}, {3, 4}, {nan, 1}, {5, 5}}, 1, "");
   EXPECT_NE(svg.find("d=\"M1.0 2.0L3.0 4.0\""), svg.npos);

@@ -5,10 +5,9 @@
 
 namespace planish::lab {
 
-/// Returns lines of short words of the letters a, e, i, l, n, o, r, s and t in straight strokes,
-/// with a few hundred points and about 24 characters a line. Hands differ in size, width, slant and
-/// noise. Returns the number of lines in `counts`; fewer lines are a prefix of more. The same on
-/// every machine.
+/// Returns `counts` lines of short words in straight strokes, the same on every machine. Fewer
+/// lines are a prefix of more. A line has about 24 characters and a few hundred points; letters are
+/// a, e, i, l, n, o, r, s and t. Hands differ in size, width, slant and noise.
 Handwriting MakeStrokes(const LineCounts& counts);
 
 }  // namespace planish::lab

@@ -31,9 +31,9 @@ class TextWindow {
   at::Tensor one_hot_;  // [B, U, V], if the window is composed
 };
 
-/// Returns true if the window has passed the text of `length` characters: phi is larger after its
-/// last character than at each of its characters (Graves 2013, section 5.3). raw [1, 3K] and
-/// positions [1, K] are Step's input and output.
+/// Returns true if the window has passed the text of `length` characters: phi is larger after the
+/// last character than at each character (Graves 2013, section 5.3). `raw` [1, 3K] and `positions`
+/// [1, K] are Step's input and output.
 bool HasPassed(const at::Tensor& raw, const at::Tensor& positions, int64_t length);
 
 }  // namespace planish::lab

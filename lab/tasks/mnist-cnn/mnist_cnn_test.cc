@@ -24,7 +24,7 @@ using ::testing::UnorderedElementsAre;
 
 using MnistCnnTest = TaskTest<MakeMnistCnn>;
 
-TEST(DigitCnn, HasAsManyParametersAsItShould) {
+TEST(DigitCnn, HasTheExpectedNumberOfParameters) {
   // 5*5*1*20 + 20, 5*5*20*50 + 50, (4*4*50)*500 + 500, 500*10 + 10: 431,080, like Caffe's LeNet.
   const int64_t weights = 520 + 25'050 + 400'500 + 5'010;
   EXPECT_EQ(weights, 431'080);
@@ -37,8 +37,9 @@ TEST(DigitCnn, HasAsManyParametersAsItShould) {
   EXPECT_EQ(ParameterCount(DigitCnn({.norm = "batch"})), weights + 2 * (20 + 50 + 500));
 }
 
-// The same network with PyTorch's own functions, channels first and ReLU before the maximum.
-TEST(DigitCnn, ComputesWhatItSays) {
+// Compares the network with one of PyTorch's own functions, channels first and ReLU before the
+// maximum.
+TEST(DigitCnn, MatchesPyTorchsFunctions) {
   for (const std::string norm : {"none", "layer", "batch"}) {
     SCOPED_TRACE(norm);
     at::manual_seed(1);
@@ -134,7 +135,7 @@ TEST_F(MnistCnnTest, ResumesExactly) {
   ExpectExactResume(*task, {{"norm", "batch"}, {"train_cases", "160"}});  // 5 batches, twice
 }
 
-TEST_F(MnistCnnTest, TakesItsSettings) {
+TEST_F(MnistCnnTest, AppliesItsSettings) {
   const Settings settings =
       Chosen("smoke", {{"norm", "layer"}, {"norm_at", "linear"}, {"hidden", "7"}});
   const auto data = task->Load(settings, {});

@@ -38,7 +38,7 @@ class DigitCnn : public torch::nn::Module {
  private:
   struct Convolution {
     torch::nn::Conv2d layer{nullptr};
-    std::shared_ptr<NormModule> norm;  // may be null
+    std::shared_ptr<NormModule> norm;  // null for a layer without a norm
   };
   int64_t side_;
   std::vector<Convolution> convolutions_;

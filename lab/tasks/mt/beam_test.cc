@@ -91,7 +91,7 @@ TEST(BeamSearch, FindsTheBestOfAllWhenItsBeamHoldsAll) {
   EXPECT_GE(longer, 6);  // not only empty translations
 }
 
-TEST(BeamSearch, OfOneIsGreedy) {
+TEST(BeamSearch, ABeamOfOneIsGreedy) {
   const at::NoGradGuard no_grad;
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     const auto model = MakeModel(seed, 30);
@@ -112,7 +112,7 @@ TEST(BeamSearch, OfOneIsGreedy) {
   }
 }
 
-TEST(BeamSearch, ScoresWhatItFinds) {
+TEST(BeamSearch, ScoresAreNormalizedSumsOfLogProbabilities) {
   const at::NoGradGuard no_grad;
   const auto model = MakeModel(3, 20);
   const auto [source, lengths] = Sources({7}, 20);

@@ -10,9 +10,9 @@
 
 namespace planish::lab {
 
-/// BLEU of a corpus with one reference a sentence (Papineni et al. 2002), as in sacrebleu's default
-/// (Post 2018): tokens of mteval-v13a, cased, n-grams up to 4, "exp" smoothing of counts of 0 (each
-/// such precision is 1 / (2^k total), k = 1, 2, ... along n).
+/// BLEU of a corpus with one reference a sentence (Papineni et al. 2002), with sacrebleu's defaults
+/// (Post 2018): tokens of mteval-v13a, cased, n-grams up to 4, "exp" smoothing. Smoothing replaces
+/// precisions of 0, in the order of n, by 1 / (2^k total) with k = 1, 2, ...
 struct Bleu {
   double score = 0;  ///< 0 .. 100
   double brevity = 1;

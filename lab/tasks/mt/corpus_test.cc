@@ -74,7 +74,7 @@ TEST(Corpus, SelectsRowsAndCutsThem) {
 }
 
 // Over-long pairs, sides without letters, and characters outside the vocabulary are counted.
-TEST(Corpus, CountsWhatItLeavesOut) {
+TEST(Corpus, CountsLeftOutPairs) {
   ParallelText text = SomeText();
   std::string longer;
   for (int i = 0; i < 30; ++i) longer += "dog cat ";
@@ -96,7 +96,7 @@ TEST(Corpus, CountsWhatItLeavesOut) {
               HasSubstr("; 1 pieces of validation and test are not in the vocabulary"));
 }
 
-TEST(Corpus, RefusesASplitOfWhichNothingIsLeft) {
+TEST(Corpus, RefusesAnEmptySplit) {
   try {
     Corpus(SomeText(), 60, 2, {});
     FAIL();

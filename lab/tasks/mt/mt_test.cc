@@ -42,9 +42,9 @@ class MtTest : public TaskTest<MakeMt> {
   TestFolder folder;
 };
 
-// Parameters by formula: with width D, H hidden units and V pieces, an attention has 4 matrices D D
-// and 4 biases D, a feed-forward sublayer 2 D H + H + D, a norm 2 D. Encoder layers have 1, 1, 2 of
-// them, decoder layers 2, 1, 3; then the final norms and V D embeddings.
+// Returns the number of parameters with width D, H hidden units and V pieces. An attention has 4
+// matrices D D and 4 biases D, a feed-forward sublayer 2 D H + H + D, a norm 2 D. Encoder layers
+// have 1, 1, 2 of them, decoder layers 2, 1, 3. Then come the final norms and V D embeddings.
 int64_t ByHand(int64_t layers, int64_t d, int64_t h, int64_t v, int64_t norm) {
   const int64_t attention = 4 * d * d + 4 * d, ffn = 2 * d * h + h + d;
   return layers * (3 * attention + 2 * ffn + 5 * norm) + 2 * norm + v * d;
@@ -210,7 +210,7 @@ at::Tensor LogitsByHand(const torch::nn::Module& model, const at::Tensor& source
 
 // Compares the loss of a padded batch with smoothed labels with sums over pieces, and the measured
 // losses with those without smoothing.
-TEST_F(MtTest, ComputesTheLossItSays) {
+TEST_F(MtTest, MatchesTheReferenceLoss) {
   const auto data = Load();
   const auto& corpus = dynamic_cast<const Corpus&>(*data);
   const auto experiment = Make(*data, {{"label_smoothing", "0.2"}});

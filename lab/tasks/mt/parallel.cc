@@ -147,7 +147,7 @@ void Split(const std::vector<SentencePair>& pairs, ParallelText& text, SkippedPa
   std::unordered_set<std::string_view> sources, targets;
   for (size_t k = 0; k < 2 * held_out; ++k) {
     const SentencePair& pair = pairs[first[k]];
-    // The same German sentence with another English one would be known from the test set.
+    // A German sentence of the test set must not be in validation with another English one.
     if (k >= held_out && targets.contains(pair.target)) continue;
     (k < held_out ? text.test : text.valid).push_back(pair);
     sources.insert(pair.source);

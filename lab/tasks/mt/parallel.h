@@ -41,15 +41,15 @@ struct ParallelText {
 ///   below it.
 /// - iwslt14: {train | train_sample4600,valid,test}.{en,de} in `folder` or iwslt14_deen below it.
 /// - tatoeba: `folder` itself if it is a file, else deu.txt in it or in tatoeba_deu_eng below it,
-///   with lines of English, a tab and German. A twentieth of the distinct English sentences, at
-///   most 2,000, chosen by a fixed shuffle, is the test set, and as many are validation, with the
-///   first German of each. Training pairs that share a sentence of either language with those are
-///   left out.
+///   with lines of English, a tab and German. A fixed shuffle chooses a twentieth of the distinct
+///   English sentences, at most 2,000, for test and as many for validation. Each has its first
+///   German sentence. Training pairs that share a sentence with those are left out.
 /// - files: {train,valid | val | dev,test}.LANGUAGE in `folder`.
+/// - synthetic: MakeTranslations.
 ///
-/// Throws UsageError for a direction that the set does not have, or a set that needs a folder
-/// without one; DataError for missing files, files of unequal length and a split without pairs; and
-/// like ReadLines.
+/// Throws UsageError for a direction that the set does not have, or if the set needs a folder.
+/// Throws DataError for missing files, files of unequal length or a split without pairs. Also
+/// throws like ReadLines.
 ParallelText OpenParallel(const std::optional<std::filesystem::path>& folder,
                           const ParallelRequest& request);
 

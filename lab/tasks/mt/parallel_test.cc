@@ -103,7 +103,7 @@ TEST_F(ParallelTest, CountsPairsWithAnEmptySide) {
   EXPECT_THAT(ErrorOf("files"), HasSubstr("has no validation pairs"));
 }
 
-TEST_F(ParallelTest, TakesTheFirstTrainingPairs) {
+TEST_F(ParallelTest, KeepsTheFirstTrainingPairs) {
   WriteSplits({"train", "dev", "test"});
   const ParallelText text =
       OpenParallel(folder.path(), {.data = "files", .direction = "xx-yy", .train_pairs = 1});
@@ -113,7 +113,7 @@ TEST_F(ParallelTest, TakesTheFirstTrainingPairs) {
   EXPECT_NE(text.sha256, Open("files").sha256);
 }
 
-TEST_F(ParallelTest, SaysWhatIsWrong) {
+TEST_F(ParallelTest, ReportsErrors) {
   EXPECT_THAT(ErrorOf("files"), HasSubstr("must hold train.xx[.gz] and its .yy, got neither"));
   WriteSplits({"train", "test"});
   EXPECT_THAT(ErrorOf("files"), HasSubstr("must hold valid or val or dev.xx[.gz]"));
@@ -129,7 +129,7 @@ TEST_F(ParallelTest, SaysWhatIsWrong) {
   EXPECT_THROW(OpenParallel(folder / "none", {}), DataError);
 }
 
-TEST_F(ParallelTest, SaysWhatCannotBeAsked) {
+TEST_F(ParallelTest, RefusesInvalidRequests) {
   for (const char* direction : {"en", "en-", "-de", "en-en", "en-de-fr", "../x-y", ""}) {
     EXPECT_THAT(ErrorOf("files", direction), HasSubstr("usage: [mt] direction must be two "))
         << direction;
@@ -178,7 +178,7 @@ TEST_F(ParallelTest, SplitsATableByItsSentences) {
   EXPECT_THAT(ErrorOf("tatoeba", "en-de"), HasSubstr(", got no tab on line 801"));
 }
 
-TEST_F(ParallelTest, MakesItsOwnWithoutAFolder) {
+TEST_F(ParallelTest, GeneratesSyntheticPairsWithoutAFolder) {
   const ParallelText text = OpenParallel({}, {.data = "auto", .direction = "de-en"});
   EXPECT_EQ(text.name, "synthetic de-en");
   EXPECT_EQ(text.source, "embedded");

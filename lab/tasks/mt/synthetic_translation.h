@@ -15,11 +15,14 @@ struct SentencePair {
 
 /// Returns `count` distinct English sentences (source) with their German translation (target), from
 /// a small random grammar in which each English sentence has one translation. `count` must be at
-/// most 100,000.
-/// German requires reordering: the verb is second, or last in a clause with a conjunction;
-/// participles and infinitives are last. It also requires agreement: articles and adjectives with
-/// gender, number and case of a later noun, verbs with their subject across a clause.
-/// The same seed gives the same bytes on every machine, and fewer sentences are a prefix of more.
+/// most 100,000. A seed determines the bytes on every machine; fewer sentences are a prefix of
+/// more.
+///
+/// German requires
+/// - reordering: the verb is second, or last in a clause with a conjunction; participles and
+///   infinitives are last.
+/// - agreement: articles and adjectives with gender, number and case of a later noun, verbs with
+///   their subject across a clause.
 std::vector<SentencePair> MakeTranslations(int64_t count, int64_t seed = 1);
 
 }  // namespace planish::lab

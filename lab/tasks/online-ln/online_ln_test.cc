@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 using OnlineLnTest = TaskTest<MakeOnlineLn>;
 
-TEST(OnlineMlp, HasAsManyParametersAsItShould) {
+TEST(OnlineMlp, HasTheExpectedNumberOfParameters) {
   const int64_t products = 784 * 128 + 128 * 128 + 128 * 10;
   // Biases without a norm; with one, its gain and bias.
   EXPECT_EQ(ParameterCount(OnlineMlp({.norm = "none"})), products + 266);
@@ -30,7 +30,7 @@ TEST(OnlineMlp, HasAsManyParametersAsItShould) {
 }
 
 // Computes the equations case by case.
-TEST(OnlineMlp, ComputesWhatItSays) {
+TEST(OnlineMlp, MatchesItsEquations) {
   for (const double alpha : {1.0, 0.3}) {
     at::manual_seed(1);
     OnlineMlp model(

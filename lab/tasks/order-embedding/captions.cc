@@ -211,8 +211,8 @@ std::string Description(const CaptionSets& sets, const std::string& origin) {
   return text;
 }
 
-// Returns the length of the multibyte blank or punctuation mark at the start of `text` (U+00A0 to
-// U+00BF and general punctuation, U+2000 to U+207F), or 0 if there is none.
+// Returns the length in bytes of the blank or punctuation mark beyond ASCII at the start of `text`,
+// or 0 if there is none. Such marks are U+00A0 to U+00BF and U+2000 to U+207F.
 size_t MarkLength(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   if (text.size() >= 2 && byte(0) == 0xc2 && byte(1) >= 0xa0) return 2;

@@ -37,7 +37,7 @@ struct CaptionedImages {
   int64_t size() const { return images.rows; }
 };
 
-/// Set of images.
+/// Set of images and its size.
 struct CaptionRequest {
   /// "multi30k", "files" or "synthetic"; "auto" for files if the folder has train_ims.npy, else
   /// multi30k, and synthetic without a folder.
@@ -61,10 +61,10 @@ struct CaptionSets {
 
 /// Reads or generates captioned images.
 ///
-/// - files: {train,dev,test}_ims.npy and {train,dev,test}_caps.txt in `folder`, the common form of
-///   features of COCO, Flickr8k and Flickr30k: an array [images, width], and five lines for each
-///   image. The set's name is the folder's without "_precomp". Rows are divided by their length.
-///   The order of dimensions is NumPy's; a blank caption is one without words.
+/// - files: {train,dev,test}_ims.npy, arrays [images, width] in NumPy's order, and
+///   {train,dev,test}_caps.txt, five lines for each image, in `folder`. Features of COCO, Flickr8k
+///   and Flickr30k are published in this form. The set's name is the folder's without "_precomp".
+///   Rows are divided by their length. A blank caption has no words.
 /// - multi30k: {train,val,test_2016}.{1..5}.{en,de} in `folder`, or in task2 or multi30k/task2
 ///   below it: five English and five German descriptions of each image, without the image. The
 ///   English ones are the captions; HashedTfidf (of the training set) of the German ones replaces
@@ -72,10 +72,9 @@ struct CaptionSets {
 /// - synthetic: MakeScenes, 2,000 images for training and 200 each for validation and test, with
 ///   HashedTfidf of their descriptions.
 ///
-/// Files are plain or gzip, with or without ".gz" in their names. Throws UsageError for a set that
-/// needs a folder without one; DataError for missing files, other than five lines an image (a row,
-/// or a line of the first file), arrays that are not [images, width] of one width and finite, and a
-/// split without images; and like ReadNpy and ReadLines.
+/// Files are plain or gzip, with or without ".gz" in their names. Throws UsageError if the set
+/// needs a folder. Throws DataError for missing files, a number of captions other than five for
+/// each image, malformed arrays, or a split without images. Also throws like ReadNpy and ReadLines.
 CaptionSets OpenCaptions(const std::optional<std::filesystem::path>& folder,
                          const CaptionRequest& request);
 
@@ -84,10 +83,10 @@ CaptionSets OpenCaptions(const std::optional<std::filesystem::path>& folder,
 /// without punctuation.
 std::vector<std::string> WordsOf(std::string_view caption, bool tokenized);
 
-/// Weighted word frequencies of a text: the count of words whose hash is the column, times ln((1 +
-/// N) / (1 + n)) + 1, where n of the N training texts have such a word (Salton & Buckley 1988, in
-/// scikit-learn's smoothed form), with the row divided by its length. The hash is FNV-1a of 64
-/// bits, modulo the width.
+/// TF-IDF of hashed words (Salton & Buckley 1988, in scikit-learn's smoothed form). Each text gives
+/// a row, divided by its length. A column is the count of the words with that hash, times ln((1 +
+/// N) / (1 + n)) + 1. Such words are in n of the N training texts. The hash is FNV-1a of 64 bits,
+/// modulo the width.
 class HashedTfidf {
  public:
   /// Fits the weights to texts of `lines_each` lines of `lines` each.

@@ -199,7 +199,7 @@ TEST_F(CaptionsTest, ChecksMulti30k) {
   EXPECT_THROW(OpenCaptions({}, {.data = "files"}), UsageError);
 }
 
-TEST_F(CaptionsTest, MakesDataOfItsOwn) {
+TEST_F(CaptionsTest, GeneratesSyntheticScenes) {
   const CaptionSets sets = OpenCaptions({}, {.train_images = 100, .features = 64});
   EXPECT_EQ(sets.name, "synthetic scenes");
   EXPECT_EQ(sets.source, "embedded");

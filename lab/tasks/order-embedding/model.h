@@ -32,10 +32,10 @@ class OrderEmbedding final : public torch::nn::Module {
     bool order = true;
   };
 
-  /// Initializes like the released code: words and the recurrent layer's input weights uniform
-  /// within .1, its state weights orthogonal for each gate, the image's weights uniform after
-  /// Glorot & Bengio 2010, biases 0. Draws the same values for all cells with the same number of
-  /// gates.
+  /// Initializes like the released code. Words and the input weights of the recurrent layer are
+  /// uniform within .1; its state weights are orthogonal for each gate. The image's weights are
+  /// uniform after Glorot & Bengio 2010, biases 0. Draws the same values for all cells with the
+  /// same number of gates.
   explicit OrderEmbedding(const Options& options);
 
   /// Returns embeddings [B, H] of captions [T, B] int64 with `lengths` [B] int64 symbols each.

@@ -41,9 +41,9 @@ std::map<std::string, at::Tensor> Parameters(const OrderEmbedding& model) {
   return all;
 }
 
-// V word embeddings of width D, a GRU of H units (three matrices of its input and of its state, and
-// PyTorch's two biases each), F features. The LN-GRU has two norms of 3 H sums with gain and bias
-// instead of the biases.
+// V word embeddings of width D, F features, and a GRU of H units. The GRU has three matrices of its
+// input and of its state, with PyTorch's two biases each. Instead of the biases, the LN-GRU has two
+// norms of 3 H sums with gain and bias.
 TEST(OrderEmbedding, HasTheParametersOfItsFormula) {
   const auto formula = [](int64_t v, int64_t d, int64_t h, int64_t f, int64_t vectors) {
     return v * d + 3 * h * (d + h) + vectors * 3 * h + f * h + h;
@@ -143,7 +143,7 @@ at::Tensor CaptionByHand(const std::map<std::string, at::Tensor>& p,
   return h;
 }
 
-TEST(OrderEmbedding, ComputesWhatItSays) {
+TEST(OrderEmbedding, MatchesTheReferenceModel) {
   const std::vector<std::vector<int64_t>> captions = {{3, 0, 10}, {1, 2, 3, 4, 10}, {10}, {7, 10}};
   const at::Tensor rows = at::full({5, 4}, 10, at::kLong), lengths = at::empty({4}, at::kLong);
   for (int64_t i = 0; i < 4; ++i) {

@@ -40,7 +40,7 @@ class OrderEmbeddingTest : public TaskTest<MakeOrderEmbedding> {
   }
 };
 
-TEST_F(OrderEmbeddingTest, SaysWhatItsDataIs) {
+TEST_F(OrderEmbeddingTest, DescribesItsData) {
   const auto data = Load();
   EXPECT_EQ(data->about.sizes,
             (std::map<std::string, int64_t>{{"train", 400}, {"valid", 200}, {"test", 200}}));
@@ -128,7 +128,7 @@ TEST_F(OrderEmbeddingTest, GivesEveryNormTheSameStartAndTheSameBatches) {
 }
 
 // Compares with the model's own embeddings, without chunks, sorting or blocks.
-TEST_F(OrderEmbeddingTest, MeasuresWhatItSays) {
+TEST_F(OrderEmbeddingTest, MetricsMatchTheModelsEmbeddings) {
   for (const std::string score : {"order", "symmetric"}) {
     const auto data = Load();
     const auto& corpus = dynamic_cast<const CaptionCorpus&>(*data);
@@ -140,8 +140,8 @@ TEST_F(OrderEmbeddingTest, MeasuresWhatItSays) {
     const at::Tensor errors = model.Errors(model.Captions(captions[0], captions[1]),
                                            model.Images(corpus.valid.Features(at::arange(130))));
     const Values values = experiment->Evaluate();
-    // Captions of other lengths in a batch can change the last bits, and so the order of two nearly
-    // equal candidates in some thousands: a few ranks, by one.
+    // Captions of other lengths in a batch can change the last bits. Some of thousands of nearly
+    // equal candidates then change places, and their ranks change by one.
     const auto ranks = [&](int64_t candidates, auto error, auto right) {
       std::vector<double> all;
       for (int64_t q = 0; q < (candidates == 130 ? 650 : 130); ++q) {
@@ -216,8 +216,9 @@ TEST_F(OrderEmbeddingTest, ComposedIsFused) {
     };
     const std::vector<double> fused = with("fused"), composed = with("composed");
     for (size_t i = 0; i < fused.size(); ++i) {
-      // Sums of 4,900 terms in floats. Adam divides by the root of a single squared gradient at
-      // first, so rounding errors of gradients near 0 change a weight by up to the learning rate.
+      // Sums of 4,900 terms in floats. At first, Adam divides by the root of a single squared
+      // gradient. So rounding errors of gradients near 0 change a weight by up to the learning
+      // rate.
       EXPECT_NEAR(composed[i], fused[i], 2e-4 * fused[i]) << norm << i;
     }
   }
@@ -290,7 +291,7 @@ TEST_F(OrderEmbeddingTest, FindsImages) {
 }
 
 // With 5,000 images, metrics are the average of five parts.
-TEST_F(OrderEmbeddingTest, TestsInFivePartsWhereThereAreAsMany) {
+TEST_F(OrderEmbeddingTest, TestsInFivePartsIfThereAreEnoughImages) {
   const TestFolder folder;
   const auto npy = [](int64_t rows) {
     std::string header =
@@ -325,7 +326,7 @@ TEST_F(OrderEmbeddingTest, TestsInFivePartsWhereThereAreAsMany) {
   EXPECT_LE(values.at("test_image_mean"), 1'000);
 }
 
-TEST_F(OrderEmbeddingTest, RefusesWhatDoesNotFit) {
+TEST_F(OrderEmbeddingTest, RefusesInvalidSettings) {
   const auto data = Load();
   EXPECT_THROW(Make(*data, {{"batch_size", "401"}}), UsageError);
   EXPECT_NO_THROW(Make(*data, {{"batch_size", "400"}}));

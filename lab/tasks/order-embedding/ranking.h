@@ -13,10 +13,9 @@ struct RankSummary {
   double mean = 0;
 };
 
-/// Returns the rank of each caption's image among all images, int64 [5 N], by the errors [5 N, N]
-/// of each caption with each image (smaller is better), where captions 5 i to 5 i + 4 belong to
-/// image i.
-/// Images with the right one's error, or with NaN, count as before it, so a model that
+/// Returns the rank of each caption's image among all images, int64 [5 N]. `errors` [5 N, N] are
+/// those of each caption with each image, smaller is better. Captions 5 i to 5 i + 4 belong to
+/// image i. Images with the right one's error, or with NaN, rank before it. So a model that
 /// distinguishes nothing has the last rank everywhere.
 at::Tensor ImageRanks(const at::Tensor& errors);
 

@@ -57,7 +57,7 @@ TEST(Ranking, IsTheSortedOrder) {
   }
 }
 
-TEST(Ranking, GivesTheLastRankToWhatTellsNothingApart) {
+TEST(Ranking, GivesTheLastRankIfAllErrorsAreEqual) {
   for (const double same : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN()}) {
     const at::Tensor errors = at::full({20, 4}, same);
     EXPECT_EQ(Ranks(ImageRanks(errors)), std::vector<int64_t>(20, 4));

@@ -31,7 +31,7 @@ TEST(MakeScenes, BeginsMoreOfThemWithTheSame) {
 }
 
 // Five lines together tell nearly all of a scene, so few scenes are ambiguous.
-TEST(MakeScenes, CanBeToldApart) {
+TEST(MakeScenes, AreDistinguishable) {
   const SyntheticScenes scenes = MakeScenes(1000);
   std::set<std::set<std::string>> german;
   for (size_t i = 0; i < scenes.german.size(); i += kCaptionsPerImage) {

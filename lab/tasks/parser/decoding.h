@@ -19,9 +19,9 @@ struct Examples {
   int64_t sentences = 0;   ///< number of (projective) sentences that they come from
 };
 
-/// Returns every transition of the oracle for the projective sentences. Leaves out those whose
-/// relation does not occur in training, or not at such a place (at a root, or between words),
-/// because the model gives them no probability; a validation set can have them.
+/// Returns every transition of the oracle for the projective sentences. Leaves out relations that
+/// training does not have at such a place, at a root or between words. A validation set can have
+/// them, but the model gives them no probability.
 Examples MakeExamples(std::span<const EncodedSentence> sentences,
                       const ParserVocabulary& vocabulary);
 

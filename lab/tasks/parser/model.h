@@ -24,10 +24,10 @@ struct TokenPairs {
 TokenPairs FindPairs(const at::Tensor& tokens, int64_t vocabulary);
 
 /// Tokens -> concatenated embeddings -> linear: a sum over positions of the contribution of each
-/// (position, token) pair.
-/// A batch has few distinct pairs, because most children are missing and there are few tags and
-/// relations. So the product is computed once for each pair, about a twelfth of the arithmetic for
-/// a batch of 1,024 (Chen & Manning 2014, 3.2, do this when parsing, for the most frequent pairs).
+/// (position, token) pair. Computes a contribution once for each distinct pair, about a twelfth of
+/// the arithmetic for a batch of 1,024. There are few pairs, because most children are missing and
+/// there are few tags and relations. Chen & Manning 2014, 3.2, do this in parsing for frequent
+/// pairs.
 class TokenLinear : public torch::nn::Module {
  public:
   /// Draws weights and bias like a linear layer of positions * embedding inputs, the embeddings

@@ -67,7 +67,7 @@ TEST(ParserModel, HasTheSizeOfItsFormula) {
   EXPECT_EQ(ParameterCount(ParserModel(options)), 50 * 10'085 + 2400 * 200 + 200 + 200 * 81 + 81);
 }
 
-TEST(ParserModel, ComputesWhatItSays) {
+TEST(ParserModel, MatchesItsDefinition) {
   const std::map<std::string, at::Tensor (*)(const at::Tensor&)> activations = {
       {"relu", [](const at::Tensor& x) { return x.relu(); }},
       {"cube", [](const at::Tensor& x) { return x * x * x; }},
@@ -101,7 +101,7 @@ TEST(ParserModel, ComputesWhatItSays) {
   }
 }
 
-TEST(ParserModel, DropsHiddenUnitsInTrainingAlone) {
+TEST(ParserModel, DropsHiddenUnitsOnlyInTraining) {
   at::manual_seed(1);
   ParserModel model(
       {.tokens = 13, .features = 5, .embedding = 4, .hidden = 64, .layers = 1, .outputs = 3});

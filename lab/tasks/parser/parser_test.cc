@@ -80,7 +80,7 @@ TEST(IsPunctuation, KnowsBothTagSets) {
 
 // The expected features of a state: after S S L(nsubj) S S L(det), the stack is ROOT sees dog, the
 // buffer the full stop.
-TEST(ExtractFeatures, SeesWhatChenAndManningSee) {
+TEST(ExtractFeatures, GivesTheFeaturesOfChenAndManning) {
   const Treebank treebank = ParseConllu(kAnna + kSees, "");
   const ParserVocabulary vocabulary(treebank.trees, {.min_count = 1});
   const EncodedSentence anna = vocabulary.Encode(treebank.trees[0]);
@@ -115,7 +115,7 @@ TEST(ExtractFeatures, SeesGrandchildren) {
   for (size_t i = 0; i + 1 < transitions.size(); ++i) state.Apply(transitions[i]);
   std::array<int32_t, kFeatures> features;
   ExtractFeatures(state, sentence, ParserVocabulary(), features);
-  // Of word 3: left, right, second left, second right, left of left, right of right.
+  // Dependents of word 3: left, right, second left, second right, left of left, right of right.
   EXPECT_THAT(std::vector<int32_t>(features.begin() + 6, features.begin() + 12),
               ElementsAre(2, 4, 0, 0, 1, 5));
 }
@@ -218,7 +218,7 @@ class ParserTest : public TaskTest<MakeParser> {
   TestFolder folder;
 };
 
-TEST_F(ParserTest, SaysWhatItLeavesOut) {
+TEST_F(ParserTest, ReportsLeftOutTrees) {
   const auto data = Load(kAnna + kSees + kCrossing, kAnna + kCrossing);
   EXPECT_EQ(data->about.sizes,
             (std::map<std::string, int64_t>{{"train", 12}, {"valid", 10}, {"test", 10}}));

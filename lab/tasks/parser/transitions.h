@@ -5,11 +5,12 @@
 #include <optional>
 #include <vector>
 
-// The arc-standard system (Nivre 2004) as in Chen & Manning (2014): a stack that starts with ROOT,
-// a buffer of the remaining words, and three kinds of transitions:
-//   SHIFT     the next word goes on the stack
-//   LEFT(l)   the stack's second depends on its first with relation l, and is removed
-//   RIGHT(l)  the stack's first depends on its second with relation l, and is removed
+// The arc-standard system (Nivre 2004) as in Chen & Manning (2014). It has a stack that starts with
+// ROOT, a buffer of the remaining words, and three kinds of transitions:
+// - SHIFT moves the next word to the stack.
+// - LEFT(l) removes the stack's second, which depends on its first with relation l.
+// - RIGHT(l) removes the stack's first, which depends on its second with relation l.
+//
 // A sentence of n words takes n shifts and n arcs, whatever its tree.
 namespace planish::lab {
 
@@ -90,8 +91,8 @@ class ParserState {
   std::vector<int32_t> left_, second_left_, right_, second_right_;
 };
 
-/// Returns the static oracle's transitions that build `tree`, each arc as early as possible, a LEFT
-/// before a RIGHT; nullopt if the tree is not projective.
+/// Returns the static oracle's transitions that build `tree`, or nullopt if it is not projective.
+/// Each arc is built as early as possible, a LEFT before a RIGHT.
 std::optional<std::vector<Transition>> Oracle(const Tree& tree);
 
 }  // namespace planish::lab

@@ -127,7 +127,7 @@ TEST(ParserState, KnowsItsDependents) {
   EXPECT_THAT(state.tree().labels, ElementsAre(-1, 7, 7, -1, 8, 8, -1));
 }
 
-TEST(ParserState, SaysWhatMayComeNext) {
+TEST(ParserState, ReportsLegalTransitions) {
   ParserState state(2);
   const auto legal = [&] { return state.legal().code(); };
   EXPECT_EQ(legal(), (Legal{.shift = true}.code()));

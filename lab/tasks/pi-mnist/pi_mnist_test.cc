@@ -30,7 +30,7 @@ TEST(PixelMlp, HasThePapersSize) {
   EXPECT_EQ(ParameterCount(batch), 1'796'010 + 4'020);
 }
 
-TEST(PixelMlp, ComputesWhatItSays) {
+TEST(PixelMlp, MatchesItsDefinition) {
   at::manual_seed(1);
   PixelMlp model({.norm = "layer", .inputs = 5, .width = 7, .depth = 1, .classes = 3});
   model.to(at::kDouble);
@@ -39,7 +39,7 @@ TEST(PixelMlp, ComputesWhatItSays) {
   const at::Tensor hidden =
       at::layer_norm(at::linear(x, p["linear0.weight"], p["linear0.bias"]), {7}).relu();
   const at::Tensor expected = at::linear(hidden, p["linear1.weight"], p["linear1.bias"]);
-  // The same sums of at most 7 terms in double.
+  // Both sides sum at most 7 terms in double.
   EXPECT_LT((model.forward(x) - expected).abs().max().item<double>(), 1e-13);
 }
 
@@ -109,7 +109,7 @@ TEST_F(PiMnistTest, RefusesBatchNormOfASingleCase) {
   EXPECT_THROW(task->Make(Smoke({{"norm", "batch"}, {"batch_size", "1"}}), *data), UsageError);
 }
 
-TEST_F(PiMnistTest, SaysWhenThereAreTooFewImages) {
+TEST_F(PiMnistTest, ReportsTooFewImages) {
   EXPECT_THROW(task->Load(Smoke({{"train_cases", "9999999"}}), {}), UsageError);
 }
 

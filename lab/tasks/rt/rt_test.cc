@@ -44,7 +44,7 @@ class RtTest : public TaskTest<MakeRt> {
   TestFolder folder;
 };
 
-TEST_F(RtTest, SplitsAsManyAsThePaper) {
+TEST_F(RtTest, SplitsHaveThePapersSizes) {
   WriteSentences(5331, 5331);
   const auto data = Load();
   EXPECT_EQ(data->about.sizes,
@@ -83,12 +83,12 @@ TEST_F(RtTest, KnowsTheRealOne) {
   EXPECT_EQ(task->Load(PresetSettings(*task, "paper"), *data)->about.name, "rt");
 }
 
-TEST_F(RtTest, TakesTheFolderItself) {
+TEST_F(RtTest, ReadsTheFolderItself) {
   WriteSentences(30, 30);
   EXPECT_NO_THROW(task->Load(Smoke(), folder / "mr"));
 }
 
-TEST_F(RtTest, SaysWhatItLeftOut) {
+TEST_F(RtTest, ReportsLeftOutSentences) {
   WriteSentences(30, 30);
   WriteFile(folder / "mr/rt-polarity.pos",
             ReadFile(folder / "mr/rt-polarity.pos") + "\n  \nso very good\n");

@@ -31,17 +31,16 @@ struct Library {
 /// brackets. Throws DataError naming `name` and the line for invalid UTF-8.
 Book ParseBook(std::string_view text, const std::string& name);
 
-/// Reads the files ending in .txt or .txt.gz in the folder `books` below `folder`, or in `folder`
-/// if there is none, plain or gzip, in the order of their names. Every tenth is for validation, or
-/// the last if there are fewer than ten. Throws DataError if there are fewer than two or a book has
-/// no sentence, and like ParseBook and FileContent.
+/// Reads the files *.txt and *.txt.gz in the subfolder books of `folder`, or in `folder` if there
+/// is none, in the order of their names. Every tenth is for validation, or the last if there are
+/// fewer than ten. Throws DataError if there are fewer than two or a book has no sentence, and like
+/// ParseBook and FileContent.
 Library ReadBooks(const std::filesystem::path& folder);
 
 /// Returns `stories` stories of a small random grammar for training, at most kMaxSyntheticStories,
-/// and an eighth of that number for validation.
-/// In each story, one person meets things of one place for five to nine sentences. Each sentence
-/// begins with the end of the one before, so it depends on its neighbours. The same bytes on every
-/// machine.
+/// and an eighth of that number for validation. Bytes are the same on every machine. In each story,
+/// one person meets things of one place for five to nine sentences. Each sentence begins with the
+/// end of the one before, so it depends on its neighbours.
 Library MakeStories(int64_t stories);
 inline constexpr int64_t kMaxSyntheticStories = 1'000'000;
 

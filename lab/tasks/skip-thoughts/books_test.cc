@@ -45,7 +45,7 @@ TEST(ParseBook, NamesTheLineThatIsNotUtf8) {
             "[ReadBooks] x.txt must be UTF-8, got byte 0xfc at column 2 of line 3");
 }
 
-TEST(ReadBooks, TakesPlainAndPackedFilesInOrder) {
+TEST(ReadBooks, ReadsPlainAndPackedFilesInOrder) {
   const TestFolder folder;
   fs::create_directory(folder / "books");
   WriteFile(folder / "books/b.txt", "One. Two.\n");
@@ -67,7 +67,7 @@ TEST(ReadBooks, TakesPlainAndPackedFilesInOrder) {
   EXPECT_NE(twelve.sha256, library.sha256);
 }
 
-TEST(ReadBooks, SaysWhatIsMissing) {
+TEST(ReadBooks, ReportsMissingBooks) {
   const TestFolder folder;
   EXPECT_THAT(ErrorOf([&] { ReadBooks(folder / "none"); }), HasSubstr("cannot read "));
   WriteFile(folder / "a.txt", "One.");
@@ -110,7 +110,7 @@ TEST(ReadBooks, ReadsRealBooks) {
   for (const Book& book : library.train) EXPECT_GT(book.sentences.size(), 500u) << book.name;
 }
 
-TEST(ReadBooks, TakesABookThatIsThereTwiceOnce) {
+TEST(ReadBooks, ReadsABookInTwoFormsOnce) {
   const TestFolder folder;
   WriteFile(folder / "a.txt", "Plain one.\n");
   WriteFile(folder / "a.txt.gz", Gzip("Packed one.\n"));

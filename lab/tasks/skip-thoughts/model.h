@@ -13,18 +13,17 @@
 namespace planish::lab {
 
 /// Encoder and two decoders of skip-thoughts (Kiros et al. 2015, section 2). T, B, H: time,
-/// sentences, hidden units. Word embeddings and the output layer are shared.
+/// sentences, hidden units. Word embeddings and the output layer are shared. The vector v of a
+/// sentence is the encoder's state after its end mark.
 ///
-/// The vector v of a sentence is the encoder's state after its end mark. A decoder reads the word
-/// before, with zeros before the first. It gets v either as its first state (Condition kStart, as
-/// in the released code, which Ba et al. 2016 used), or in every step (kSteps, as in Kiros et al.,
-/// Eq. 5-7) with a zero first state.
-/// With kSteps, v is concatenated with the word in the decoder's input, [x, v] W' = x Wx' + v C',
-/// which equals adding the paper's C_r, C_z and C; with layer normalization both are in the same
-/// norm.
+/// A decoder reads the previous word, zeros before the first. It gets v by its Condition:
+/// - kStart: as its initial state, as in the released code, which Ba et al. 2016 used.
+/// - kSteps: in every step, as in Kiros et al., Eq. 5-7, with a zero initial state. The decoder's
+///   input is [x, v], and [x, v] W' = x Wx' + v C' equals adding the paper's C_r, C_z and C. With
+///   layer normalization both terms are in one norm.
 ///
-/// Weights start uniform between -0.1 and 0.1 except those of the recurrent products, which are
-/// orthogonal for each gate; biases start at 0.
+/// Recurrent weights start orthogonal for each gate, other weights uniform between -0.1 and 0.1,
+/// biases at 0.
 class SkipThoughtModel final : public torch::nn::Module {
  public:
   enum class Condition { kStart, kSteps };
@@ -48,8 +47,8 @@ class SkipThoughtModel final : public torch::nn::Module {
   /// Maps words [T, B] int and lengths [B] int64, including the end mark, to vectors [B, H].
   at::Tensor Encode(const at::Tensor& words, const at::Tensor& lengths);
 
-  /// Returns the decoder's states [T, B, H] that predict word t of the sentences `words` [T, B]
-  /// with these lengths [B], given vectors [B, H] of their neighbours.
+  /// Returns the decoder's states [T, B, H] that predict word t of the sentences `words` [T, B].
+  /// `lengths` [B] are those of the sentences, `vectors` [B, H] those of their neighbours.
   at::Tensor Decode(Decoder decoder, const at::Tensor& words, const at::Tensor& lengths,
                     const at::Tensor& vectors);
 
@@ -71,10 +70,10 @@ at::Tensor ZipfLogProbabilities(int64_t vocabulary);
 /// generator.
 at::Tensor DrawWords(int64_t vocabulary, int64_t count);
 
-/// Returns the summed loss of predicting words `targets` [P] from states [P, H] among the drawn
-/// words `samples` [K] and the target instead of all words: a softmax of logits minus log(K Q),
-/// without samples equal to the target (Jean et al. 2015, On Using Very Large Target Vocabulary,
-/// Eq. 8-10).
+/// Returns the summed loss of predicting words `targets` [P] from states [P, H], by a softmax over
+/// the target and the drawn words `samples` [K]. It subtracts log(K Q) from the logits and leaves
+/// out samples equal to the target (Jean et al. 2015, On Using Very Large Target Vocabulary, Eq.
+/// 8-10).
 at::Tensor SampledLoss(const at::Tensor& states, const Linear& output, const at::Tensor& targets,
                        const at::Tensor& samples, const at::Tensor& log_probabilities);
 

@@ -194,7 +194,7 @@ struct WrittenOut {
   }
 };
 
-TEST_F(SkipThoughtsTest, ComputesTheLossItSays) {
+TEST_F(SkipThoughtsTest, MatchesTheReferenceLoss) {
   const auto data = task->Load(Smoke(), {});
   const Triples& train = dynamic_cast<const ThoughtData&>(*data).train;
   const auto sentence = [&](int64_t row) {
@@ -229,9 +229,9 @@ TEST_F(SkipThoughtsTest, ComputesTheLossItSays) {
   }
 }
 
-// E = V W of the embedding, O = (H + 1) V of the output; a GRU of I inputs has 3 H (I + H) weights
-// and, without norms, 6 H biases, with norms a gain and a bias for each of the 6 H sums.
-TEST_F(SkipThoughtsTest, HasAsManyParametersAsTheFormulaSays) {
+// The embedding has V W parameters, the output (H + 1) V. A GRU of I inputs has 3 H (I + H) weights
+// and 6 H biases. With norms it has a gain and a bias for each of the 6 H sums instead.
+TEST_F(SkipThoughtsTest, HasTheNumberOfParametersOfTheFormula) {
   const auto data = task->Load(Smoke(), {});
   const int64_t v = dynamic_cast<const ThoughtData&>(*data).numbers.size(), w = 8, h = 16;
   for (const std::string& norm : kNorms) {
@@ -319,7 +319,7 @@ TEST_F(SkipThoughtsTest, LearnsWithEveryNormAndSoftmax) {
   }
 }
 
-TEST_F(SkipThoughtsTest, MeasuresWhatThereIs) {
+TEST_F(SkipThoughtsTest, MeasuresAvailableSets) {
   const auto data = task->Load(Smoke(), {});
   const auto experiment = Make(*data);
   experiment->model().eval();
@@ -347,7 +347,7 @@ TEST_F(SkipThoughtsTest, MeasuresWhatThereIs) {
   EXPECT_FALSE(samples[1].text.starts_with(samples[1].title));
 }
 
-TEST_F(SkipThoughtsTest, EncodesEachSentenceForItself) {
+TEST_F(SkipThoughtsTest, EncodesSentencesIndependently) {
   const auto data = task->Load(Smoke(), {});
   for (const std::string& norm : kNorms) {
     const auto experiment = Make(*data, {{"norm", norm}});

@@ -9,14 +9,16 @@
 // same.
 namespace planish::lab {
 
-/// Returns `text`, which is UTF-8, with unified punctuation: straight quotes (also for `` and ''),
-/// "--" for dashes, "..." for the ellipsis, spaces for tabs and no-break spaces, no underscores
-/// (italics in plain text).
+/// Returns `text`, which is UTF-8, with unified punctuation:
+/// - straight quotes, also for `` and ''
+/// - "--" for dashes, "..." for the ellipsis
+/// - spaces for tabs and no-break spaces
+/// - no underscores, which are italics in plain text
 std::string PlainPunctuation(std::string_view text);
 
 /// Returns the sentences of a paragraph, whose characters are those of PlainPunctuation. A sentence
-/// ends after ".", "!" or "?" and closing quotes and brackets if a blank and no lower-case letter
-/// follow, but not after a single capital or a common abbreviation such as "Mr.".
+/// ends after ".", "!" or "?" and closing quotes and brackets, if a blank and no lower-case letter
+/// follow. It does not end after a single capital or a common abbreviation such as "Mr.".
 std::vector<std::string> SplitIntoSentences(std::string_view paragraph);
 
 /// Returns the words of a sentence in lower case (A to Z and Latin-1's capitals). A word is a run

@@ -15,7 +15,7 @@ TEST(PlainPunctuation, WritesQuotesAndDashesInOneWay) {
   EXPECT_EQ(PlainPunctuation("na\u00efve"), "na\u00efve");
 }
 
-TEST(SplitIntoSentences, EndsThemWhereAReaderWould) {
+TEST(SplitIntoSentences, FindsTheEndsOfSentences) {
   EXPECT_THAT(SplitIntoSentences("He left. She stayed! Why? No one knew..."),
               ElementsAre("He left.", "She stayed!", "Why?", "No one knew..."));
   EXPECT_THAT(SplitIntoSentences("\"How so?\" said he. \"Oh! my dear.\" She went."),
@@ -29,7 +29,7 @@ TEST(SplitIntoSentences, EndsThemWhereAReaderWould) {
   EXPECT_THAT(SplitIntoSentences(" "), IsEmpty());
 }
 
-TEST(SplitIntoWords, TakesContractionsApart) {
+TEST(SplitIntoWords, SeparatesContractions) {
   EXPECT_THAT(SplitIntoWords("I don't think he's “well-known”, they'll say."),
               ElementsAre("i", "do", "n't", "think", "he", "'s", "\"", "well-known", "\"", ",",
                           "they", "'ll", "say", "."));
