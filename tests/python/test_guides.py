@@ -145,7 +145,7 @@ def test_names_of_functions_in_design_are_in_the_sources():
     sources = [path for folder in ("include", "src", "torch", "lab") for path in (ROOT / folder).rglob("*")
                if path.suffix in {".h", ".cc", ".cu", ".py"}]  # fmt: skip
     known = set(re.findall(r"\w+", "\n".join(path.read_text() for path in sources)))
-    for page in ("design.md", "cuda.md", "tuning.md"):
+    for page in ("design.md", "design-lab.md", "cuda.md", "tuning.md"):
         for text in re.findall(r"`([A-Za-z_]\w*(?:::\w+)*)`", prose(ROOT / "docs" / page)):
             name = text.rpartition("::")[2]
             if re.fullmatch(r"k?[A-Z][a-z]\w*[A-Z]\w*", name):  # CamelCase: one of ours
