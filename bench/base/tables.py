@@ -60,7 +60,7 @@ def summary(misses):
     """Returns lines with the figures from `judged` that miss their targets."""
     if not misses[0]:
         return []
-    reached = f"Of {misses[0]} figures with a target, {misses[0] - len(misses[1])} reach it"
+    reached = f"{misses[0] - len(misses[1])} of {misses[0]} figures with a target reach it"
     return [reached + (". Missed:" if misses[1] else "."), *(f"- {text}" for text in misses[1])]
 
 
@@ -150,8 +150,9 @@ def publish(docs, bench, marks, text, summarize, *, page=None, charts=()):
     listed = re.sub(r"(?m)^(- .*)\n(?!- )", r"\1\n\n", re.sub(r"(?m)^(?!- )(.+)\n(?=- )", r"\1\n\n", notes))
     parts = [head, "\n".join(images), "\n".join(links), listed]
     write_section(folder / f"{page}.md", *marks, "\n\n".join(part for part in parts if part))
-    reached = re.search(r"^Of \d+ figures with a target, \d+ reach it", notes, flags=re.M)
-    all_tables = f"[All {len(tables)} tables](performance/{page}.md)."
+    reached = re.search(r"^\d+ of \d+ figures with a target reach it", notes, flags=re.M)
+    count = {1: "The table", 2: "Both tables"}.get(len(tables), f"All {len(tables)} tables")
+    all_tables = f"[{count}](performance/{page}.md)."
     parts = [head, summarize(tables), f"{reached.group()}. {all_tables}" if reached else all_tables]
     write_section(docs / "performance.md", *marks, "\n\n".join(part for part in parts if part))
 

@@ -6,6 +6,7 @@ in one process. The limit of norms is a copy of the same bytes in memory; the li
 layers is their GEMMs. Results go to a JSON file and to sections of docs/performance.md."""
 
 import argparse
+import datetime
 import json
 import pathlib
 import statistics
@@ -69,7 +70,8 @@ def about():
 
     device = torch.cuda.get_device_properties(0)
     return {"gpu": device.name, "multiprocessors": device.multi_processor_count, "torch": torch.__version__,
-            "cuda": torch.version.cuda, "planish": planish.__version__}  # fmt: skip
+            "cuda": torch.version.cuda,
+            "planish": f"{planish.__version__}, measured on {datetime.date.today()}"}  # fmt: skip
 
 
 def main():

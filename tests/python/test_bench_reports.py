@@ -28,7 +28,7 @@ REPORT = """The machine.
 | -: |
 |  1 |
 
-Of 2 figures with a target, 1 reach it. Missed:
+1 of 2 figures with a target reach it. Missed:
 - LayerNorm, 1,024: .81 for 1.00"""
 
 
@@ -62,7 +62,7 @@ def test_pages_get_links_missed_figures_and_the_summary(docs):
     assert page.startswith(f"before\n{MARKS[0]}\nThe machine.\n\n- [LayerNorm, 1 thread: share](some-layernorm")
     assert "Missed:\n\n- LayerNorm, 1,024: .81 for 1.00\n<!-- to -->" in page
     summary = (docs / "performance.md").read_text()
-    assert "2 tables\n\nOf 2 figures with a target, 1 reach it. [All 2 tables](performance/some.md).\n<!-- to -->" in summary
+    assert "2 tables\n\n1 of 2 figures with a target reach it. [Both tables](performance/some.md).\n<!-- to -->" in summary
 
 
 def test_report_of_the_gpu_fills_both_sections(docs):
