@@ -42,6 +42,11 @@ void Task::AddSettings(const std::vector<SettingSpec>& more) {
   settings.insert(settings.end(), more.begin(), more.end());
 }
 
+void Task::AddDataSettings(const std::vector<SettingSpec>& more) {
+  AddSettings(more);
+  for (const SettingSpec& spec : more) data_settings.push_back(spec.name);
+}
+
 SettingSpec NormSetting(const std::vector<std::string>& norms) {
   return Choice("norm", norms.front(), "the normalization", norms);
 }

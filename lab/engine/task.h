@@ -129,6 +129,9 @@ class Task {
 
   /// Appends settings.
   void AddSettings(const std::vector<SettingSpec>& more);
+
+  /// Appends settings that Load depends on.
+  void AddDataSettings(const std::vector<SettingSpec>& more);
 };
 
 /// Returns the settings that every task has because the engine reads them. `compared`, the setting

@@ -119,12 +119,11 @@ std::unique_ptr<Experiment> DigitTask::Make(const Settings& s, const Dataset& da
 
 void DigitTask::AddDigits(const std::string& metric) {
   constexpr double kMaxCases = 10'000'000;
-  AddSettings({
+  AddDataSettings({
       {"train_cases", 55000, "training cases: the first of the training images", 1, kMaxCases, {}},
       {"valid_cases", 5000, "validation cases: the training images after those", 1, kMaxCases, {}},
       {"test_cases", 10000, "test cases: the first of the test images", 1, kMaxCases, {}},
   });
-  data_settings = {"train_cases", "valid_cases", "test_cases"};
   metrics = {{kTrainLoss, "training loss of the batches", "nats", true}};
   for (const auto& [split, label] :
        {std::pair("train", "training"), {"valid", "validation"}, {"test", "test"}}) {

@@ -335,9 +335,7 @@ class AttentiveReaderTask final : public Task {
     Default("clip", 10.0);
     Default("evaluations_per_epoch", 6, "evaluations an epoch, and a few more in the first one");
     AddSettings(ModelSettings());
-    const std::vector<SettingSpec> data = ReaderDataSettings();
-    AddSettings(data);
-    for (const SettingSpec& spec : data) data_settings.push_back(spec.name);
+    AddDataSettings(ReaderDataSettings());
     presets = MakePresets();
     metrics = MakeMetrics();
     choose_by = "valid_error";

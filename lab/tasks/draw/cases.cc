@@ -48,10 +48,6 @@ std::vector<SettingSpec> BinaryCaseSettings() {
   };
 }
 
-std::vector<std::string> BinaryCaseSettingNames() {
-  return {"train_cases", "valid_cases", "test_cases"};
-}
-
 std::unique_ptr<BinaryCases> LoadBinaryCases(const Settings& settings,
                                              const std::optional<std::filesystem::path>& folder) {
   const int64_t train = settings.Int("train_cases"), valid = settings.Int("valid_cases"),

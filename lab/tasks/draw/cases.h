@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "lab/engine/task.h"
@@ -21,9 +20,6 @@ struct BinaryCases final : Dataset {
 /// Returns the settings train_cases, valid_cases and test_cases; by default 50,000, 10,000 and
 /// 10,000.
 std::vector<SettingSpec> BinaryCaseSettings();
-
-/// Returns the names of these settings.
-std::vector<std::string> BinaryCaseSettingNames();
 
 /// Returns the cases of the settings, from binarized MNIST in `folder` or drawn. Shuffles the
 /// images of each split in a fixed order, because the test set's file is sorted by digit.

@@ -151,8 +151,7 @@ class DrawTask final : public Task {
         EpsSetting(),
         GainSetting(),
     });
-    AddSettings(BinaryCaseSettings());
-    data_settings = BinaryCaseSettingNames();
+    AddDataSettings(BinaryCaseSettings());
     presets = {
         {"small",
          "16 glimpses and LSTMs of 128 on 10,000 cases for 15 epochs: minutes a run on one core",

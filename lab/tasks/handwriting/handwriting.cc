@@ -299,10 +299,9 @@ class HandwritingTask final : public Task {
     Default("epochs", 50);
     Default("lr", 5e-4);
     AddSettings(ModelSettings());
-    AddSettings(DataSettings());
+    AddDataSettings(DataSettings());
     AddSettings(OutputSettings());
     AddSettings({{"samples", 3, "lines of the samples in the report", 0, 1000, {}}});
-    for (const SettingSpec& spec : DataSettings()) data_settings.push_back(spec.name);
     presets = MakePresets();
     metrics = MakeMetrics();
     choose_by = "valid_nats";

@@ -331,9 +331,8 @@ class MtTask final : public Task {
     Default("accumulate", 2);
     AddSettings(NormDetails());
     AddSettings(ModelSettings());
-    AddSettings(DataSettings());
+    AddDataSettings(DataSettings());
     AddSettings(TranslationSettings());
-    for (const SettingSpec& spec : DataSettings()) data_settings.push_back(spec.name);
     presets = MakePresets();
     metrics = MakeMetrics();
     // The paper's code chooses checkpoints in this way; a loss over all pieces varies less than

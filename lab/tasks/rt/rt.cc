@@ -23,8 +23,7 @@ class RtTask final : public SentenceTask {
  public:
   RtTask() : SentenceTask("rt", 2) {
     summary = "positive and negative film reviews: a Transformer encoder (Xu et al. 2019, RT)";
-    AddSettings({{"split", 1, "seed of the random split", 0, 1e9, {}}});
-    data_settings.push_back("split");
+    AddDataSettings({{"split", 1, "seed of the random split", 0, 1e9, {}}});
     report.title = "RT: sentences in two classes";
     report.source = "Xu et al. 2019, Tables 1 to 4";
   }

@@ -360,10 +360,9 @@ class SkipThoughtsTask final : public Task {
     Default("lr", 2e-4);
     Default("clip", 5.0);
     AddSettings(ModelSettings());
-    AddSettings(DataSettings());
+    AddDataSettings(DataSettings());
     AddSettings(EvaluationSettings());
     AddSettings({EpsSetting(), GainSetting()});
-    for (const SettingSpec& spec : DataSettings()) data_settings.push_back(spec.name);
     presets = MakePresets();
     metrics = MakeMetrics();
     // Evaluation sets of sentence vectors do not affect the choice.
