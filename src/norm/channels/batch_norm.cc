@@ -20,6 +20,7 @@ using internal::ChannelMap;
 using internal::ChannelPass;
 using internal::ChannelRange;
 using internal::ChannelSums;
+using internal::kChannelsAtOnce;
 using internal::FromCompute;
 using internal::RowCoefficients;
 using internal::Statistics;
