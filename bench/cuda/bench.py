@@ -47,7 +47,7 @@ def measure(case, turns):
             if text := case.wrong(who, calls[who]):
                 bad[who] = text
                 del calls[who]
-        except Exception as error:  # an error of another library: the table has no time for it
+        except Exception as error:  # an error of another library: its cell stays empty
             bad[who] = f"{type(error).__name__}: {error}".splitlines()[0]
             calls.pop(who, None)
     once = {}

@@ -89,7 +89,7 @@ class NormCase:
         else:
             own, theirs = planish.functional.rms_norm, nn.functional.rms_norm
             call = {"planish": lambda x, w, b: own(x, shape, w, 1e-5), "eager": lambda x, w, b: theirs(x, shape, w, 1e-5)}
-        torch.compiler.reset()  # or what comes after eight shapes is eager
+        torch.compiler.reset()  # after eight shapes, torch.compile would run further ones eagerly
         call["compile"] = torch.compile(call["eager"], dynamic=False)
         if who == "quack":
             from quack import rmsnorm

@@ -63,7 +63,7 @@ TEST(Reference, TellsCellsApart) {
   EXPECT_THAT(CheckContestant(haste, paper), HasSubstr("y is off by"));
 }
 
-TEST(Reference, RefusesOneWrongNumber) {
+TEST(Reference, RejectsOneWrongElement) {
   Arena arena;
   const Case c = Small(Mode::kTraining);
   const Arrays arrays = arena.For(c);
@@ -89,7 +89,7 @@ TEST(Reference, RefusesOneWrongNumber) {
   }
 }
 
-TEST(Reference, RefusesWhatIsNotWritten) {
+TEST(Reference, RejectsUnwrittenElements) {
   Arena arena;
   for (const Mode mode : kModes) {
     const Case c = Small(mode);
@@ -106,7 +106,7 @@ TEST(Reference, RefusesWhatIsNotWritten) {
   EXPECT_THAT(CheckContestant(forgetful, reference), HasSubstr("ln_c_bias is off by nan"));
 }
 
-TEST(Arena, RefusesWhatNoMemoryHolds) {
+TEST(Arena, ThrowsForShapesThatDoNotFitIntoMemory) {
   Arena arena;
   EXPECT_THROW(arena.For({.shape = ParseShape("9999999x9999999x9999999x9999999")}), Error);
 }

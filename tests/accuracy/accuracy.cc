@@ -51,7 +51,7 @@ int Apply(char** argv) {
   return 1;
 }
 
-/// The worst errors of one norm and type by target, over what norm_test.cc has for widths.
+/// Returns the largest errors of a norm and type by SIMD target, over all widths.
 template <class T>
 std::map<std::string, Errors> WorstErrors(Norm norm) {
   std::map<std::string, Errors> worst;

@@ -1,4 +1,4 @@
-// Planish against oneDNN, an implementation of its own, on random shapes.
+// Compares Planish with oneDNN, an independent implementation, on random shapes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace planish {
 namespace {
 
 // The tolerance, relative to the largest output. For inputs of mean 0 and variance 1, both
-// libraries are accurate. oneDNN sums up to 2000 floats, whose rounding errors grow as sqrt(2000) *
+// libraries are accurate. The errors of oneDNN's sums of up to 2000 floats grow as sqrt(2000) *
 // 2^-24 = 2.7e-6 of the sum. The tolerance is four times that.
 constexpr double kTolerance = 1.1e-5;
 
@@ -28,7 +28,7 @@ void ExpectNear(const std::vector<float>& ours, const std::vector<float>& theirs
   EXPECT_LE(off, kTolerance * most) << name;
 }
 
-TEST(OneDnnTest, RandomShapes) {
+TEST(OneDnnTest, LayerNormMatchesOnRandomShapes) {
   if (dnnl::engine::get_count(dnnl::engine::kind::cpu) == 0) {
     GTEST_SKIP() << "this oneDNN finds no CPU: one built on SYCL needs OCL_ICD_FILENAMES";
   }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-// Float matrices from and to files without a header, by which accuracy.py gives the same rows to
-// programs and to Python packages.
+// Files of float matrices without a header. With them accuracy.py passes the same rows to programs
+// and to Python packages.
 namespace planish::tests {
 
 /// The inputs of a layer norm without gain and bias, and its outputs.
@@ -27,7 +27,7 @@ struct Rows {
 
   size_t Size() const { return static_cast<size_t>(rows * cols); }
 
-  /// x, then dy. False where the file does not hold as much.
+  /// Reads x, then dy. Returns false if the file cannot be read or is too short.
   bool Read(const std::string& path) {
     std::FILE* file = std::fopen(path.c_str(), "rb");
     if (file == nullptr) return false;
@@ -36,7 +36,7 @@ struct Rows {
     return whole;
   }
 
-  /// y, dx, dgain, dbias.
+  /// Writes y, dx, dgain and dbias. Returns false on failure.
   bool Write(const std::string& path) {
     std::FILE* file = std::fopen(path.c_str(), "wb");
     if (file == nullptr) return false;

@@ -36,7 +36,7 @@ namespace {
 
 constexpr double kEps = 1e-3;
 
-/// A ParallelFor of a program: three ranges, the last one first, however small they are.
+/// A user's ParallelFor: always three ranges, the last one first.
 void InThreeParts(int64_t begin, int64_t end, int64_t /*grain*/, RangeTask task) {
   for (int64_t part = 3; part-- > 0;) {
     const int64_t from = begin + (end - begin) * part / 3;
@@ -445,7 +445,7 @@ constexpr RnnVariant kRnnVariants[] = {
      .checkpoint = true,
      .min_hidden = 16,
      .max_hidden = 17}};
-/// Saves more for backward than a last-level cache holds.
+/// A layer that saves more for backward than an L3 cache holds.
 constexpr RnnVariant kLargeRnn = {.name = "large", .time = 105, .batch = 65, .inputs = 40};
 
 template <class T>
@@ -619,7 +619,7 @@ void Layers(Report& report, const std::string& type) {
   }
 }
 
-/// Tunings that take all paths. The first one is this machine's.
+/// Tunings that together cover all code paths. The first one is this machine's.
 constexpr const char* kTunings[] = {
     "",
     "slow_l3=1",
@@ -633,7 +633,7 @@ constexpr const char* kTunings[] = {
 
 int Main(int argc, char** argv) {
 #ifdef __GLIBC__
-  // Large arrays stay in the heap, as most of their time would be page faults.
+  // Keeps large arrays in the heap. Otherwise page faults would take most of the time.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 #endif

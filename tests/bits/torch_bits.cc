@@ -1,5 +1,5 @@
-// planish_torch_bits does for the PyTorch binding what planish_bits does for the core. It computes
-// on the SIMD target that PLANISH_TARGET names, or the best one.
+// planish_bits for the PyTorch binding. Computes on the SIMD target that PLANISH_TARGET names, or
+// on the best one.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -25,8 +25,8 @@ using Tensors = std::vector<Tensor>;
 
 constexpr double kEps = 1e-3;
 
-/// Ends of the names of cases. Second derivatives, and layers that are composed, are PyTorch's
-/// operators, whose results depend on the number of threads.
+/// Suffixes of the names of cases. Second derivatives and composed layers use PyTorch's operators,
+/// whose results depend on the number of threads.
 constexpr const char* kOrders[] = {"", "", " second"};
 
 Tensor Values(Random& random, at::IntArrayRef shape, at::ScalarType type, double mean = 0,

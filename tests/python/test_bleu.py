@@ -45,7 +45,7 @@ def bleu(folder, hypotheses, references):
     return float(run.stdout)
 
 
-def test_tokens(tmp_path):
+def test_tokens_match_sacrebleu(tmp_path):
     lines = sentences(1, 2000)
     (tmp_path / "lines").write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
     run = subprocess.run([TOOL, "--tokens", tmp_path / "lines"], check=True, capture_output=True)
@@ -58,7 +58,7 @@ def test_tokens(tmp_path):
 # Good, middling, and bad enough to lack matches of some order; then much too short and too long.
 @pytest.mark.parametrize("share, count", [(0.1, 500), (0.4, 500), (0.95, 12)])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_score(tmp_path, seed, share, count):
+def test_score_matches_sacrebleu(tmp_path, seed, share, count):
     references = sentences(seed, count)
     hypotheses = worse(references, seed + 100, share)
     expected = sacrebleu.corpus_bleu(hypotheses, [references]).score

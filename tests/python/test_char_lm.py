@@ -13,7 +13,7 @@ def result_of(planish, name):
     return json.loads((planish.folder / "runs/char-lm" / name / "result.json").read_text())
 
 
-def test_a_text_of_ones_own(planish):
+def test_a_text_of_the_user_is_trained_on(planish):
     text = planish.folder / "some.txt"
     text.write_bytes(b"round and round and \xc3\xa9 \xff round\n" * 100)
     planish.ok(*SMOKE, "--data", text, "--cell", "lstm,gru", "--set", "temperature=2")
@@ -31,7 +31,7 @@ def test_a_text_of_ones_own(planish):
         assert html.escape(sample["text"]) in page
 
 
-def test_the_default_is_small_plays(shared):
+def test_the_default_preset_is_small(shared):
     task = shared.ok("list", "char-lm").stdout
     presets = re.search(r"presets.*?\n\n", task, re.S)[0]
     assert re.findall(r"^  (\w+)", presets, re.M) == ["small", "shakespeare", "smoke"]

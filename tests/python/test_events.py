@@ -17,7 +17,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_one_file(folder):
+def test_tensorboard_reads_one_file(folder):
     first, _ = sorted(folder.iterdir())
     accumulator = event_accumulator.EventAccumulator(str(first)).Reload()
     assert sorted(accumulator.Tags()["scalars"]) == ["test/error", "train/loss"]

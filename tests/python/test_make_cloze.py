@@ -71,7 +71,7 @@ def test_training_on_questions_and_on_books_is_the_same(planish, books):
         (("make", "cloze", "books", "-o", "books/one.txt"), 1, "cannot create "),
     ],
 )
-def test_what_cannot_be_made(planish, books, arguments, status, part):
+def test_invalid_requests_are_refused(planish, books, arguments, status, part):
     result = planish(*arguments)
     assert result.returncode == status, result.stderr
     assert part in result.stderr

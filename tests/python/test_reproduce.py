@@ -170,7 +170,7 @@ def test_data_that_cannot_be_read_leaves_out_the_column(planish):
     assert "report: " not in result.stdout
 
 
-def test_time_that_is_up_ends_it(planish):
+def test_reproduce_ends_when_its_time_is_up(planish):
     result = planish.ok(*SMOKE, "--norms", "none,layer", "--jobs", 1, "--hours", 0.0005)  # 1.8 s
     assert "runs done within --hours 0.0005. Run the same command again to continue." in result.stderr
     assert len(finished(planish)) < 12

@@ -51,7 +51,7 @@ def test_text_follows_the_prompt(shared, runs, task):
         ("enwik8", ("--data", "other.txt"), 1, "this is not the data"),
     ],
 )
-def test_what_it_refuses(shared, runs, run, arguments, status, part):
+def test_invalid_requests_are_refused(shared, runs, run, arguments, status, part):
     (shared.folder / "other.txt").write_bytes(b"another text\n" * 800)
     result = shared("sample", runs.get(run, run), *arguments)
     assert result.returncode == status, result.stderr

@@ -66,7 +66,7 @@ def test_a_caption_a_line(trained):
         (("dog", "--data", "nothing"), b"", 3, "no such folder: nothing"),
     ],
 )
-def test_what_cannot_be_searched(trained, arguments, lines, status, part):
+def test_invalid_searches_are_refused(trained, arguments, lines, status, part):
     arguments = [a.decode(errors="surrogateescape") if isinstance(a, bytes) else a for a in arguments]
     result = trained("search", trained.run, *arguments, input=lines, text=False)
     assert result.returncode == status, result.stderr
@@ -98,7 +98,7 @@ def write_files(folder):
         (folder / f"{split}_caps.txt").write_text("".join(f"a dog no.{i % 9} .\n" for i in range(5 * images)))
 
 
-def test_features_of_ones_own(planish):
+def test_features_of_the_user_are_trained_on(planish):
     folder = planish.folder / "coco_precomp"
     write_files(folder)
     planish.ok(*SMOKE, "--data", folder)

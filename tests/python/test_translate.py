@@ -57,7 +57,7 @@ def test_search_can_be_changed(trained):
         (("--length-penalty", -1), b"", 2, "--length-penalty"),
     ],
 )
-def test_what_cannot_be_translated(trained, arguments, lines, status, part):
+def test_invalid_translations_are_refused(trained, arguments, lines, status, part):
     result = trained("translate", trained.run, *arguments, input=lines, text=False)
     assert result.returncode == status, result.stderr
     assert part in result.stderr.decode()
@@ -88,7 +88,7 @@ def write_files(folder, train=40):
 FILES = ("--set", "data=files", "--set", "direction=aa-bb", "--set", "vocabulary=60", "--quiet")
 
 
-def test_files_of_ones_own(planish):
+def test_files_of_the_user_are_trained_on(planish):
     folder = planish.folder / "pairs"
     write_files(folder)
     lines = (folder / "train.bb").read_bytes()

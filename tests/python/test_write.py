@@ -37,7 +37,7 @@ def test_a_run_says_what_it_is(runs):
     assert "64 training, 8 validation and 8 test lines" in config["data"]["description"]
 
 
-def test_it_writes(shared, runs):
+def test_a_run_writes_the_text(shared, runs):
     def write(*arguments):
         return shared.ok("write", runs["handwriting"], "a stone", "--threads", 1, "--steps", 30, *arguments)
 
@@ -55,13 +55,13 @@ def test_it_writes(shared, runs):
     assert (shared.folder / "a.svg").read_text() == first.stdout
 
 
-def test_it_says_when_it_was_stopped(shared, runs):
+def test_a_text_that_was_cut_off_is_warned_of(shared, runs):
     one = shared.ok("write", runs["handwriting"], "a stone", "--steps", 1)
     assert "warning: the pen stopped before the text's last character" in one.stderr
     path_of(one.stdout)
 
 
-def test_the_report_shows_it(shared, runs):
+def test_the_report_shows_handwriting(shared, runs):
     shared.ok("report", runs["handwriting"], "-o", "report.html")
     page = (shared.folder / "report.html").read_text()
     assert "data:image/svg+xml;base64," in page
@@ -87,7 +87,7 @@ def test_the_report_shows_it(shared, runs):
         ("handwriting", ("tea", "--data", "empty"), 3, "empty must hold IAM-OnDB's lineStrokes"),
     ],
 )
-def test_what_it_refuses(shared, runs, run, arguments, status, part):
+def test_invalid_requests_are_refused(shared, runs, run, arguments, status, part):
     (shared.folder / "empty").mkdir(exist_ok=True)
     result = shared("write", runs.get(run, run), *arguments)
     assert result.returncode == status, result.stderr
@@ -115,7 +115,7 @@ def write_iam(folder, forms=10):
     return folder / "lineStrokes/a01"
 
 
-def test_it_trains_on_iam_ondb(planish):
+def test_handwriting_trains_on_iam_ondb(planish):
     data = planish.folder / "data"
     files = write_iam(data / "iam")
     train = ("train", "handwriting", *SMOKE, "--norm", "none", "--data", data)

@@ -77,7 +77,7 @@ std::vector<Shape> RandomShapes(int n) {
 
 // Both sides compute in double: sums of at most 2000 terms, each rounded to 2^-53, in different
 // order. 1e-12 of the largest result is four times as many roundings in the same direction.
-TEST(PyTorchConformance, EveryNormInDouble) {
+TEST(PyTorchConformance, NormsMatchTheirEquationsInDouble) {
   for (const Norm norm : tests::kNorms) {
     for (const auto& [rows, cols] : RandomShapes(12)) {
       SCOPED_TRACE(::testing::Message() << tests::NameOf(norm) << ", " << rows << " x " << cols);
@@ -123,14 +123,14 @@ void ExpectLikeNativeLayerNorm(double tolerance, double column_tolerance) {
 
 // Rows of mean 0, for which both are accurate: sums of up to 2000 floats, whose rounding grows as
 // sqrt(2000) * 2^-24 = 2.7e-6 of the sum. Four times that.
-TEST(PyTorchConformance, NativeLayerNormInFloat) {
+TEST(PyTorchConformance, NativeLayerNormMatchesInFloat) {
   ExpectLikeNativeLayerNorm<float>(1.1e-5, 1.1e-5);
 }
 
 // Both round to eight bits. They can round to adjacent values, which differ by at most 2^-7 of the
 // largest. PyTorch sums dgain and dbias of up to 300 rows one by one in bfloat16: sqrt(300) * 2^-8
 // = 7e-2 of the sum. Three times that.
-TEST(PyTorchConformance, NativeLayerNormInBfloat16) {
+TEST(PyTorchConformance, NativeLayerNormMatchesInBfloat16) {
   ExpectLikeNativeLayerNorm<bfloat16>(0x1p-7, 0.2);
 }
 

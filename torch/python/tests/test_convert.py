@@ -183,7 +183,7 @@ def test_every_row_norm_to_every_target(make, to, expected):
         assert (after.C, after.k, after.as_coded) == (1.0, 0.1, to == "ada_as_coded")
 
 
-def test_options():
+def test_options_reach_the_new_modules():
     model = nn.Sequential(nn.LayerNorm(4))
     planish.convert(model, "ada", C=2.0, k=0.25, eps=1e-3)
     assert str(model[0]) == "AdaNorm((4,), C=2.0, k=0.25, as_coded=False, eps=0.001)"
@@ -321,7 +321,7 @@ def test_unsupported_modules_are_left():
     ]
 
 
-def test_an_rmsnorm_of_another_class():
+def test_an_rmsnorm_of_another_class_is_replaced():
     model = nn.Sequential(InAllButName())
     weight = model[0].weight
     state = torch.get_rng_state()
@@ -346,7 +346,7 @@ def test_an_rmsnorm_of_another_class():
         ((), []),
     ],
 )
-def test_filter(filter, names):
+def test_filter_selects_modules(filter, names):
     model = nn.ModuleDict(
         {"a": nn.LayerNorm(4), "b": nn.ModuleList([nn.LayerNorm(3), nn.RMSNorm(2)])}
     )
@@ -841,7 +841,7 @@ class SubclassOfOurs(pnn.LayerNorm):
     pass
 
 
-def test_there_and_back():
+def test_conversion_to_torch_restores_the_model():
     torch.manual_seed(0)
     model = nn.ModuleDict(
         {
