@@ -139,21 +139,21 @@ TEST_F(TrainTest, SamplesDependOnlyOnTheSeed) {
 // The toy polls once an evaluation: seven times in 24 updates, and once in the test.
 TEST_F(TrainTest, StopInAnEvaluationLosesNoUpdate) {
   const RunPlan whole = Plan("whole");
-  int asked = 0;
-  ASSERT_EQ(Run(whole, {.stop_evaluation = [&] { return ++asked < 0; }}), Outcome::kFinished);
-  EXPECT_EQ(asked, 8);
+  int calls = 0;
+  ASSERT_EQ(Run(whole, {.stop_evaluation = [&] { return ++calls < 0; }}), Outcome::kFinished);
+  EXPECT_EQ(calls, 8);
   for (int at = 1; at <= 8; ++at) {
     const RunPlan cut = Plan("cut" + std::to_string(at));
-    asked = 0;
+    calls = 0;
     int updates = 0;
     const auto count = [&] { return ++updates < 0; };
-    const auto stop = [&] { return ++asked == at; };
+    const auto stop = [&] { return ++calls == at; };
     ASSERT_EQ(Run(cut, {.stop = count, .stop_evaluation = stop}), Outcome::kInterrupted) << at;
     EXPECT_FALSE(ReadRun(cut.folder).result) << at;
     EXPECT_EQ(fs::exists(CheckpointFile(cut.folder)), at > 1) << at;
     at::rand({3});
     // The evaluation is interrupted twice; then the process is killed right after it.
-    asked = at - 1;
+    calls = at - 1;
     ASSERT_EQ(Run(cut, {.stop = count, .stop_evaluation = stop}), Outcome::kInterrupted) << at;
     const std::string checkpoint = at > 1 ? ReadFile(CheckpointFile(cut.folder)) : "";
     ASSERT_EQ(Run(cut, {.stop = count}), Outcome::kFinished);

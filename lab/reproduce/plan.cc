@@ -106,12 +106,12 @@ void LookInto(PlannedRun& run, const ArchivedResults& archived, Estimates& estim
 // Returns the requested norms that the column's task has, or the column's own if none are
 // requested.
 std::vector<std::string> NormsOf(const PaperColumn& column, const Task& task,
-                                 const std::vector<std::string>& asked) {
-  if (asked.empty()) return column.norms;
+                                 const std::vector<std::string>& requested) {
+  if (requested.empty()) return column.norms;
   const auto spec = std::ranges::find(task.settings, "norm", &SettingSpec::name);
   if (spec == task.settings.end()) return {};
   std::vector<std::string> norms;
-  std::ranges::copy_if(asked, std::back_inserter(norms), [&](const std::string& norm) {
+  std::ranges::copy_if(requested, std::back_inserter(norms), [&](const std::string& norm) {
     return std::ranges::find(spec->choices, norm) != spec->choices.end();
   });
   return norms;

@@ -391,12 +391,36 @@ std::tuple<Tensor, Tensor> RecurrentCellImpl<Derived, Options>::Run(const Tensor
   return x.dim() == 1 ? std::tuple(h1.squeeze(0), c1.squeeze(0)) : std::tuple(h1, c1);
 }
 
+template <class Derived, class Options>
+std::tuple<Tensor, Tensor> HiddenStateImpl<Derived, Options>::forward(
+    const Tensor& x, const Tensor& hx, const RnnSequences& sequences) {
+  const RnnOutputs outputs = this->Run(x, hx, {}, sequences);
+  return {outputs.y, outputs.h_n};
+}
+
+template <class Derived, class Options>
+std::tuple<PackedSequence, Tensor> HiddenStateImpl<Derived, Options>::forward_with_packed_input(
+    const PackedSequence& x, const Tensor& hx) {
+  const RnnOutputs outputs = this->RunPacked(x, hx, {});
+  return {PackedSequence(outputs.y, x.batch_sizes(), x.sorted_indices(), x.unsorted_indices()),
+          outputs.h_n};
+}
+
+template <class Derived, class Options>
+Tensor HiddenStateCellImpl<Derived, Options>::forward(const Tensor& x, const Tensor& hx) {
+  return std::get<0>(this->Run(x, hx, {}));
+}
+
 template class RecurrentImpl<LayerNormLSTMImpl, LayerNormLSTMOptions>;
 template class RecurrentImpl<LayerNormGRUImpl, LayerNormGRUOptions>;
 template class RecurrentImpl<LayerNormRNNImpl, LayerNormRNNOptions>;
 template class RecurrentCellImpl<LayerNormLSTMCellImpl, LayerNormLSTMCellOptions>;
 template class RecurrentCellImpl<LayerNormGRUCellImpl, LayerNormGRUCellOptions>;
 template class RecurrentCellImpl<LayerNormRNNCellImpl, LayerNormRNNCellOptions>;
+template class HiddenStateImpl<LayerNormGRUImpl, LayerNormGRUOptions>;
+template class HiddenStateImpl<LayerNormRNNImpl, LayerNormRNNOptions>;
+template class HiddenStateCellImpl<LayerNormGRUCellImpl, LayerNormGRUCellOptions>;
+template class HiddenStateCellImpl<LayerNormRNNCellImpl, LayerNormRNNCellOptions>;
 
 }  // namespace detail
 
@@ -415,44 +439,10 @@ std::tuple<PackedSequence, LayerNormLSTMImpl::State> LayerNormLSTMImpl::forward_
           {outputs.h_n, outputs.c_n}};
 }
 
-std::tuple<Tensor, Tensor> LayerNormGRUImpl::forward(const Tensor& x, const Tensor& hx,
-                                                     const RnnSequences& sequences) {
-  const RnnOutputs outputs = Run(x, hx, {}, sequences);
-  return {outputs.y, outputs.h_n};
-}
-
-std::tuple<PackedSequence, Tensor> LayerNormGRUImpl::forward_with_packed_input(
-    const PackedSequence& x, const Tensor& hx) {
-  const RnnOutputs outputs = RunPacked(x, hx, {});
-  return {PackedSequence(outputs.y, x.batch_sizes(), x.sorted_indices(), x.unsorted_indices()),
-          outputs.h_n};
-}
-
-std::tuple<Tensor, Tensor> LayerNormRNNImpl::forward(const Tensor& x, const Tensor& hx,
-                                                     const RnnSequences& sequences) {
-  const RnnOutputs outputs = Run(x, hx, {}, sequences);
-  return {outputs.y, outputs.h_n};
-}
-
-std::tuple<PackedSequence, Tensor> LayerNormRNNImpl::forward_with_packed_input(
-    const PackedSequence& x, const Tensor& hx) {
-  const RnnOutputs outputs = RunPacked(x, hx, {});
-  return {PackedSequence(outputs.y, x.batch_sizes(), x.sorted_indices(), x.unsorted_indices()),
-          outputs.h_n};
-}
-
 LayerNormLSTMCellImpl::State LayerNormLSTMCellImpl::forward(const Tensor& x,
                                                             const std::optional<State>& hx) {
   const auto [h, c] = HAndC(hx);
   return Run(x, h, c);
-}
-
-Tensor LayerNormGRUCellImpl::forward(const Tensor& x, const Tensor& hx) {
-  return std::get<0>(Run(x, hx, {}));
-}
-
-Tensor LayerNormRNNCellImpl::forward(const Tensor& x, const Tensor& hx) {
-  return std::get<0>(Run(x, hx, {}));
 }
 
 }  // namespace PLANISH_API

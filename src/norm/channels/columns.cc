@@ -91,11 +91,11 @@ bool BatchFinish(const BatchStatistics<T>& args, bool* two_pass) {
 /// Calls f(d) with the widest vectors that a narrow row fills.
 template <class F>
 HWY_INLINE void VisitNarrow(int64_t cols, F&& f) {
-  using Few = hn::CappedTag<C, 4>;
+  using Narrow = hn::CappedTag<C, 4>;
   if (cols >= static_cast<int64_t>(hn::Lanes(Full()))) {
     f(Full());
-  } else if (!std::is_same_v<Few, Full> && cols >= static_cast<int64_t>(hn::Lanes(Few()))) {
-    f(Few());
+  } else if (!std::is_same_v<Narrow, Full> && cols >= static_cast<int64_t>(hn::Lanes(Narrow()))) {
+    f(Narrow());
   } else {
     f(One());
   }

@@ -28,10 +28,10 @@ namespace {
 /// Eight lanes, if the target has more and the narrow-row kernels exist.
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
 constexpr bool kHasNarrow = std::is_same_v<C, float>;
-using Few = hn::CappedTag<C, 8>;
+using Narrow = hn::CappedTag<C, 8>;
 #else
 [[maybe_unused]] constexpr bool kHasNarrow = false;
-using Few = Full;
+using Narrow = Full;
 #endif
 
 /// Calls f(d, nt_stores) with the widest vectors that a row fills, and whether to use non-temporal
@@ -40,8 +40,8 @@ template <class F>
 HWY_INLINE void VisitWidth(int64_t cols, bool use_nt_stores, F&& f) {
   if (cols >= static_cast<int64_t>(hn::Lanes(Full()))) {
     VisitNtStores(use_nt_stores, [&](auto nt_stores) HWY_ATTR { f(Full(), nt_stores); });
-  } else if (!std::is_same_v<Few, Full> && cols >= static_cast<int64_t>(hn::Lanes(Few()))) {
-    f(Few(), std::false_type());
+  } else if (!std::is_same_v<Narrow, Full> && cols >= static_cast<int64_t>(hn::Lanes(Narrow()))) {
+    f(Narrow(), std::false_type());
   } else {
     f(One(), std::false_type());
   }
@@ -52,9 +52,10 @@ HWY_INLINE bool IsNarrow([[maybe_unused]] const RowsForward<T>& args,
                          [[maybe_unused]] int64_t rows) {
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
   if constexpr (kHasNarrow) {
-    const bool past = (args.use_nt_stores && args.y_stride == args.cols) || args.prefetch_output;
+    const bool to_memory =
+        (args.use_nt_stores && args.y_stride == args.cols) || args.prefetch_output;
     return args.cols <= kTransposedColumns ||
-           (rows >= kMinNarrowRows && args.cols < (past ? kNarrowNtColumns : kNarrowColumns));
+           (rows >= kMinNarrowRows && args.cols < (to_memory ? kNarrowNtColumns : kNarrowColumns));
   }
 #endif
   return false;

@@ -52,8 +52,8 @@ class ParamSums {
   int64_t waiting() const { return waiting_; }
 
   /// Adds the matrix products of the collected rows with the states and the inputs, and clears the
-  /// rows. `x` [rows, I] are the inputs; null: the collected ones. Skips a weight that is not asked
-  /// for.
+  /// rows. `x` [rows, I] are the inputs; null: the collected ones. Skips a weight whose flag is
+  /// false.
   void Multiply(const T* x, bool weight_ih, bool weight_hh, const ParallelFor& parallel_for);
 
   /// Writes the gradients. There must be no collected rows.

@@ -311,6 +311,24 @@ class RecurrentImpl : public torch::nn::Cloneable<Derived> {
   std::vector<RecurrentLayer> layers_;  ///< [num_layers * directions]
 };
 
+/// Base of LayerNormGRU and LayerNormRNN, whose state is only h.
+template <class Derived, class Options>
+class HiddenStateImpl : public RecurrentImpl<Derived, Options> {
+ public:
+  using PackedSequence = torch::nn::utils::rnn::PackedSequence;
+  using RecurrentImpl<Derived, Options>::RecurrentImpl;
+
+  /// Like LayerNormLSTM::forward, where the state is only h.
+  std::tuple<at::Tensor, at::Tensor> forward(const at::Tensor& x, const at::Tensor& hx = {},
+                                             const RnnSequences& sequences = {});
+  std::tuple<PackedSequence, at::Tensor> forward_with_packed_input(const PackedSequence& x,
+                                                                   const at::Tensor& hx = {});
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(at::Tensor())},
+                           {2, torch::nn::AnyValue(RnnSequences())})
+};
+
 /// Base of LayerNormLSTMCell, LayerNormGRUCell and LayerNormRNNCell.
 template <class Derived, class Options>
 class RecurrentCellImpl : public torch::nn::Cloneable<Derived> {
@@ -341,6 +359,19 @@ class RecurrentCellImpl : public torch::nn::Cloneable<Derived> {
 
  private:
   RecurrentLayer layer_;
+};
+
+/// Base of LayerNormGRUCell and LayerNormRNNCell, whose state is only h.
+template <class Derived, class Options>
+class HiddenStateCellImpl : public RecurrentCellImpl<Derived, Options> {
+ public:
+  using RecurrentCellImpl<Derived, Options>::RecurrentCellImpl;
+
+  /// Returns the next h for x [B, I] or [I]. hx is [B, H] or [H]; zeros by default.
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& hx = {});
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(at::Tensor())})
 };
 
 }  // namespace detail
@@ -403,19 +434,9 @@ TORCH_MODULE(LayerNormLSTM);
 /// except those of the norms. The variant kGru is torch::nn::GRU, with bias_ih and bias_hh.
 ///
 /// Keys and shapes are those of LayerNormLSTM, with 3H instead of 4H and without ln_c.
-class LayerNormGRUImpl : public detail::RecurrentImpl<LayerNormGRUImpl, LayerNormGRUOptions> {
+class LayerNormGRUImpl : public detail::HiddenStateImpl<LayerNormGRUImpl, LayerNormGRUOptions> {
  public:
-  using RecurrentImpl::RecurrentImpl;
-
-  /// Like LayerNormLSTM::forward, where the state is only h.
-  std::tuple<at::Tensor, at::Tensor> forward(const at::Tensor& x, const at::Tensor& hx = {},
-                                             const RnnSequences& sequences = {});
-  std::tuple<PackedSequence, at::Tensor> forward_with_packed_input(const PackedSequence& x,
-                                                                   const at::Tensor& hx = {});
-
- protected:
-  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(at::Tensor())},
-                           {2, torch::nn::AnyValue(RnnSequences())})
+  using HiddenStateImpl::HiddenStateImpl;
 };
 TORCH_MODULE(LayerNormGRU);
 
@@ -426,19 +447,9 @@ TORCH_MODULE(LayerNormGRU);
 /// The variant kLnRnnRelu has relu instead of tanh; kRnn and kRnnRelu are torch::nn::RNN. Keys and
 /// shapes are those of LayerNormLSTM, with H instead of 4H; of the norms, only ln_weight_l{k} and
 /// ln_bias_l{k} exist.
-class LayerNormRNNImpl : public detail::RecurrentImpl<LayerNormRNNImpl, LayerNormRNNOptions> {
+class LayerNormRNNImpl : public detail::HiddenStateImpl<LayerNormRNNImpl, LayerNormRNNOptions> {
  public:
-  using RecurrentImpl::RecurrentImpl;
-
-  /// Like LayerNormLSTM::forward, where the state is only h.
-  std::tuple<at::Tensor, at::Tensor> forward(const at::Tensor& x, const at::Tensor& hx = {},
-                                             const RnnSequences& sequences = {});
-  std::tuple<PackedSequence, at::Tensor> forward_with_packed_input(const PackedSequence& x,
-                                                                   const at::Tensor& hx = {});
-
- protected:
-  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(at::Tensor())},
-                           {2, torch::nn::AnyValue(RnnSequences())})
+  using HiddenStateImpl::HiddenStateImpl;
 };
 TORCH_MODULE(LayerNormRNN);
 
@@ -461,29 +472,17 @@ TORCH_MODULE(LayerNormLSTMCell);
 
 /// One step of LayerNormGRU, with the interface of torch::nn::GRUCell. Keys have no _l{k}.
 class LayerNormGRUCellImpl
-    : public detail::RecurrentCellImpl<LayerNormGRUCellImpl, LayerNormGRUCellOptions> {
+    : public detail::HiddenStateCellImpl<LayerNormGRUCellImpl, LayerNormGRUCellOptions> {
  public:
-  using RecurrentCellImpl::RecurrentCellImpl;
-
-  /// Returns the next h for x [B, I] or [I]. hx is [B, H] or [H]; zeros by default.
-  at::Tensor forward(const at::Tensor& x, const at::Tensor& hx = {});
-
- protected:
-  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(at::Tensor())})
+  using HiddenStateCellImpl::HiddenStateCellImpl;
 };
 TORCH_MODULE(LayerNormGRUCell);
 
 /// One step of LayerNormRNN, with the interface of torch::nn::RNNCell. Keys have no _l{k}.
 class LayerNormRNNCellImpl
-    : public detail::RecurrentCellImpl<LayerNormRNNCellImpl, LayerNormRNNCellOptions> {
+    : public detail::HiddenStateCellImpl<LayerNormRNNCellImpl, LayerNormRNNCellOptions> {
  public:
-  using RecurrentCellImpl::RecurrentCellImpl;
-
-  /// Returns the next h for x [B, I] or [I]. hx is [B, H] or [H]; zeros by default.
-  at::Tensor forward(const at::Tensor& x, const at::Tensor& hx = {});
-
- protected:
-  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(at::Tensor())})
+  using HiddenStateCellImpl::HiddenStateCellImpl;
 };
 TORCH_MODULE(LayerNormRNNCell);
 
