@@ -6,7 +6,8 @@ for float64 in float64. All functions are differentiable any number of times, an
 several threads.
 
 Invalid arguments raise ValueError or RuntimeError naming the function, the argument and its value.
-``docs/math.md`` derives every equation. Ba is Ba, Kiros & Hinton 2016; Xu is Xu et al. 2019.
+``docs/math.md`` and ``docs/math-channels.md`` derive every equation. Ba is Ba, Kiros & Hinton 2016;
+Xu is Xu et al. 2019.
 """
 
 from collections.abc import Sequence
