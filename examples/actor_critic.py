@@ -85,7 +85,7 @@ class Agent(nn.Module):
     def forward(self, x: Tensor, starts: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Returns logits [T, B, ACTIONS], values [T, B] and the next state.
 
-        x is [T, B, OBSERVATION], starts [T, B] says whether an episode starts with the step, and h
+        x is [T, B, OBSERVATION]. starts [T, B] says whether an episode starts with the step. h
         [1, B, H] is the state before the first step.
         """
         if isinstance(self.gru, nn.GRU):

@@ -43,7 +43,7 @@ def style_of(names: Sequence[str]) -> str:
 def write_svg(file: pathlib.Path, title: str, y_label: str, panels: Mapping[str, Panel]) -> None:
     """Writes panels side by side, labelled by their x axes, with at most three names in each.
 
-    Each seed is a thin line and their mean a thick one. The first tenth of the points may be above
+    Each seed is a thin line and their mean a thick one. The first tenth of the points can be above
     the visible range.
     """
     names = list(next(iter(panels.values())))

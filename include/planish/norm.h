@@ -113,11 +113,11 @@ struct NormBackwardArgs {
 /// with a NaN or an infinity gives NaN, as does a constant row with eps = 0. With cols = 0 the
 /// statistics are NaN.
 ///
-/// Throws ArgumentError if a size is negative or too large, a stride is less than cols, eps is
-/// negative, or eps, scale or slope is not finite. Also if a required array is null, an array is
-/// misaligned, or gain or bias is given to a norm without them. Also if an output overlaps another
-/// array; y = x with equal strides is allowed. Throws std::bad_alloc if scratch memory cannot be
-/// allocated, before anything is written.
+/// Throws ArgumentError if a size is negative or too large, or a stride is less than cols. Also if
+/// eps is negative, or eps, scale or slope is not finite. Also if a required array is null, an
+/// array is misaligned, or gain or bias is given to a norm without them. Also if an output overlaps
+/// another array; y = x with equal strides is allowed. Throws std::bad_alloc if scratch memory
+/// cannot be allocated, before anything is written.
 template <class T, class P = T>
 void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions& options = {});
 

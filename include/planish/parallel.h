@@ -62,10 +62,10 @@ using ParallelFor = std::function<void(int64_t begin, int64_t end, int64_t grain
 /// Runs `task` on the library's own threads, which start at the first large call and sleep between
 /// calls. If the system refuses to start some of them, the others do their work.
 ///
-/// Runs everything on the calling thread in three cases: when called from within a task, while a
-/// call of another thread runs, and in a process forked after the threads have started. Programs
-/// with their own threads, such as OpenMP's, should pass a ParallelFor that uses them: two pools
-/// compete for the processors.
+/// Runs everything on the calling thread when called from within a task or while a call of another
+/// thread runs. Also does so in a process forked after the threads have started. Programs with
+/// their own threads, such as OpenMP's, should pass a ParallelFor that uses them: two pools compete
+/// for the processors.
 ///
 /// If `task` throws, the other ranges still run to their end. Then the exception of the first range
 /// (by index) that threw is rethrown here. Later calls use all threads again.

@@ -2,9 +2,10 @@
 #define PLANISH_PLANISH_H_
 
 // The C interface of the CPU library: norms and recurrent layers, forward and backward. It is for C
-// (C99 or newer), for other languages through their C interface, and for C++ programs with another
-// standard library or an older standard. The C++ interface is planish/core.h, the C interface for
-// GPUs is planish_cuda.h. See docs/guides/other-languages.md for programs in C and Python.
+// (C99 or newer) and for other languages through their C interface. It is also for C++ programs
+// with another standard library or an older standard. The C++ interface is planish/core.h, the C
+// interface for GPUs is planish_cuda.h. See docs/guides/other-languages.md for programs in C and
+// Python.
 //
 // Example: LayerNorm of two rows of three.
 //   const float x[6] = {1, 2, 3, 4, 5, 9};
@@ -749,7 +750,7 @@ PLANISH_C_API planish_status planish_rnn_pack_args_init(planish_rnn_pack_args* a
 PLANISH_C_API planish_status planish_rnn_pack(planish_cell cell, const planish_rnn_pack_args* args,
                                               planish_rnn_packed** packed);
 
-/// Frees packed weights; NULL is allowed. No call may be using them.
+/// Frees packed weights; NULL is allowed. They must not be in use by a call.
 PLANISH_C_API void planish_rnn_packed_free(planish_rnn_packed* packed);
 
 /// Gradients of a layer's parameters, accumulated over calls of planish_rnn_backward. Meant for

@@ -260,10 +260,9 @@ struct RnnStepArgs {
 ///   kBnRnn                    P                    kBnLstm             15 P
 ///   kBnGru                   10 P
 ///
-/// These are the normalized preactivations with one extra element for each norm, the gates, c
-/// before the step, tanh of c, three elements for the norm of c, and a GRU's ah_n. Cells with batch
-/// norm also save the normalized c, and P (kBnRnn), 9 P (kBnLstm) or 6 P (kBnGru) for each of the T
-/// steps.
+/// These are the normalized preactivations, the gates, c before the step, tanh of c, and a GRU's
+/// ah_n. Each norm adds one element, the norm of c three. Cells with batch norm also save the
+/// normalized c, and P (kBnRnn), 9 P (kBnLstm) or 6 P (kBnGru) for each of the T steps.
 ///
 /// With checkpoint, LSTMs save P elements for each sequence every S steps, other cells nothing.
 /// RnnBackward then needs scratch memory for S steps. Throws ArgumentError as RnnForward does.
@@ -279,11 +278,11 @@ int64_t RnnSavedSize(Cell cell, const RnnShape& shape, bool checkpoint = false);
 /// with the same SIMD target, and with or without `saved`. Except for batch norm, steps taken one
 /// by one with RnnStep give the same bits. With T = 0 the last states are the first ones.
 ///
-/// Throws ArgumentError if a size is negative or too large, inputs or hidden is 0, a length is not
-/// in [1, T], or eps is negative or not finite. Also if a required array is null, a parameter or
-/// cell state is given to a cell without it, or h_reset or c_reset is given without resets. Also if
-/// an array is misaligned or an output overlaps another array. Throws std::bad_alloc if scratch
-/// memory cannot be allocated, before anything is written.
+/// Throws ArgumentError if a size is negative or too large, inputs or hidden is 0, or a length is
+/// not in [1, T]. Also if eps is negative or not finite, or a required array is null. Also if a
+/// parameter or cell state is given to a cell without it, or h_reset or c_reset without resets.
+/// Also if an array is misaligned or an output overlaps another array. Throws std::bad_alloc if
+/// scratch memory cannot be allocated, before anything is written.
 template <class T>
 void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& options = {});
 

@@ -13,7 +13,7 @@
 #include "planish/error.h"
 #include "src/base/check.h"
 
-// The described arrays of a call, whatever their types, and tests of their checks.
+// Array arguments of a call in a form without types, and tests of their checks.
 namespace planish::tests {
 
 /// An array argument of a call.

@@ -17,11 +17,9 @@ struct Fingerprint {
 };
 
 /// Returns the fingerprint of `size` bytes. It does not depend on the number of threads or the SIMD
-/// target.
-///
-/// Two different arrays of the same size have the same fingerprint with a probability below 2^-60,
-/// whatever their bytes. The hash is universal, with keys drawn at random once a process;
-/// fingerprints of two processes cannot be compared.
+/// target. Any two different arrays of the same size have the same fingerprint with a probability
+/// below 2^-60. The hash is universal, with keys drawn at random once a process, so fingerprints of
+/// two processes cannot be compared.
 Fingerprint FingerprintOf(const void* data, int64_t size, const ParallelFor& parallel_for);
 
 }  // namespace PLANISH_API

@@ -120,7 +120,7 @@ TEST_F(ParallelTest, NestedCallsStayOnTheirThread) {
   EXPECT_EQ(elsewhere, 0);
 }
 
-// Concurrent callers each complete, whichever has the pool.
+// Each of several concurrent calls completes, with or without the pool.
 TEST_F(ParallelTest, ConcurrentCallers) {
   SetThreads(3);
   std::vector<std::thread> callers;
@@ -148,7 +148,7 @@ TEST_F(ParallelTest, ManyShortCalls) {
   EXPECT_EQ(sums[1], 199990000);
 }
 
-TEST_F(ParallelTest, TheNumberOfThreadsMayChange) {
+TEST_F(ParallelTest, TheNumberOfThreadsCanChange) {
   for (int round = 0; round < 20; ++round) {
     SetThreads(1 + round % 5);
     Ranges ranges;

@@ -256,7 +256,7 @@ Tuning TuningFor(Caches caches, std::string_view overrides) {
   Apply(kSlowL3, values, t);
   t.l1_holds_four_rows = t.l1_bytes >= kFourRowsL1Bytes;
   t.nt_store_call_bytes = t.l3_bytes / 4 * 3;
-  // With a slow L3 cache a norm would be faster with a lower limit, but a reader of its results
+  // With a slow L3 cache a lower limit would make the norm faster, but a reader of its results
   // would then load them from memory.
   t.nt_store_thread_bytes = std::min(t.l3_bytes / 2, t.slow_l3 ? 8 * t.l2_bytes : t.l3_bytes);
   t.nt_store_saved_bytes = t.slow_l3 ? t.nt_store_thread_bytes : t.nt_store_call_bytes;

@@ -42,8 +42,8 @@ struct Tuning : Caches {
   /// Set if a core reads hardly faster from the L3 cache than from memory.
   bool slow_l3;
 
-  /// Set if the L1 cache holds the same columns of four rows of dy, x and dx, even at strides of a
-  /// power of two, at which rows map to the same sets.
+  /// Set if the L1 cache holds the same columns of four rows of dy, x and dx. This includes strides
+  /// of a power of two, at which rows map to the same sets.
   bool l1_holds_four_rows;
 
   /// Bytes read and written by a call, or by one thread of it, from which outputs use non-temporal

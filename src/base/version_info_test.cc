@@ -29,7 +29,7 @@ TEST(VersionInfoTest, StatesTheBuild) {
   for (const std::string& target : Targets()) EXPECT_THAT(facts.at("targets"), HasSubstr(target));
 }
 
-TEST(VersionInfoTest, StatesWhatIsInUse) {
+TEST(VersionInfoTest, StatesTargetAndTuningInUse) {
   const std::string before = Target();
   SetTarget("SCALAR");
   EXPECT_EQ(Facts().at("target"), "SCALAR");

@@ -40,8 +40,8 @@ struct CallbackError {
   int32_t returned;
 };
 
-/// Returns the code of the exception being handled and stores its message for this thread, with
-/// the name of the C function in place of that of the C++ function.
+/// Returns the code of the exception being handled and stores its message for this thread. In the
+/// message the name of the C function replaces that of the C++ function.
 planish_status StatusOfException(const char* function) noexcept;
 
 /// Calls f. Returns PLANISH_OK or the code of its exception.
@@ -99,7 +99,7 @@ inline void CheckGiven(const char* function, const char* name, const char* what,
 [[noreturn]] void FailType(const char* function, const char* name, planish_type type,
                            const char* expected);
 
-/// Sets the members of a C struct to the defaults of the C++ struct for which it stands.
+/// Sets the members of a C struct to the defaults of the corresponding C++ struct.
 template <class S>
 void SetDefaults(S& s) {
   const typename Struct<S>::Cpp defaults{};
@@ -128,8 +128,8 @@ planish_status Init(const char* function, S* s, size_t size) noexcept {
   });
 }
 
-/// Checks the size of a struct that a program gives. Throws ArgumentError if it is less than
-/// `first`, or if a byte after the first `known` bytes is set.
+/// Checks the size of a struct from the caller. Throws ArgumentError if it is less than `first`, or
+/// if a byte after the first `known` bytes is set.
 void CheckSize(const char* function, const char* name, const char* struct_name, const void* given,
                uint32_t struct_size, size_t first, size_t known);
 
@@ -140,8 +140,8 @@ class Converter {
 
   const char* function() const { return function_; }
 
-  /// Returns a struct that a program gives, as this version has it. Throws ArgumentError if it is
-  /// null or its size is wrong.
+  /// Returns a copy of a caller's struct; fields that the caller's version lacks have their
+  /// defaults. Throws ArgumentError if the struct is null or its size is wrong.
   template <Sized S>
   S Checked(const char* name, const S* given) const {
     CheckGiven(function_, name, Struct<S>::kName, given);
@@ -225,7 +225,7 @@ class Converter {
     if (from != nullptr) to = Held<T>(name, std::get_if<RnnGradientSums<T>>(&from->sums));
   }
 
-  /// Returns what a handle holds. Throws ArgumentError if that is of another type.
+  /// Returns the object of a handle. Throws ArgumentError if its type differs.
   template <class T, class Value>
   Value* Held(const char* name, Value* held) const {
     if (held == nullptr) {

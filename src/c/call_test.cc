@@ -1,5 +1,4 @@
-// What all functions of the C interface share: structs, status codes, messages, and what they say
-// about the library.
+// Common parts of the C interface: structs, status codes, messages, and facts about the library.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -65,8 +64,8 @@ TYPED_TEST(CStructTest, HasTheSizeOfTheFirstVersion) {
   EXPECT_EQ(c::kFirstSize<typename TypeParam::Struct>, TypeParam::kSize);
 }
 
-// A field of the C struct that the table lacks would have no effect, and a new field could be read
-// from the padding of an older struct.
+// The table has all fields of the C structs: a missing field would have no effect. Structs have no
+// padding, from which a new field of an older struct could be read.
 TYPED_TEST(CStructTest, EveryByteIsOfAMemberOfTheTable) {
   using S = typename TypeParam::Struct;
   S s{};

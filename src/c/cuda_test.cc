@@ -1,5 +1,5 @@
-// GPU calls of the C interface have the bits of the C++ interface, on the emulation of a GPU, whose
-// device memory is memory of the host.
+// GPU calls of the C interface have the bits of the C++ interface. Runs on the emulation of a GPU,
+// whose device memory is host memory.
 #include "planish/cuda.h"
 
 #include <gtest/gtest.h>

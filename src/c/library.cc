@@ -10,8 +10,7 @@
 #include "planish/version_info.h"
 #include "src/c/call.h"
 
-// Functions of the C interface that are about the library: version, SIMD targets, threads, element
-// types.
+// General functions of the C interface: version, SIMD targets, threads, element types.
 using planish::internal::c::CheckGiven;
 using planish::internal::c::Guarded;
 

@@ -16,8 +16,8 @@
 #include "planish/rnn.h"
 #include "planish/weight_norm.h"
 
-// The structs of the C interface and their members. This table is all that says which C struct
-// stands for which C++ struct: conversions, defaults and tests derive from it.
+// The structs of the C interface and their members. This table is the only definition of which C
+// struct corresponds to which C++ struct. Conversions, defaults and tests derive from it.
 namespace planish::internal::c {
 
 /// PLANISH_EACH(macro, a, b, ...) is macro(a) macro(b) ..., for at most 80 arguments.
@@ -41,14 +41,14 @@ concept Sized = requires(S s) {
   { s.struct_size } -> std::same_as<uint32_t&>;
 };
 
-/// The size that S had in the first version, which is the least that callers pass. If a member is
-/// appended to S, specialize this with its offset.
+/// Size of S in the first version, the minimum that callers pass. If a member is appended to S,
+/// specialize this with its offset.
 template <Sized S>
 inline constexpr size_t kFirstSize = sizeof(S);
 
 // Defines VisitMembers(s, cpp, visit), which calls visit(name, s.member, cpp.member) for each
-// member of a C struct S and of the C++ struct for which it stands. The structured binding names
-// all members of the C++ struct: it does not compile if the struct has another one.
+// member of a C struct and the corresponding C++ struct. The structured binding names all members
+// of the C++ struct: it does not compile if the struct has another one.
 #define PLANISH_C_STRUCT(S, CPP, ...)                                                         \
   template <>                                                                                 \
   struct Struct<S> {                                                                          \

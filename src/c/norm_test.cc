@@ -285,7 +285,7 @@ TEST(CNormErrorsTest, ArgumentsAndOptions) {
             function + "args must point to a planish_norm_forward_args, got null");
   EXPECT_EQ(Error(p, planish_norm_forward(99, &p.forward, nullptr)),
             function + "norm must be a constant of planish_norm, got 99");
-  // The number of a norm, with bits above those of the C++ type.
+  // The value of a norm, with bits above those of the C++ type.
   EXPECT_EQ(Error(p, planish_norm_forward(256, &p.forward, nullptr)),
             function + "norm must be a constant of planish_norm, got 256");
 

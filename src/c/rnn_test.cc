@@ -111,8 +111,8 @@ TYPED_TEST(CRnnTest, LayersHaveTheBitsOfCpp) {
   }
 }
 
-// A layer of 3 steps with 6 units: a step rounds by a few units of 2^-24, which norms of 6 elements
-// multiply by some hundreds (src/rnn/rnn_test.cc).
+// A layer of 3 steps with 6 units. A step rounds by a few units of 2^-24. Norms of 6 elements
+// multiply the error by some hundreds (src/rnn/rnn_test.cc).
 TEST(CLnLstmTest, MatchesItsEquationsInDouble) {
   const RnnProblem<float> p(Cell::kLnLstm, {3, 2, 4, 6});
   RnnResult<float> out = tests::Unwritten(p);
@@ -174,7 +174,7 @@ TYPED_TEST(CRnnTest, StepsHaveTheBitsOfALayer) {
   }
 }
 
-// The sums hold the packed weights, so the caller can free his handle.
+// The sums hold the packed weights, so the caller can free the handle.
 TEST(CRnnHandlesTest, SumsOutliveTheirPackedWeights) {
   const RnnProblem<float> p(Cell::kGru, kShape);
   Packed packed = Pack(p, /*backward=*/true);
@@ -193,7 +193,7 @@ TEST(CRnnHandlesTest, FreeAcceptsNull) {
   planish_rnn_gradient_sums_free(nullptr);
 }
 
-// The same texts as in C++, for every array.
+// Error messages are those of C++, for every array.
 TEST(CRnnErrorsTest, ArraysAreChecked) {
   const RnnProblem<float> p(Cell::kLnLstm, kShape, {.lengths = true, .resets = true});
   const internal::CellRecipe recipe = internal::RecipeOf(p.layer.cell);

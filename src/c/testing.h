@@ -140,7 +140,7 @@ void ExpectSameCall(const std::string& function, const Args& sizes, const Cpp& c
   EXPECT_EQ(actual.memory, expected.memory);
   EXPECT_NE(actual.memory, before) << "nothing was computed";
 
-  // The checks of all arrays, in the words of C++.
+  // The checks of all arrays, with the messages of C++.
   const auto call = [&] { ThrowStatus(c(structs, actual.args)); };
   ExpectArrayErrors(function, ArraysOf(actual.args, facts...), call);
 }

@@ -14,16 +14,13 @@
 #include "src/norm/testing.h"
 
 // Reference results of a problem, with a bound on the rounding error of each. See docs/accuracy.md
-// for the bounds.
-//
-// u is the unit roundoff of the arithmetic, v that of the result type. A sum of m successive terms
-// has an error of at most m * u times the sum of magnitudes. For random terms the errors add like a
-// random walk: sqrt(m) * u times that sum is at least three standard deviations. See Higham & Mary
-// 2019, "A new approach to probabilistic rounding error analysis". Random rows of float and double
-// have Growth::kRandom. Adversarial rows have kWorst, as do 16-bit types, whose few distinct values
-// repeat the same roundings.
+// for the bounds. u is the unit roundoff of the arithmetic, v that of the result type.
 namespace planish::tests {
 
+/// Growth of the error of a sum of m successive terms, in u times the sum of magnitudes. kWorst, at
+/// most m, is for adversarial rows and for 16-bit types, whose few distinct values repeat the same
+/// roundings. kRandom, sqrt(m), is at least three standard deviations for random rows of float and
+/// double. See Higham & Mary 2019, "A new approach to probabilistic rounding error analysis".
 enum class Growth : uint8_t { kRandom, kWorst };
 
 template <class T>

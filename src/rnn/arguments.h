@@ -9,8 +9,8 @@
 #include "src/base/check.h"
 #include "src/rnn/cell.h"
 
-// The array arguments of RnnForward, RnnBackward and RnnStep: VisitArguments of src/base/check.h.
-// Parameters and inputs are structs of their own.
+// Array arguments of RnnForward, RnnBackward and RnnStep: VisitArguments of src/base/check.h.
+// Parameters and inputs are separate structs.
 namespace planish::internal {
 
 /// Returns whether cell states can be given.
@@ -58,7 +58,7 @@ constexpr void VisitArguments(const RnnInputs<T>& inputs, const CellRecipe& reci
   f(Argument{"c_reset", &A::c_reset, state, recipe.is_lstm() ? reset : c});
 }
 
-/// Visits the arrays beside the inputs. `saved` is the number of elements in args.saved.
+/// Visits all arrays except the inputs. `saved` is the number of elements in args.saved.
 template <class T, class F>
 constexpr void VisitArguments(const RnnForwardArgs<T>& args, const CellRecipe& recipe,
                               int64_t saved, F&& f) {
@@ -71,7 +71,7 @@ constexpr void VisitArguments(const RnnForwardArgs<T>& args, const CellRecipe& r
   f(Argument{"saved", &A::saved, {1, saved}});
 }
 
-/// Visits the arrays beside the inputs and the parameters' gradients.
+/// Visits all arrays except the inputs and the parameters' gradients.
 template <class T, class F>
 constexpr void VisitArguments(const RnnBackwardArgs<T>& args, const CellRecipe& recipe,
                               int64_t saved, F&& f) {
@@ -92,7 +92,7 @@ constexpr void VisitArguments(const RnnBackwardArgs<T>& args, const CellRecipe& 
   f(Argument{"dc_reset", &A::dc_reset, state, c});
 }
 
-/// Visits the arrays beside the parameters.
+/// Visits all arrays except the parameters.
 template <class T, class F>
 constexpr void VisitArguments(const RnnStepArgs<T>& args, const CellRecipe& recipe, F&& f) {
   using A = RnnStepArgs<T>;

@@ -59,20 +59,11 @@ struct CellRecipe {
   }
 };
 
-/// Returns the cell's recipe. Throws Error for a value outside the enum.
-///
-/// Differences between the LN-LSTMs of the sources:
-/// - The paper's Eq. 20-22 add a bias after the norms, as here. The authors' code adds it twice: to
-///   zx before its norm, and after the norms. A constant input of 1 is equivalent to a bias before
-///   a norm. The code's norm of c is kOutput.
-/// - The authors' LN-GRU has a bias before the norm of zx, and none after; the paper's has none.
-/// - haste has only gains in the norms of zx and zh. Its gate order is i, g, f, o.
-/// - fastrnns and TensorFlow Addons have the paper's cell with the normalized c as cell state.
-///   fastrnns has no bias except those of the norms; TensorFlow Addons has one.
-/// - contrib multiplies x and h by one matrix, so a norm gets zx + zh. Each gate has its own norm
-///   with gain and bias, and there is no other bias. Its gate order is i, g, f, o, its eps 1e-12.
-///
-/// The supplement initializes the gains of Eq. 15 to 0 and the biases to 1: it swaps the two.
+/// Returns the cell's recipe. Throws Error for a value outside the enum. planish/rnn.h has the
+/// equations, docs/converters.md the differences between the sources. The authors' code adds the
+/// bias of an LN-LSTM twice: to zx before its norm, and after the norms. Its LN-GRU has a bias
+/// before the norm of zx; the paper's has none. The supplement swaps the initial values of gains
+/// and biases in Eq. 15.
 constexpr CellRecipe RecipeOf(Cell cell) {
   using enum Arithmetic;
   using enum Sums;

@@ -14,8 +14,9 @@
 namespace planish::internal {
 
 /// Checks that each size is at least its minimum, and that the byte size of every array fits a
-/// pointer. Neither arguments nor workspace exceed `arrays` arrays of T * B * max(I, P) or P *
-/// max(I, P) elements, where P is H rounded up to a multiple of `units`.
+/// pointer. Arguments and workspace each have at most the size of `arrays` arrays. Such an array
+/// has T * B * max(I, P) or P * max(I, P) elements, where P is H rounded up to a multiple of
+/// `units`.
 template <class T>
 void CheckRnnShape(const char* function, const RnnShape& shape, int64_t arrays, int64_t units) {
   const auto at_least = [&](const char* name, int64_t size, int64_t minimum) {

@@ -17,7 +17,7 @@ namespace {
 constexpr RnnShape kShape = {4, 3, 2, 3};
 const std::vector<int64_t> kLengths = {2, 4, 3};
 
-/// Returns the numbers that the script uses, too.
+/// Returns the values that the script also uses.
 std::vector<double> Numbers(int64_t array, int64_t n) {
   std::vector<double> values;
   for (int64_t i = 0; i < n; ++i) {
@@ -27,8 +27,8 @@ std::vector<double> Numbers(int64_t array, int64_t n) {
   return values;
 }
 
-TEST(RnnGoldenTest, IsWhatPyTorchComputes) {
-  constexpr double kTolerance = 1e-14;  // sums of at most 24 numbers of size 1, each of 4 steps
+TEST(RnnGoldenTest, EqualsPyTorchsResults) {
+  constexpr double kTolerance = 1e-14;  // sums of at most 24 values of size 1, each of 4 steps
   ASSERT_EQ(tests::kRnnGolden.size(), 8u);
   for (const tests::RnnGolden& golden : tests::kRnnGolden) {
     SCOPED_TRACE(std::string(tests::NameOf(golden.cell)) + (golden.reverse ? " reverse" : ""));

@@ -266,7 +266,8 @@ TEST(ReferenceTest, NoSteps) {
 }
 
 // Central differences agree with the complex step. With a step of 1e-6 their error is 1e-12 / 6
-// times the third derivative (some 1e4 in norms of three elements), plus rounding of 1e-16 / 1e-6.
+// times the third derivative, plus rounding of 1e-16 / 1e-6. The third derivative is some 1e4 in
+// norms of three elements.
 TEST(ReferenceTest, DerivativeIsTheDifference) {
   constexpr double kStep = 1e-6, kDifference = 1e-8;
   for (const Cell cell : internal::kCells) {

@@ -60,9 +60,9 @@ TYPED_TEST_SUITE(RnnTest, Types);
 
 // A step rounds by a few units of 2^-24 or 2^-53. A norm of two or three nearly equal elements, or
 // over two sequences, multiplies errors by its rstd, in backward once more. The worst of these
-// layers, five steps with norms of three elements, multiplies them by 2e4: float differs by 1.3e-3
-// even with statistics in double, by 4.1e-3 with those of the kernels without fused operations,
-// double by 2.3e-12.
+// layers, five steps with norms of three elements, multiplies them by 2e4. Its float results differ
+// by 4.1e-3 with the kernels' statistics without fused operations, and by 1.3e-3 even with
+// statistics in double. Its double results differ by 2.3e-12.
 template <class T>
 constexpr double kTolerance = std::is_same_v<T, float> ? 8e-3 : 4e-12;
 
@@ -166,7 +166,7 @@ TYPED_TEST(RnnTest, GradientsMatchAlongDirections) {
 }
 
 // 500 steps, over which an error in the equations would accumulate. The gains of the state are as
-// small as in a trained layer: with gains of 1 an LN-LSTM is chaotic, and amplifies 1e-16 to order
+// small as in a trained layer. With gains of 1 an LN-LSTM is chaotic, and amplifies 1e-16 to order
 // 1.
 TEST(RnnDeepTest, MatchesTheReference) {
   constexpr double kDeep = 1e-11;  // 500 steps of a few 1e-16 each, some times rstd, about 10
@@ -193,7 +193,7 @@ constexpr size_t kPadded = std::is_same_v<T, float> ? 16 : 8;
 // 50 steps of 70 sequences are 7 segments of 8 steps, the last shorter; 16 groups of 4 or 5
 // sequences.
 constexpr RnnShape kSmall = {50, 70, 3, 5};
-// The same sizes with enough work for every thread.
+// Like kSmall, with enough work for every thread.
 constexpr RnnShape kLarge = {50, 70, 3, 40};
 
 TYPED_TEST(RnnTest, SameBitsForAnyNumberOfThreads) {
@@ -363,7 +363,7 @@ TYPED_TEST(RnnTest, CheckpointsGiveTheSameBits) {
   }
 }
 
-TEST(RnnSavedSizeTest, IsWhatTheHeaderSays) {
+TEST(RnnSavedSizeTest, EqualsTheTableInTheHeader) {
   const RnnShape shape{7, 5, 3, 11};  // 35 steps; 11 is padded to 16
   const auto size = [&](Cell cell) { return RnnSavedSize<float>(cell, shape); };
   EXPECT_EQ(size(Cell::kRnn), 0);
@@ -385,7 +385,7 @@ TEST(RnnSavedSizeTest, IsWhatTheHeaderSays) {
   EXPECT_EQ(RnnSavedSize<double>(Cell::kLnLstm, {0, 5, 3, 11}), 0);
   EXPECT_EQ(RnnSavedSize<double>(Cell::kLnLstm, {7, 0, 3, 11}), 0);
   EXPECT_EQ(RnnSavedSize<double>(Cell::kLnLstm, {1, 1, 3, 8}), 14 * 8 + 5);
-  // S is 52: 10 segments of 500 steps, each with B * P numbers.
+  // S is 52: 10 segments of 500 steps, each with B * P elements.
   EXPECT_EQ(RnnSavedSize<double>(Cell::kLnLstm, {500, 5, 3, 11}, true), 10 * 5 * 16);
   // S is 32, more than 256 rows' 4.
   EXPECT_EQ(RnnSavedSize<double>(Cell::kLstm, {1000, 64, 3, 11}, true), 32 * 64 * 16);
@@ -397,7 +397,7 @@ TYPED_TEST(RnnTest, AllThatIsSavedIsWritten) {
   using T = TypeParam;
   const auto check = [](Cell cell, const RnnShape& shape, bool lengths, bool checkpoint) {
     RnnProblem<T> p(cell, shape, {.lengths = lengths});
-    // Also has steps that no sequence has.
+    // The layer also has steps that no sequence has.
     for (int64_t& length : p.layer.lengths) length = std::max<int64_t>(1, length - 1);
     RnnResult<T> out = tests::Unwritten(p, checkpoint);
     RnnOptions<T> options = p.Options();
@@ -496,7 +496,7 @@ TYPED_TEST(RnnTest, PackedParametersGiveTheSameBits) {
 }
 
 // Packed weights keep the SIMD target that they were packed for.
-TEST(RnnPackedParamsTest, KeepTheirInstructionSet) {
+TEST(RnnPackedParamsTest, KeepTheirSimdTarget) {
   const std::string before = Target();
   tests::ForEachTarget([&](const std::string& target) {
     const RnnProblem<float> p(Cell::kLnGru, {1, 3, 5, 21}, {.states = false});
@@ -727,7 +727,7 @@ TYPED_TEST(RnnTest, NanStaysInItsSequence) {
 
 // In cells with plain sums an infinite input acts like a huge one: the gates are at their limits
 // and have gradients of 0. Excludes gradients of weight_ih, which are 0 * infinity.
-TYPED_TEST(RnnTest, InfinityIsAHugeNumber) {
+TYPED_TEST(RnnTest, AnInfiniteInputActsLikeAHugeOne) {
   using T = TypeParam;
   for (const Cell cell : {Cell::kRnn, Cell::kLstm, Cell::kGru, Cell::kDrawLstm}) {
     RnnProblem<T> p(cell, {3, 2, 3, 5});
@@ -875,8 +875,8 @@ TYPED_TEST(RnnTest, NullParameters) {
   }
 }
 
-// A mean that is large against the deviation costs no accuracy. The first input adds 8192 to all
-// sums, the second multiples of 1/8, so sums are exact in float, and the norm is accurate to a few
+// A mean that is large compared with the deviation costs no accuracy. The first input adds 8192 to
+// all sums, the second multiples of 1/8, so sums are exact in float. The norm is accurate to a few
 // units of 2^-24 times an rstd of about 1.
 TEST(RnnExactnessTest, SumsWithALargeMean) {
   for (const Cell cell : internal::kCells) {

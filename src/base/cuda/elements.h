@@ -82,8 +82,8 @@ PLANISH_DEVICE T ElementOf(const uint32_t (&words)[4], int j) {
   }
 }
 
-/// Sets `to` to the 16 bytes that begin `offset` bytes behind the beginning of `first`, which
-/// `second` follows. The offset is below 16 and a multiple of the size of T.
+/// Sets `to` to the 16 bytes at `offset` in the sequence of `first` and `second`. The offset is
+/// below 16 and a multiple of the size of T.
 template <class T>
 PLANISH_DEVICE void Window(const uint32_t (&first)[4], const uint32_t (&second)[4], int offset,
                            uint32_t (&to)[4]) {

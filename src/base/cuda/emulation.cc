@@ -141,7 +141,7 @@ void Prepare(Thread& thread) {
   makecontext(&thread.context, Enter, 0);
 }
 
-bool MayRun(const Thread& thread) {
+bool CanRun(const Thread& thread) {
   return !thread.returned &&
          (thread.waits_for == nullptr || thread.waits_for->opened >= thread.waits_until);
 }
@@ -164,10 +164,10 @@ void RunThreads(std::vector<std::unique_ptr<Thread>>& threads) {
                             : std::find_if(first, turns.end(), [&](const Thread* thread) {
                                 return thread->block != (*first)->block;
                               });
-      for (bool goes_on = true; goes_on;) {
-        goes_on = false;
+      for (bool run_again = true; run_again;) {
+        run_again = false;
         for (Thread* thread : std::ranges::subrange(first, last)) {
-          if (!MayRun(*thread)) continue;
+          if (!CanRun(*thread)) continue;
           thread->waits_for = nullptr;
           thread->yields = false;
           machine->running = thread;
@@ -175,7 +175,7 @@ void RunThreads(std::vector<std::unique_ptr<Thread>>& threads) {
           machine->running = nullptr;
           if (thread->error) std::rethrow_exception(thread->error);
           any = true;
-          goes_on |= !thread->yields && order != Order::kRandom;
+          run_again |= !thread->yields && order != Order::kRandom;
         }
       }
       first = last;

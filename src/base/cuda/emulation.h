@@ -8,12 +8,9 @@
 #include <type_traits>
 
 // Emulation of CUDA on the host, for tests without a GPU. src/*/*.cu is compiled as C++ with this
-// header in place of CUDA's (see kernel.h).
-//
-// The threads of a block run one at a time, each until it waits for others. The order is forward,
-// backward or random (SetOrder), which exposes results that depend on a missing barrier. A
-// concurrent block runs until it waits for another block; in random order all threads alternate.
-// Shared memory is initialized with NaNs. A deadlock is an error.
+// header in place of CUDA's (see kernel.h). The threads of a block run one at a time, each until it
+// waits for others. A concurrent block runs until it waits for another block. Shared memory is
+// initialized with NaNs. A deadlock is an error.
 namespace planish::internal::emulation {
 
 struct Index3 {
@@ -57,7 +54,9 @@ int LaneNumber();   ///< of the running thread in its warp
 int& LaneParity();  ///< of the running thread
 
 enum class Order : uint8_t { kForward, kBackward, kRandom };
-/// Sets the order in which runnable threads run, from the next RunGrid on.
+/// Sets the order in which runnable threads run, from the next RunGrid on. Different orders expose
+/// results that depend on a missing barrier. In random order threads of concurrent blocks
+/// alternate.
 void SetOrder(Order order);
 
 /// Runs `thread` once for every thread of the grid. With `cooperative`, which kGrid requires, all

@@ -69,7 +69,7 @@ TEST_P(EmulationTest, CooperativeGridsMeet) {
 }
 
 // One thread writes, another polls.
-TEST_P(EmulationTest, ThreadsThatYieldSeeWhatOthersWrite) {
+TEST_P(EmulationTest, YieldingThreadsSeeWritesOfOthers) {
   int flag = 0, waited = 0;
   RunGrid({2, 1, 1}, 1, 0, true, [&] {
     if (Here().block.x == 0) {
@@ -106,7 +106,7 @@ TEST_P(EmulationTest, WaitingForEverIsAnError) {
                std::logic_error);
 }
 
-TEST_P(EmulationTest, WhatAThreadThrowsIsThrown) {
+TEST_P(EmulationTest, ExceptionsOfThreadsAreRethrown) {
   EXPECT_THROW(RunGrid({1, 1, 1}, 64, 0, false,
                        [&] {
                          if (Here().thread.x == 33) throw std::runtime_error("33");

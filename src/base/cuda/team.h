@@ -5,7 +5,7 @@
 
 #include "src/base/cuda/kernel.h"
 
-// Reductions over teams of threads. All threads get the same bits, in whatever order they run.
+// Reductions over teams of threads. All threads get the same bits, in any order of threads.
 namespace planish::internal::cuda {
 
 /// Replaces each value by its sum over `lanes` neighbors in a warp, a power of two.
@@ -214,12 +214,9 @@ class Team {
 };
 
 /// The team of all threads of a cluster of blocks of whole warps. All of them must call the
-/// constructor and the functions that take values.
-///
-/// Each block reduces its values and writes the result to its own slot in the shared memory of
-/// every block. It reads all slots after one SyncCluster. No block returns before the others have
-/// written to its shared memory. Two alternating sets of slots suffice: all threads have read one
-/// set before the SyncCluster after which it is written again.
+/// constructor and the functions that take values. Each block writes its result to its slot in the
+/// shared memory of every block, and reads all slots after one SyncCluster. Two sets of slots
+/// alternate: all threads have read a set before the SyncCluster after which it is written again.
 template <int kMaxSums>
 class ClusterTeam {
  public:

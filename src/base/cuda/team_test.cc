@@ -113,7 +113,7 @@ class ClusterTeamTest : public ::testing::TestWithParam<Order> {
 INSTANTIATE_TEST_SUITE_P(Orders, ClusterTeamTest,
                          ::testing::Values(Order::kForward, Order::kBackward, Order::kRandom));
 
-// All threads get the same bits, whatever the order of threads.
+// All threads get the same bits, in any order of threads.
 TEST_P(ClusterTeamTest, AllThreadsGetTheSameResults) {
   constexpr int kClusters = 3;
   for (const int blocks : {2, 4, 8}) {

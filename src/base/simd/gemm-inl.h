@@ -193,8 +193,8 @@ HWY_INLINE void CopyTile(const GemmTask<T>& task, int64_t row, int64_t rows, int
 template <class T>
 HWY_INLINE void CopyTransposed(const GemmTask<T>& task, const int64_t* rows, int64_t tiles,
                                int64_t from, int64_t depth, T* to) {
-  // Copies padded rows as vectors (std::copy would call memmove). The last tiles can have too few
-  // rows behind them for that.
+  // Copies padded rows as vectors (std::copy would call memmove). After the last tiles there can be
+  // too few rows for whole vectors.
   const hn::ScalableTag<T> d;
   constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(d));
   static_assert(kPaddedRows % kLanes == 0);

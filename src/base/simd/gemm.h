@@ -7,13 +7,11 @@
 #include "planish/parallel.h"
 #include "src/base/aligned.h"
 
-// Matrix products of float or double with one packed operand: c = a * w^T with c [m, n], a [m, k]
-// and w [n, k]. w is packed for the registers of the SIMD target in use. Rows can have any stride.
-// Arguments are not checked.
-//
-// An element of c is a sum over blocks of kGemmDepth products; products are added in order, then
-// blocks in order. Its bits do not depend on the rows and columns computed together or on threads,
-// but can depend on the SIMD target.
+// Matrix products of float or double: c [m, n] = a [m, k] * w^T, with w [n, k] packed for the
+// registers of the SIMD target in use. Rows can have any stride. Arguments are not checked. An
+// element of c adds products in order within blocks of kGemmDepth, then the blocks in order. Its
+// bits do not depend on threads or on the rows and columns computed together, but can depend on the
+// SIMD target.
 namespace planish::internal {
 
 // --- Tuning constants (docs/tuning.md) ---

@@ -393,7 +393,7 @@ TYPED_TEST(GemmTest, TransposedIsTheSumOverRows) {
   }
 }
 
-// A packed matrix is multiplied on its own target, whichever is in use at that time.
+// A packed matrix is multiplied on the target for which it was packed, even if another is in use.
 TYPED_TEST(GemmTest, TheTargetIsThatOfPacking) {
   using T = TypeParam;
   const Matrix<T> a(9, 40, 0, 1), w(70, 40, 0, 2);

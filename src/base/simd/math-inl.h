@@ -117,8 +117,8 @@ template <class D>
 HWY_INLINE hn::Vec<D> Sigmoid(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
   using Constants = ExpConstants<T>;
-  // Clamping still reaches the limits: at one end 2^n is infinity, at the other exp(-x) vanishes
-  // beside 1.
+  // Clamping still gives the limits: at one end 2^n is infinity, at the other exp(-x) is negligible
+  // compared with 1.
   const auto within =
       hn::Min(hn::Max(x, hn::Set(d, -Constants::kInfinite)), hn::Set(d, Constants::kNormal));
   const auto split = ExpOf(d, hn::Neg(within));
@@ -132,8 +132,8 @@ HWY_INLINE hn::Vec<D> Sigmoid(D d, hn::Vec<D> x) {
 template <class D>
 HWY_INLINE hn::Vec<D> Tanh(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
-  // With m = exp(-2|x|) - 1, which is accurate near 0, tanh|x| = -m / (2 + m). exp(-40) vanishes
-  // beside 1, also in double.
+  // With m = exp(-2|x|) - 1, which is accurate near 0, tanh|x| = -m / (2 + m). exp(-40) is
+  // negligible compared with 1, also in double.
   const auto below = hn::Mul(hn::Abs(x), hn::Set(d, T{-2}));
   const auto split = ExpOf(d, hn::Max(below, hn::Set(d, T{-40})));
   const auto power = PowerOfTwo(d, split.n);

@@ -135,7 +135,7 @@ std::vector<T> Uniform(T from, T to, int n) {
 }
 
 // Values with nontrivial results; most bit patterns are far outside this range.
-TEST(MathTest, NumbersOfUse) {
+TEST(MathTest, ValuesWithNontrivialResults) {
   for (const double most : {1.0, 20.0, 110.0}) {
     const auto limit = static_cast<float>(most);
     ExpectClose(Uniform<float>(-limit, limit, 300000), "float");

@@ -20,8 +20,8 @@ using internal::ChannelMap;
 using internal::ChannelPass;
 using internal::ChannelRange;
 using internal::ChannelSums;
-using internal::kChannelsAtOnce;
 using internal::FromCompute;
+using internal::kChannelsAtOnce;
 using internal::RowCoefficients;
 using internal::Statistics;
 

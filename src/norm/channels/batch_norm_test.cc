@@ -464,7 +464,7 @@ TYPED_TEST(BatchNormTest, EveryOutputIsOptional) {
   }
 }
 
-TYPED_TEST(BatchNormTest, NoNumbers) {
+TYPED_TEST(BatchNormTest, EmptyArraysAreValid) {
   for (const Shape& shape : {Shape{0, 9, 1}, {3, 9, 0}}) {
     const auto out = Apply(Problem<TypeParam>(shape));
     for (int64_t c = 0; c < 9; ++c) {

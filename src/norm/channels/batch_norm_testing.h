@@ -87,8 +87,8 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
   const Real u = UnitRoundoff<Compute<T>>(), n = static_cast<Real>(shape.positions());
   // Sums are in C over 8 rows, or over up to 1024 elements in at least 4 lanes. Doubles have 2
   // lanes and two vectors at a time. Further sums are in double. Additions have independent errors
-  // of u: 4 sqrt(k) u covers four standard deviations. Terms have 2 u. For doubles the part in
-  // double counts, too.
+  // of u: 4 sqrt(k) u covers four standard deviations. Terms have 2 u. For doubles the sums in
+  // double also count.
   const Real additions = (shape.spatial < 64 ? 8 : 256) + (std::is_same_v<T, double> ? n : Real{0});
   const Real sum_error = (4 * std::sqrt(additions) + 2) * u + n * 0x1p-53L;
   // The sum of squares about the shift is at most 4 times that about the mean.

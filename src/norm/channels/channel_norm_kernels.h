@@ -114,8 +114,8 @@ struct ColumnsBackward {
 };
 
 /// Adds the sums over rows of g and of g * xhat to first[c] and second[c]. Unless dgain and dbias
-/// are null, adds dy * xhat to dgain and dy to dbias: sums of each row at [row], or terms at [row,
-/// column] if `each`.
+/// are null, adds dy * xhat to dgain and dy to dbias. Adds each row's sums at [row], or its terms
+/// at [row, column] if `each`.
 template <class T>
 void SumBackward(const ColumnsBackward<T>& args, double* first, double* second, double* dgain,
                  double* dbias);

@@ -263,7 +263,7 @@ TYPED_TEST(ChannelNormTest, NanAndInfinityStayAtTheirPosition) {
   }
 }
 
-TYPED_TEST(ChannelNormTest, ASampleDependsOnItselfAlone) {
+TYPED_TEST(ChannelNormTest, ASampleDependsOnlyOnItself) {
   ForEachTarget([](const std::string& target) {
     for (const Shape& shape : {Shape{3, 9, 7}, {3, 40, 20}, {3, 9, 100}, {2, 300, 70}}) {
       SCOPED_TRACE(testing::Message() << shape << " on " << target);
@@ -389,7 +389,7 @@ TYPED_TEST(ChannelNormTest, EveryOutputIsOptional) {
   }
 }
 
-TYPED_TEST(ChannelNormTest, NoNumbers) {
+TYPED_TEST(ChannelNormTest, EmptyArraysAreValid) {
   for (const Shape& shape : {Shape{0, 3, 5}, {2, 3, 0}, {2, 0, 5}}) {
     const auto out = Apply(Problem<TypeParam>(Norm::kLayer, shape));
     for (const auto& rstd : out.rstd) EXPECT_TRUE(IsNan(rstd));

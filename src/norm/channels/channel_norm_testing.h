@@ -53,7 +53,7 @@ std::vector<Real> At(const Shape& shape, const std::vector<T>& values, int64_t b
 
 /// Sums down a column are in C over 8 rows (backward: 2), then in double; sums along a row of a
 /// tile have up to 1024 / 4 additions. Additions have independent errors of u: 4 sqrt(k) u covers
-/// four standard deviations of k. Terms have 2 u. For doubles the part in double counts, too.
+/// four standard deviations of k. Terms have 2 u. For doubles the sums in double also count.
 template <class T>
 Real SumError(Real additions, Real all) {
   if (std::is_same_v<T, double>) additions += all;

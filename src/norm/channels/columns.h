@@ -69,7 +69,7 @@ struct MapArrays {
 
 /// Maps elements [begin, end) of `rows` rows, `stride` elements apart. The parameters of element i
 /// are at (i / run) % period; run is 1 or at least kMinRun. If run is 1 and end exceeds the period,
-/// the period is at least a vector, and its first kPeriodPad parameters are repeated behind it.
+/// the period is at least a vector, and its first kPeriodPad parameters are repeated after it.
 template <class T>
 void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
              int64_t begin, int64_t end, int64_t run, int64_t period,

@@ -126,7 +126,7 @@ TYPED_TEST(WeightNormTest, ZerosNanAndInfinityStayInTheirRow) {
   }
 }
 
-TYPED_TEST(WeightNormTest, ARowDependsOnItselfAlone) {
+TYPED_TEST(WeightNormTest, ARowDependsOnlyOnItself) {
   ForEachTarget([](const std::string& target) {
     for (const int64_t cols : {1, 7, 8, 63, 64, 100, 1000, 4097, 20001}) {
       SCOPED_TRACE(testing::Message() << cols << " on " << target);
@@ -231,7 +231,7 @@ TYPED_TEST(WeightNormTest, EveryOutputIsOptional) {
   EXPECT_TRUE(SameBits(out.dv, untouched.dv) && SameBits(out.dg, expected.dg));
 }
 
-TYPED_TEST(WeightNormTest, NoNumbers) {
+TYPED_TEST(WeightNormTest, EmptyArraysAreValid) {
   Apply(Problem<TypeParam>(0, 5));
   const auto out = Apply(Problem<TypeParam>(3, 0));
   for (int r = 0; r < 3; ++r) {

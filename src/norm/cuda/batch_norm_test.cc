@@ -198,7 +198,7 @@ TYPED_TEST(CudaBatchNormTest, NansStayInTheirChannel) {
   }
 }
 
-TYPED_TEST(CudaBatchNormTest, NoNumbers) {
+TYPED_TEST(CudaBatchNormTest, EmptyArraysAreValid) {
   for (const Shape& shape : {Shape{0, 9, 1}, {3, 9, 0}}) {
     const auto out = ApplyOnDevice(Problem<TypeParam>(shape));
     for (int64_t c = 0; c < 9; ++c) {

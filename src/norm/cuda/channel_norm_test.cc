@@ -209,7 +209,7 @@ TYPED_TEST(CudaChannelNormTest, EveryOutputIsOptional) {
       recipe);
 }
 
-TYPED_TEST(CudaChannelNormTest, NoNumbers) {
+TYPED_TEST(CudaChannelNormTest, EmptyArraysAreValid) {
   for (const Shape& shape : {Shape{0, 3, 5}, {2, 3, 0}, {2, 0, 5}}) {
     const auto out = ApplyOnDevice(Problem<TypeParam>(Norm::kLayer, shape));
     for (const auto& rstd : out.rstd) EXPECT_TRUE(IsNan(rstd));

@@ -96,7 +96,7 @@ TEST(CudaColumnsPlan, FitsTheShape) {
 }
 
 // The bits of a run do not depend on the other runs.
-TEST(CudaColumnsPlan, RunsAloneDoNotDependOnTheOthers) {
+TEST(CudaColumnsPlan, PartsOfARunDoNotDependOnOtherRuns) {
   for (const int64_t cols : {2, 64, 2048, 2049, 16384, 16385, 1 << 24}) {
     const auto plan = [&](int64_t channels) {
       return PlanColumns({.batch = 1, .channels = channels, .spatial = cols, .alone = true});

@@ -36,9 +36,8 @@ constexpr RowAccess AccessOf(bool aligned) {
 /// Elements of a row that a thread holds: E elements of type T, in groups of kPack. A warp holds
 /// contiguous columns, and group v of all its threads is also contiguous. In group v, a thread
 /// holds a pack. Exception: with RowAccess::kElements and a number of columns that is no multiple
-/// of kPack, it holds every Lanes()-th element.
-///
-/// kAligned is set if rows begin and end at multiples of 16 bytes, kWarp if teams are whole warps.
+/// of kPack, it holds every Lanes()-th element. kAligned is set if rows begin and end at multiples
+/// of 16 bytes, kWarp if teams are whole warps.
 template <class T, int E, bool kAligned, bool kWarp>
 class Held {
  public:
@@ -61,7 +60,7 @@ class Held {
     return first_ + v * Lanes() * kPack + (kAccess == RowAccess::kElements ? j * step_ : j);
   }
 
-  /// Calls f(v) for each group of which a thread of the warp has elements.
+  /// Calls f(v) for each group in which a thread of the warp has elements.
   template <class F>
   PLANISH_DEVICE void ForEachPack(F&& f) const {
     PLANISH_UNROLL
@@ -241,7 +240,7 @@ class Held {
       ForEachElement(has_row, row,
                      [&](int v, int j, T& element) { element = ElementOf<T>(words[v], j); });
     } else {
-      // Each thread gets its neighbour's pack, which precedes its own.
+      // Each thread gets its neighbor's pack, which precedes its own.
       Words before;
       uint32_t last[4] = {0, 0, 0, 0};
       const int lane = ThreadIndex() % kWarpThreads;
@@ -311,7 +310,7 @@ class Held {
   // Returns the first column of group v of the warp's, or the team's, threads.
   PLANISH_DEVICE int Begin(int v) const { return warp_first_ + v * Lanes() * kPack; }
 
-  // Sets each pack to the 16 bytes that begin `offset` bytes behind the beginning of `first`.
+  // Sets each pack to the 16 bytes at `offset` in the sequence of its `first` and `second` pack.
   static PLANISH_DEVICE void Shift(int offset, const Words& first, const Words& second, Words& to) {
     const auto shift = [&](auto words_constant) {
       constexpr int kWords = decltype(words_constant)::value;

@@ -186,8 +186,8 @@ TYPED_TEST(CudaTest, AlignmentChangesNoBit) {
   }
 }
 
-// Memory between, before and behind rows is not written.
-TYPED_TEST(CudaTest, WritesWhatItIsToWriteAlone) {
+// Memory before, between and after rows is not written.
+TYPED_TEST(CudaTest, WritesOnlyTheRows) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
   for (const int64_t cols : {1, 9, 31, 48, 255, 769, 1100}) {

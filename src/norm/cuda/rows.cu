@@ -8,13 +8,11 @@
 #include "src/norm/cuda/params.h"
 #include "src/norm/cuda/rows.h"
 
-// A team of threads reads a row once and keeps it in registers. Lane l of a team of s holds the
-// packs l, l + s, l + 2 s, ... of N elements. The threads belong to a block or, for longer rows, to
-// a cluster. In even longer rows, each pass reads the row again, in one or several blocks.
-//
-// The mean is a sum of two values, so that x - mean has no cancellation error (docs/math.md).
-// Products and sums are fused only where the code says so. Results are therefore the same on every
-// device and in the emulation.
+// A team of threads reads a row once and keeps it in registers. The threads belong to a block or,
+// for longer rows, to a cluster. In even longer rows, each pass reads the row again. The mean is a
+// sum of two values, so that x - mean has no cancellation error (docs/math.md). Products and sums
+// are fused only where the code says so, so results are the same on every device and in the
+// emulation.
 namespace planish::internal::cuda {
 
 // Partial sums of the parts of a row in a multi-pass plan.

@@ -80,7 +80,7 @@ TYPED_TEST(CudaWeightNormTest, AnyScale) {
   }
 }
 
-// Doubles whose squares overflow or underflow, beside others.
+// Rows with doubles whose squares overflow or underflow, and with others.
 TYPED_TEST(CudaWeightNormTest, SquaresNeitherOverflowNorVanish) {
   if constexpr (std::is_same_v<TypeParam, double>) {
     for (const double scale : {1e-290, 1e-200, 4096.0, 1e200, 1e300}) {
@@ -114,7 +114,7 @@ TYPED_TEST(CudaWeightNormTest, ZerosNanAndInfinityStayInTheirRow) {
   }
 }
 
-TYPED_TEST(CudaWeightNormTest, ARowDependsOnItselfAlone) {
+TYPED_TEST(CudaWeightNormTest, ARowDependsOnlyOnItself) {
   for (const int64_t cols : {1, 8, 64, 2049, 20001}) {
     const Problem<TypeParam> p(11, cols);
     const auto all = ApplyOnDevice(p);
@@ -163,7 +163,7 @@ TYPED_TEST(CudaWeightNormTest, EveryOutputIsOptional) {
   }
 }
 
-TYPED_TEST(CudaWeightNormTest, NoNumbers) {
+TYPED_TEST(CudaWeightNormTest, EmptyArraysAreValid) {
   ApplyOnDevice(Problem<TypeParam>(0, 5));
   const auto out = ApplyOnDevice(Problem<TypeParam>(3, 0));
   for (int r = 0; r < 3; ++r) {

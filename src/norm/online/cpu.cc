@@ -35,8 +35,7 @@ double AlphaOf(const OnlineNormOptions& options, int64_t r) {
   return options.alphas ? options.alphas[r] : options.alpha;
 }
 
-/// One call of OnlineNormForward. The state goes through all rows in order, whichever thread
-/// processes them.
+/// One call of OnlineNormForward. The state is updated by all rows in order, on any threads.
 template <class T, class P>
 class OnlineForward {
  public:
@@ -143,7 +142,7 @@ class OnlineForward {
       const int64_t begin = std::min(turn * turn_rows_, rows_);
       auto call = CallOn(begin, std::min(turn_rows_, rows_ - begin),
                          statistics.get() + side * 3 * turn_rows_, turn_rows_);
-      // No prefetch of results: the lines behind a turn belong to another thread.
+      // Results are not prefetched, because the lines after a turn belong to another thread.
       call.use_nt_stores = UsesNtStores(bytes_, share, turns);
       return call;
     };

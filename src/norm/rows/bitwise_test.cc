@@ -409,8 +409,8 @@ void ExpectSameAlone(const Problem<T>& p, const Result<T>& all, int64_t begin, i
   EXPECT_TRUE(same(out.rstd, all.rstd, 1));
 }
 
-// Each row has the same bits alone, first, last, and among any number of other rows.
-TYPED_TEST(BitwiseTest, ARowDependsOnItselfAlone) {
+// Each row has the same bits by itself, first, last, and among any number of other rows.
+TYPED_TEST(BitwiseTest, ARowDependsOnlyOnItself) {
   tests::ForEachTarget([](const std::string& target) {
     std::vector<int64_t> widths = {127, 128, 129, 1000};
     for (int64_t c = 1; c <= 67; ++c) widths.push_back(c);
@@ -435,7 +435,7 @@ TYPED_TEST(BitwiseTest, ARowDependsOnItselfAlone) {
   });
 }
 
-TYPED_TEST(BitwiseTest, ARowDependsOnItselfAloneInEveryKernel) {
+TYPED_TEST(BitwiseTest, ARowDependsOnlyOnItselfInEveryKernel) {
   ForEachKernel<TypeParam>([](const auto& p, const auto& all) {
     const int64_t rows = p.rows;
     for (const auto& [begin, end] :
@@ -697,7 +697,7 @@ TYPED_TEST(BitwiseTest, StridesBeyond32Bits) {
 // and -3, except that the last 64 are 0. The row's mean is 0 and its deviation 3 - 5e-8, so the
 // first output alternates between 1 and -1, rounded to eight digits. The second output is 3 and -3
 // by its gain, and its last row is the bias.
-TEST(ShapesTest, MoreNumbersThan32BitsCount) {
+TEST(ShapesTest, MoreElementsThan32BitsCount) {
   if (!tests::AreLongTests()) GTEST_SKIP() << "takes 11 seconds: a long test (PLANISH_LONG_TESTS)";
   const int64_t n = (int64_t{1} << 31) + 64;
   if (sysconf(_SC_AVPHYS_PAGES) < 6 * (int64_t{1} << 30) / sysconf(_SC_PAGESIZE)) {

@@ -157,7 +157,7 @@ TEST(ExactnessTest, Outliers) {
 }
 
 // Whole vectors far from the mean, for every vector length.
-TEST(ExactnessTest, FirstNumbersFarOff) {
+TEST(ExactnessTest, FirstElementsFarFromTheMean) {
   for (const int64_t cols : kHardWidths) {
     for (const int64_t first : {1, 2, 4, 8, 16, 32}) {
       if (first > cols / 2) continue;
@@ -250,7 +250,7 @@ TYPED_TEST(ExactnessOfTest, AnyScale) {
 
 // The largest values of the type, or half of them if their differences would overflow. Their
 // squares exceed float.
-TYPED_TEST(ExactnessOfTest, LargestNumbers) {
+TYPED_TEST(ExactnessOfTest, LargestValues) {
   using T = TypeParam;
   const double most = std::is_same_v<T, float16>    ? 65504
                       : std::is_same_v<T, bfloat16> ? 0x1.fep126
@@ -396,7 +396,7 @@ TYPED_TEST(ExactnessOfTest, BadGradientsStayInTheirRow) {
 
 // One bad element of x and one of dy, in different rows, in the kernels for long rows and
 // non-temporal stores.
-TYPED_TEST(ExactnessOfTest, BadRowsStayAloneInEveryKernel) {
+TYPED_TEST(ExactnessOfTest, BadRowsAffectNoOtherRowInAnyKernel) {
   using T = TypeParam;
   const T nan = tests::FromDouble<T>(std::numeric_limits<double>::quiet_NaN());
   const T inf = tests::FromDouble<T>(-std::numeric_limits<double>::infinity());

@@ -108,7 +108,7 @@ TEST(PyTorchTest, Issue41527ZerosOfHalf) {
 
 // Rows of 32 elements that count up to 6,400,000: all rows have equal results, but the last ones
 // differed.
-TEST(PyTorchTest, Issue81090CountedNumbers) {
+TEST(PyTorchTest, Issue81090CountingRows) {
   std::vector<double> x;
   for (const int first : {0, 32, 100'000, 3'200'000, 6'399'968}) {
     for (int i = 0; i < 32; ++i) x.push_back(first + i);
@@ -155,7 +155,7 @@ TEST(PyTorchTest, Issue173793NearTheLargestFloat) {
   ExpectRight(Problem<float>(Norm::kLayer, 3, 768, 0x1p126, 0x1p120));
 }
 
-// A variance of 5e-7 was taken for 0 beside a mean of 1.
+// A variance of 5e-7 was treated as 0 because the mean is 1.
 TEST(PyTorchTest, Pull186367SmallVarianceAndEps) {
   Problem<float> p = ProblemOf<float>(1, {1, 1.001, .999, 1});
   p.eps = 1e-7;
@@ -218,7 +218,7 @@ class Repeated {
 // Beyond 2^32 elements rows were counted in 32 bits, and results went to the first rows. A later
 // version did so for widths not divisible by four (issue 184826). Only the last rows have memory of
 // their own.
-TEST(PyTorchTest, Issue181555MoreNumbersThan32BitsCount) {
+TEST(PyTorchTest, Issue181555MoreElementsThan32BitsCount) {
   for (const int64_t cols : {int64_t{267}, int64_t{1024}}) {
     const int64_t period = int64_t{1} << 15, last = 1000;
     const int64_t times = (int64_t{1} << 32) / (period * cols) + 1, first = times * period;
@@ -302,7 +302,7 @@ TEST(OnnxRuntimeTest, Issue29034RmsNormOfLargeHalves) {
 }
 
 // x / max(|x|) was normalized with the eps of x, which exceeded the squares if x was large.
-TEST(CoreMlToolsTest, Issue2821EpsBesideALargeNumber) {
+TEST(CoreMlToolsTest, Issue2821EpsComparedWithALargeValue) {
   for (const double large : {30.0, 1e3, 1e6}) {
     Problem<float> p(Norm::kRms, 2, 1024, 0, 1e-2);
     p.x[17] = static_cast<float>(large);

@@ -131,7 +131,7 @@ HWY_INLINE auto EightLanes(D d, Vec<D> v) {
 template <bool kNtStores, class T>
 class RowsOut {
  public:
-  /// With `in_place`, elements behind these rows are still to be read.
+  /// With `in_place`, elements after these rows must still be read.
   RowsOut(T* out, int64_t stride, int64_t cols, bool in_place)
       : staged_(out),
         out_(out),

@@ -13,8 +13,8 @@
 
 namespace planish::internal {
 
-/// The gradients of the state of all sequences; for a segment from the time `first` on, those of
-/// zx and zh, and the state before each step.
+/// Gradients of the state of all sequences. Also the gradients of zx and zh, and the state before
+/// each step, for a segment from the time `first` on.
 template <class T>
 struct StateGradients {
   T *dh, *dc, *dcell, *workspace, *h_after;
@@ -23,8 +23,8 @@ struct StateGradients {
   int64_t* active;
 };
 
-/// Sums of each group of sequences: of the parameters, and of the states after resets [groups,
-/// padded].
+/// Gradient sums of each group of sequences: of the parameters, and of the states after resets
+/// [groups, padded].
 template <class T>
 struct GroupSums {
   const std::vector<CellSums<T>>& cell;
@@ -38,11 +38,11 @@ class BackwardPass {
   BackwardPass(const LayerCall<T>& layer, const RnnBackwardArgs<T>& args)
       : layer_(layer), rows_(layer.rows()), args_(args), batch_norms_(layer) {}
 
-  /// Computes the steps of some times, from `slots` that forward filled.
+  /// Computes the steps `times` from the values that forward wrote to `slots`.
   void Steps(Times times, int64_t begin, int64_t end, const Slots<const T>& slots,
              const StateGradients<T>& gradients, const GroupSums<T>& sums) const;
 
-  /// Copies x of a segment, with zeros past the length of a sequence: x may be NaN there, and NaN
+  /// Copies x of a segment, with zeros past the length of a sequence. There x can be NaN, and NaN
   /// times a gradient of 0 would be NaN.
   void CopyWithoutPadding(Times times, T* copy) const;
 
@@ -53,8 +53,8 @@ class BackwardPass {
   /// Returns the state before a step, or null for zeros.
   const T* StateBefore(int64_t t, int64_t b) const;
 
-  /// Prefetches what forward saved of a row, which has left the caches, during the work on another
-  /// row.
+  /// Prefetches the saved values of a row during the work on another row. They are no longer in the
+  /// caches.
   void PrefetchRow(const CellRowBackward<T>& row) const;
 
   /// Adds a state's gradient to a sum, and sets it to 0.

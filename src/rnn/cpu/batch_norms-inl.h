@@ -29,11 +29,11 @@ HWY_INLINE void ForVectors(State& a, State& b, State& c, State& d, const F& f) {
 // --- Tuning constants (docs/tuning.md) ---
 
 /// The largest number of rows that are copied when they are first read, and later read from the
-/// copy. Rows may be a page apart, which conflicts in the cache's sets. More rows are read in
+/// copy. Rows can be a page apart, and then conflict in the cache's sets. More rows are read in
 /// place.
 inline constexpr int64_t kCopiedRows = 64;
 
-/// The vectors of columns that are processed together. One vector alone would wait for memory and
+/// The vectors of columns that are processed together. A single vector would wait for memory and
 /// for the latency of its sum.
 inline constexpr int kColumnVectors = 4;
 

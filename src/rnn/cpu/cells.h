@@ -6,14 +6,13 @@
 #include "src/rnn/cell.h"
 #include "src/rnn/cpu/order.h"
 
-// The elementwise work and norms of a step, after its matrix products: for one sequence at a time,
-// or, with statistics over the batch, for all of them. Rows have the order of order.h. Arguments
-// are not checked.
+// Elementwise operations and norms of a step, after its matrix products. They process one sequence
+// at a time or, with statistics over the batch, all sequences. Rows have the order of order.h.
+// Arguments are not checked.
 namespace planish::internal {
 
-/// The elements of the coefficients of a norm: xhat = (z - coefficients[0]) * coefficients[1] +
-/// coefficients[2], where coefficients[0] is the mean, coefficients[1] is rstd, and coefficients[2]
-/// corrects the rounding of the mean.
+/// Number of coefficients of a norm: xhat = (z - coefficients[0]) * coefficients[1] +
+/// coefficients[2]. They are the mean, rstd, and a correction of the mean's rounding error.
 inline constexpr int64_t kCoefficients = 3;
 
 /// The parameters except the weights, in the kernels' order, with ones or zeros for absent ones.
@@ -33,7 +32,8 @@ struct CellSums {
   T *gain_c = nullptr, *bias_c = nullptr;
 };
 
-/// What a step saves for backward: nothing, or everything, with normal or non-temporal stores.
+/// Mode of saving values for backward: nothing, or everything, with ordinary or non-temporal
+/// stores.
 enum class Keep : uint8_t { kNothing, kStores, kNtStores };
 
 /// The settings that all rows of a layer share.
@@ -46,8 +46,8 @@ struct CellCall {
   T eps;
 };
 
-/// A sequence at one step. [columns] and [padded] are counts of elements; a norm of sums has one
-/// statistic for each of its groups. With statistics over the batch, zx, zh and xhat_c contain
+/// Arrays of one sequence at one step, of [columns] or [padded] elements. A norm of sums has one
+/// statistic for each group of gates. With statistics over the batch, zx, zh and xhat_c contain
 /// xhat, and norm_c and rstd are not used.
 template <class T>
 struct CellRow {
@@ -94,14 +94,14 @@ struct CellKernels {
   void (*gates)(const CellCall<T>&, const CellRow<T>&);
   /// Computes an LSTM's h from its gates and c.
   void (*output)(const CellCall<T>&, const CellRow<T>&);
-  /// Computes an LSTM's dcell from dh; over the batch, the gradient of the norm's output.
+  /// Computes an LSTM's dcell from dh. Over the batch, computes the gradient of the norm's output.
   void (*output_backward)(const CellCall<T>&, const CellRowBackward<T>&, const CellSums<T>&);
   /// Computes the gradients of the sums, and of the state before except the part through the matrix
   /// product with it. Over the batch, computes the gradients of the norms' outputs.
   void (*gates_backward)(const CellCall<T>&, const CellRowBackward<T>&, const CellSums<T>&);
   /// Computes xhat [., stride], which may be z, and rstd [columns].
   void (*batch_norm)(const BatchColumns<T>&, const T* z, T eps, T* xhat, T* rstd);
-  /// Turns d in place from the gradient of gain * xhat + bias into that of z, and adds to dgain.
+  /// Replaces d, the gradient of gain * xhat + bias, by the gradient of z, and adds to dgain.
   void (*batch_norm_backward)(const BatchColumns<T>&, T* d, const T* xhat, const T* rstd,
                               const T* gain, T* dgain);
 };

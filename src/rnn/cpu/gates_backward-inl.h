@@ -1,4 +1,4 @@
-// The backward of gates-inl.h. Compiled once for each SIMD target, in the namespace HWY_NAMESPACE.
+// Backward pass of gates-inl.h. Compiled once for each SIMD target, in the namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_RNN_CPU_GATES_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_RNN_CPU_GATES_BACKWARD_INL_H_
 #undef PLANISH_SRC_RNN_CPU_GATES_BACKWARD_INL_H_
@@ -38,8 +38,8 @@ void OutputBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
   // Over the batch, batch_norm_backward computes the norm's backward.
   const bool of_row = norm && call.recipe.over == Over::kRow;
   const CoefficientVectors<T> norm_c(of_row ? row.norm_c : kIdentity<T>);
-  // The gradients of c from the next step and from h are added before the norm's backward if the
-  // normalized c is the cell state, otherwise after it.
+  // If the normalized c is the cell state, the gradients of c from the next step and from h are
+  // added before the norm's backward. Otherwise they are added after it.
   const bool meet_before = call.recipe.cell == CellNorm::kCarried;
   const int64_t units = VectorsOf<T>(order.hidden) * n, step = gate[0].step;
   int64_t at = 0;  // relative to the begin of each gate

@@ -17,15 +17,15 @@
 namespace planish::internal {
 namespace {
 
-/// Returns how a layer writes `elements` elements that backward reads after all are written.
+/// Returns the mode in which a layer saves `elements` elements for backward.
 template <class T>
 Keep KeepAt(const CellRecipe& recipe, const T* saved, int64_t elements) {
   // Non-temporal stores need aligned vectors. Norms over the batch read what they saved.
   const bool aligned = reinterpret_cast<uintptr_t>(saved) % kAlignment == 0;
-  const bool past =
+  const bool use_nt_stores =
       aligned && recipe.over == Over::kRow &&
       elements * static_cast<int64_t>(sizeof(T)) >= CurrentTuning().nt_store_saved_bytes;
-  return past ? Keep::kNtStores : Keep::kStores;
+  return use_nt_stores ? Keep::kNtStores : Keep::kStores;
 }
 
 }  // namespace
@@ -122,8 +122,8 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
   std::fill_n(reset_sums, 2 * groups * padded, T{0});
   const GroupSums<T> group_sums{
       .cell = sums.Groups(groups), .h_reset = reset_sums, .c_reset = reset_sums + groups * padded};
-  // `shared` collects rows, which are multiplied when x may no longer exist, so it keeps a copy of
-  // x. Past the length of a sequence, x must not be read.
+  // `shared` copies x, because it multiplies the rows in a later call, when the caller can have
+  // freed x. Past the length of a sequence, x must not be read.
   const bool own_x = shared || in.lengths;
   const bool weight_ih = shared || args.dparams.weight_ih;
   const bool weight_hh = shared || args.dparams.weight_hh;

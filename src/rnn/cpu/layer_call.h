@@ -18,21 +18,18 @@
 #include "src/rnn/cpu/padded_rows.h"
 #include "src/rnn/cpu/sums.h"
 
-// One call of a layer, in either direction: its sizes, and how its work is split. Sequences depend
-// on each other only through the parameters, so threads process separate sequences. If there are
-// few, or the weights exceed a thread's own cache, threads split the columns of each step's matrix
-// product instead.
-//
-// Gradients of parameters are summed in groups of sequences that depend only on the shape. Time is
-// split into segments: weight gradients are one matrix product a segment, and a checkpoint restores
-// one segment.
+// Sizes of one call of a layer, and the division of its work. Threads process separate sequences.
+// If there are few, or the weights exceed a thread's own cache, threads split the columns of each
+// step's matrix product instead. Gradients of parameters are summed in groups of sequences that
+// depend only on the shape. Time is split into segments: weight gradients are one matrix product a
+// segment, and a checkpoint restores one segment.
 namespace planish::internal {
 
 // --- Tuning constants (docs/tuning.md) ---
 
-/// The largest number of groups of sequences, which bounds the threads; each group needs sums for
-/// every gain and bias. kGroup is the least number of sequences in a group: a product of fewer rows
-/// takes as long, because it is bound by reading the weights.
+/// Maximum of groups of sequences. It bounds the threads, because each group needs sums for every
+/// gain and bias. kGroup is the minimum of sequences in a group. A product of fewer rows takes as
+/// long, because it is bound by reading the weights.
 inline constexpr int64_t kMaxGroups = 16, kGroup = 4;
 
 /// The cost of the gates of a sum, and of a norm over the batch (three passes), in elements.
@@ -42,8 +39,8 @@ inline constexpr int64_t kRowElements = 8, kColumnElements = 4;
 /// columns of the matrix product, so that each thread reads only its share of the weights.
 inline constexpr int64_t kMinSplitSequences = 4;
 
-/// Rows of inputs multiplied by the weights at once. Many, so that weights are read rarely; few, so
-/// that the products are still in a cache when their step needs them.
+/// Rows of inputs multiplied by the weights at once. More rows read the weights less often. With
+/// fewer rows the products are still in a cache when their step needs them.
 inline constexpr int64_t kInputRows = 256;
 
 // --- End of tuning constants ---
@@ -69,7 +66,7 @@ struct Times {
 template <class T>
 class LayerCall {
  public:
-  /// `keep` is how forward steps save what backward reads.
+  /// `keep` is the mode in which forward steps save values for backward.
   LayerCall(const PackedLayer<T>& packed, const RnnInputs<T>& inputs, const RnnOptions<T>& options,
             Keep keep)
       : packed_(packed),

@@ -8,8 +8,8 @@
 #include "src/rnn/cell.h"
 
 // The order of the G sums of a step in memory. The gates of a norm are adjacent and interleaved by
-// vectors, so that a norm reads one contiguous range, and the gates of a unit are close together.
-// For a group of gates a, b and vectors of two elements:
+// vectors. So a norm reads one contiguous range, and the gates of a unit are close together. For a
+// group of gates a, b and vectors of two elements:
 //
 //     a0 a1 b0 b1 a2 a3 b2 b3 ...
 //

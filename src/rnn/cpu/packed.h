@@ -11,8 +11,8 @@
 
 namespace planish::internal {
 
-/// A layer's parameters in the order of order.h: the weights packed for matrix products, the others
-/// padded, with ones and zeros for absent ones.
+/// Parameters of a layer in the order of order.h. Weights are packed for matrix products. Other
+/// parameters are padded, with ones and zeros for absent ones.
 template <class T>
 class PackedLayer {
  public:

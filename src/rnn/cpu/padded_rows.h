@@ -10,8 +10,8 @@
 
 namespace planish::internal {
 
-/// The padding of a layer's rows: copies between the rows [B, H] of the caller and the padded rows
-/// of order.h, and zeros in the padding.
+/// Padding of a layer's rows. Copies between the caller's rows [B, H] and the padded rows of
+/// order.h, and sets the padding to zero.
 template <class T>
 class PaddedRows {
  public:

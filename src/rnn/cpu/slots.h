@@ -11,8 +11,7 @@
 #include "src/rnn/cpu/cells.h"
 #include "src/rnn/cpu/order.h"
 
-// The arrays that a step fills: those that forward saves for backward, and those that it needs
-// itself.
+// Arrays that a step writes: those that forward saves for backward, and its own temporary arrays.
 namespace planish::internal {
 
 enum Slot : uint8_t {

@@ -121,7 +121,7 @@ void ParamSums<T>::Multiply(const T* x, bool weight_ih, bool weight_hh,
 
 template <class T>
 void ParamSums<T>::Write(const RnnParams<T>& d, const ParallelFor& parallel_for) {
-  Groups(1);  // may allocate, so it precedes all writes
+  Groups(1);  // can allocate, so it precedes all writes
   const CellRecipe& recipe = layer_->call().recipe;
   const Order& order = layer_->order();
   const int64_t inputs = layer_->inputs(), padded = order.padded, hidden = order.hidden;
@@ -142,7 +142,7 @@ void ParamSums<T>::Write(const RnnParams<T>& d, const ParallelFor& parallel_for)
     T* const from = group_memory_[g].data();
     for (int64_t j = 0; j < size(); ++j) all_sums[j] += from[j];
   }
-  groups_.resize(1);  // now contains the others
+  groups_.resize(1);  // now contains the sums of all groups
   const CellSums<T>& all = groups_[0];
   write_rows(all.gain_ih, 1, 1, d.ln_ih_weight);
   write_rows(all.gain_ih, 1, 1, d.ln_weight);

@@ -14,7 +14,7 @@ namespace planish::internal {
 
 // --- Tuning constants (docs/tuning.md) ---
 
-/// The least rows of a matrix product for weight gradients. A product reads and writes the whole
+/// Minimum of rows of a matrix product for weight gradients. A product reads and writes the whole
 /// gradient, which is cheap compared with a product of this many rows. The value determines the
 /// order of summation, and thus the results.
 inline constexpr int64_t kProductRows = 256;
@@ -34,8 +34,8 @@ class ParamSums {
   /// that threads can process groups in parallel.
   const std::vector<CellSums<T>>& Groups(int64_t groups);
 
-  /// Rows of some steps, one for each sequence: the gradients of zx and zh, which share memory if
-  /// they are equal, and the states before the steps.
+  /// Rows of some steps, one for each sequence: gradients of zx and zh, and states before the
+  /// steps. The gradients share memory if they are equal.
   struct Rows {
     T *dzx, *dzh, *h_before;
     T* x;  ///< [rows, I], or null
@@ -44,16 +44,15 @@ class ParamSums {
   /// weights. Keeps sums and collected rows. Throws std::bad_alloc without changing anything.
   void Reserve(int64_t capacity, bool own_x, bool weight_ih, bool weight_hh);
 
-  /// Returns memory for new rows, in front of those collected, because backward goes from the last
-  /// step to the first. `own_x` collects the inputs, too. If no rows are collected, sets the
-  /// capacity.
+  /// Returns memory for new rows, before the collected rows, because backward processes the last
+  /// step first. With `own_x` the rows include inputs. If no rows are collected, sets the capacity.
   Rows Add(int64_t rows, int64_t capacity, bool own_x);
   bool HasSpaceFor(int64_t rows) const { return waiting_ == 0 || rows <= first(); }
   int64_t waiting() const { return waiting_; }
 
   /// Adds the matrix products of the collected rows with the states and the inputs, and clears the
-  /// rows. `x` [rows, I] are the inputs; null: the collected ones. Skips a weight whose flag is
-  /// false.
+  /// rows. `x` [rows, I] are the inputs, or null for the collected inputs. Skips a weight whose
+  /// flag is false.
   void Multiply(const T* x, bool weight_ih, bool weight_hh, const ParallelFor& parallel_for);
 
   /// Writes the gradients. There must be no collected rows.

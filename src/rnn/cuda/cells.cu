@@ -8,12 +8,10 @@
 #include "src/rnn/cuda/norm.h"
 #include "src/rnn/cuda/unit.h"
 
-// The recurrent layers' kernels. A block processes one row (a step of a sequence). Thread i has the
+// Kernels of recurrent layers. A block processes one row (a step of a sequence). Thread i has the
 // units i, i + BlockThreads(), ... with all their gates. Each pass over a row reads it again, from
-// the cache.
-//
-// Multiplications and additions are fused only where the code says so, so that results are the same
-// on every device and in the emulation.
+// the cache. Multiplications and additions are fused only where the code says so, so that results
+// are the same on every device and in the emulation.
 namespace planish::internal::cuda {
 namespace {
 
@@ -106,7 +104,7 @@ ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
     }
     if (!Kind::kLstm || a.cell_norm == CellNorm::kNone) continue;
 
-    SyncBlock();  // the sums are about the first c
+    SyncBlock();  // the first c is the origin of the sums
     NormCoefficients<T> coefficients[1];
     ComputeCoefficients<1, 1>(
         team, hidden, a.eps, [&](int, int64_t k) { return s.c[state + k]; }, coefficients);
@@ -166,8 +164,8 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
     if (cell_norm) {
       ReadCoefficients(a.norm_c + row * kNormCoefficients, norm_c);
       for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
-        // The gradients of c from the next step and from h are added before the norm's backward if
-        // the normalized c is the cell state, otherwise after it.
+        // If the normalized c is the cell state, the gradients of c from the next step and from h
+        // are added before the norm's backward. Otherwise they are added after it.
         const T dc = take(s.dc, s.dc_reset, k);
         if (reset) s.dc[state + k] = 0;
         const OutputGradient<T> d = TakeOutputBack(a, row, k, dh_of(k), carried ? dc : T{0});
@@ -235,7 +233,7 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
   }
 }
 
-// Turns da into the gradient of zx.
+// Replaces da by the gradient of zx.
 template <class T, class Kind>
 PLANISH_KERNEL(kMaxRowThreads, 1)
 InputNormBackward(CellLayer<T> a, T* da) {
@@ -292,7 +290,7 @@ PLANISH_DEVICE NormCoefficients<T> CoefficientsOf(const T* norm_coefficients, in
   return {coefficients[0], coefficients[1], coefficients[2]};
 }
 
-// Each thread has a column; the grid's y has the parts of the rows.
+// Each thread has a column. The grid's y index selects the part of the rows.
 template <class T>
 PLANISH_KERNEL(kColumnThreads, 1)
 SumColumns(CellLayer<T> a, int64_t parts, const T* da, T* partials) {

@@ -10,8 +10,7 @@
 // addresses are device memory.
 namespace planish::internal::cuda {
 
-/// The elements of the coefficients of a norm of a row: the mean as a sum of two elements, and
-/// rstd.
+/// Number of coefficients of a norm of a row: the mean as a sum of two elements, and rstd.
 inline constexpr int kNormCoefficients = 3;
 
 // --- Tuning constants (docs/tuning.md) ---
@@ -22,8 +21,8 @@ inline constexpr int64_t kRnnRowsInTurn = 64;
 
 // --- End of tuning constants ---
 
-/// The sums over all steps and sequences of each of the G columns, from which the parameters'
-/// gradients are computed. da is the gradient of ax, dah that of ah.
+/// Sums of each of the G columns over all steps and sequences. The parameters' gradients are
+/// computed from them. da is the gradient of ax, dah that of ah.
 enum class ColumnSum : uint8_t { kDa, kDaXhatX, kDah, kDahXhatH };
 inline constexpr int kColumnSums = 4;
 /// The number of sums of each of the H columns of c; d is the gradient of the norm's output.
@@ -48,7 +47,7 @@ struct CellLayer {
   Sums sums;
   CellNorm cell_norm;
   int gates, norms;     ///< number of norms of zx, zh or zx + zh
-  int gates_of_a_norm;  ///< gates of each norm; the last norm may have fewer
+  int gates_of_a_norm;  ///< gates of each norm; the last norm can have fewer
   int64_t time, batch, hidden;
   double eps;
   const int64_t* lengths;  ///< [B], or null
@@ -98,14 +97,14 @@ struct BackwardArrays {
 template <class T>
 struct BackwardStepCall : BackwardArrays<T> {
   int64_t t;
-  int64_t later;  ///< the step that forward takes after it, or -1
+  int64_t later;  ///< the next step of forward, or -1
 };
 
-/// A parameter's gradient and the columns whose sums it is.
+/// Gradient of a parameter, which consists of column sums. `sum` selects the kind of sum.
 template <class T>
 struct SumsOutput {
   T* data;        ///< [count] or null
-  int sum;        ///< which of the sums
+  int sum;        ///< index of the kind of sum
   int64_t begin;  ///< the first column
   int64_t count;
 };
@@ -115,14 +114,14 @@ struct SumsOutputs {
   SumsOutput<T> output[kMaxSumsOutputs];
 };
 
-/// Functions that launch the kernels. Errors name `function`.
+/// The following functions launch kernels. Errors name `function`.
 
 /// Writes layer.params from the given parameters.
 template <class T>
 void RunPackParams(const char* function, const CellLayer<T>& layer, const RnnParams<const T>& from,
                    void* stream);
-/// Sets `to` to `from` [B, H] or zeros; for sequences whose step `first` begins with a reset, to
-/// `reset` or zeros. `first` is -1 if no step follows. `to` may be null.
+/// Sets `to` to `from` [B, H] or zeros. For sequences whose step `first` begins with a reset, sets
+/// it to `reset` or zeros. `first` is -1 if no step follows. `to` can be null.
 template <class T>
 void RunBeginState(const char* function, const CellLayer<T>& layer, int64_t first, const T* from,
                    const T* reset, T* to, void* stream);
@@ -144,9 +143,9 @@ void RunMaskInputs(const char* function, const CellLayer<T>& layer, int64_t inpu
 template <class T>
 void RunBackwardStep(const char* function, const CellLayer<T>& layer,
                      const BackwardStepCall<T>& step, void* stream);
-/// Writes dstate [B, H], the gradient of the state before step `first`, to dstate0, or, for
-/// sequences that begin it with a reset, adds it to the sum dreset. reset_sums and the outputs may
-/// be null.
+/// Writes dstate [B, H], the gradient of the state before step `first`, to dstate0. For sequences
+/// that begin the step with a reset, adds it to the sum dreset instead. reset_sums and the outputs
+/// can be null.
 template <class T>
 void RunEndState(const char* function, const CellLayer<T>& layer, int64_t first, const T* dstate,
                  const T* reset_sums, T* dstate0, T* dreset, void* stream);
@@ -159,7 +158,7 @@ void RunColumnSums(const char* function, const CellLayer<T>& layer, const T* da,
 template <class T>
 void RunFinishSums(const char* function, const T* partials, int64_t count, int sums, int64_t cols,
                    const SumsOutputs<T>& outputs, void* stream);
-/// Turns da into the gradient of zx, for cells with separate norms of zx and zh.
+/// Replaces da by the gradient of zx, for cells with separate norms of zx and zh.
 template <class T>
 void RunInputNormBackward(const char* function, const CellLayer<T>& layer, T* da, void* stream);
 

@@ -85,7 +85,7 @@ void TakeParams(Workspace& workspace, const CellRecipe& recipe, const Sizes& n,
   workspace.Take(params.bias_c, n.hidden);
 }
 
-/// Takes the saved arrays.
+/// Assigns the saved arrays.
 template <class T>
 void TakeKept(Workspace& workspace, const CellRecipe& recipe, const Sizes& n, CellLayer<T>& layer) {
   const int64_t norm_coefficients = n.rows * recipe.norms() * kNormCoefficients;
@@ -114,7 +114,8 @@ struct ForwardWorkspace {
   double *sum_parts = nullptr, *cell_parts = nullptr;  ///< of the persistent kernel
 };
 
-/// Takes the workspace of forward, and zx and norm_ih unless they are saved. The plan need not fit.
+/// Assigns the workspace of forward, and zx and norm_ih unless they are saved. The plan need not
+/// fit.
 template <class T>
 ForwardWorkspace<T> TakeForward(Workspace& workspace, const CellRecipe& recipe, const Sizes& n,
                                 bool saved, const PersistentPlan& plan, CellLayer<T>& layer) {
@@ -147,7 +148,7 @@ struct BackwardWorkspace {
   T* state_partials = nullptr;
 };
 
-/// Takes the workspace of backward. The plan need not fit.
+/// Assigns the workspace of backward. The plan need not fit.
 template <class T>
 BackwardWorkspace<T> TakeBackward(Workspace& workspace, const CellRecipe& recipe, const Sizes& n,
                                   int64_t inputs, bool lengths, const PersistentBackwardPlan& plan,
@@ -176,7 +177,7 @@ BackwardWorkspace<T> TakeBackward(Workspace& workspace, const CellRecipe& recipe
   return to;
 }
 
-/// Matrix products by the caller's function, or by ours.
+/// Matrix products, by the caller's function or by this library's kernel.
 template <class T>
 class Products {
  public:
@@ -232,7 +233,7 @@ class LayerBackward {
  private:
   int64_t first() const { return in_.reverse ? in_.shape.time - 1 : 0; }
 
-  /// Prepares all that the steps read.
+  /// Prepares the arrays that the steps read.
   void BeginStates() const {
     RunPackParams(function_, layer_, in_.params, stream_);
     RunBeginState<T>(function_, layer_, -1, args_.dh_n, nullptr, to_.dh, stream_);

@@ -81,7 +81,7 @@ PLANISH_DEVICE NormCoefficients<float> CoefficientsOfStatistics(double mean, dou
 /// Computes the coefficients of the elements value(gate, k).
 ///
 /// For float, sums distances from the first element and their squares in double. No element is
-/// further from the mean than sqrt(n) deviations, so the relative error of the variance is at most
+/// further from the mean than sqrt(n) deviations. So the relative error of the variance is at most
 /// n 2^-53, and no square overflows or underflows. For double, sums about the mean.
 template <int kGates, int kFirst, int kNorms, class T, class F>
 PLANISH_DEVICE void ComputeCoefficients(RowTeam& team, int64_t hidden, double eps, F&& value,
@@ -135,7 +135,7 @@ PLANISH_DEVICE void ComputeCoefficients(RowTeam& team, int64_t hidden, double ep
   }
 }
 
-/// Turns the thread's sums of g and of g * xhat into their means over the row.
+/// Replaces the thread's sums of g and of g * xhat by their means over the row.
 template <int kGates, int kFirst, int kNorms, class T>
 PLANISH_DEVICE void GradientMeans(RowTeam& team, int64_t hidden, T (&mean)[kNorms],
                                   T (&dot)[kNorms]) {

@@ -6,8 +6,8 @@
 #include "src/rnn/cuda/cells.h"
 #include "src/rnn/cuda/plan.h"
 
-// Persistent kernels, which compute all steps of a layer with weight_hh on chip: their arguments
-// and launch.
+// Arguments and launch of persistent kernels. Such a kernel computes all steps of a layer, and
+// holds weight_hh in shared memory.
 namespace planish::internal::cuda {
 
 template <class T>

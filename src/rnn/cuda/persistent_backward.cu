@@ -8,18 +8,14 @@
 #include "src/rnn/cuda/persistent_block.h"
 #include "src/rnn/cuda/unit.h"
 
-// All backward steps in one kernel. A block has a few units with all their gates, and keeps their
-// rows of weight_hh, and the gradients of their h and c, in shared memory. A step:
+// All backward steps in one kernel. A block has a few units with all their gates. It keeps their
+// rows of weight_hh, and the gradients of their h and c, in shared memory. A step computes:
 //
-//   1. the gradient of the block's states, summed over all blocks' partial sums; the backward of
-//   the
-//      output; and the block's partial sums for the norm of c (grid barrier, if c has a norm);
-//   2. the gates, and the block's partial sums for the norms of the gates (grid barrier, if the
-//   gates
-//      have norms);
-//   3. the gradient of the block's columns of zh, and its product with the block's weights, a
-//   partial
-//      sum of the gradient of all states before the step (grid barrier).
+// 1. The gradient of the block's states: the sum of all blocks' partial sums, and the backward of
+//    the output. If c has a norm: the block's partial sums for it, then a grid barrier.
+// 2. The gates. If they have norms: the block's partial sums for them, then a grid barrier.
+// 3. The gradient of the block's columns of zh, and its product with the block's weights. The
+//    product is a partial sum of the gradient of all states before the step. Then a grid barrier.
 //
 // A block needs only the rows of weight_hh that it needs forward, and gradients of zh stay in the
 // block. Every block combines partial sums in the same order, so all get the same bits.
@@ -71,7 +67,7 @@ PLANISH_DEVICE void WriteMeans(const GradientPart& means, T* to) {
   to[1] = static_cast<T>(means.dot);
 }
 
-// Prefetches what a step reads of a unit, which does not depend on other steps.
+// Prefetches the values of a unit that a step reads and that do not depend on other steps.
 template <class Kind, class T>
 PLANISH_DEVICE void PrefetchUnit(const CellLayer<T>& a, const PersistentBackwardCall<T>& s,
                                  const StateNorm<Kind, T>& norm, int64_t row, int64_t k) {
@@ -285,8 +281,8 @@ struct BackwardBlock {
       if constexpr (Kind::kLstm) {
         dc[at] = of_c;
         if (!cell_norm) return;
-        // The gradients of c from the next step and from h are added before the norm's backward if
-        // the normalized c is the cell state, otherwise after it.
+        // If the normalized c is the cell state, the gradients of c from the next step and from h
+        // are added before the norm's backward. Otherwise they are added after it.
         const OutputGradient<T> d = TakeOutputBack(a, row, k, dh[at], carried ? of_c : T{0});
         NormCoefficients<T> coefficients[1];
         ReadCoefficients(a.norm_c + row * kNormCoefficients, coefficients);

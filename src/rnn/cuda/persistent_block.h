@@ -104,11 +104,10 @@ PLANISH_DEVICE void ForItems(int count, F&& f) {
 }
 
 /// Exchanges partial results of `count` items between blocks, for items with `is_there(i)`, through
-/// `parts` [count, blocks].
-///
-/// take(i, there) computes the block's part on kPartLanes lanes. join(i, parts, writes) combines
-/// the parts of all blocks (or null) on kJoinLanes lanes, one of which writes the result. All
-/// threads of the block see the results afterwards.
+/// `parts` [count, blocks]. Calls take(i, there) to compute the block's part on kPartLanes lanes.
+/// Then calls join(i, parts, writes) to combine the parts of all blocks (or null) on kJoinLanes
+/// lanes. One lane, with `writes`, writes the result. All threads of the block see the results
+/// afterwards.
 template <class Part, class There, class Take, class Join>
 PLANISH_DEVICE void ExchangeParts(int count, Part* parts, int64_t blocks, There&& is_there,
                                   Take&& take, Join&& join) {

@@ -7,14 +7,14 @@
 #include "src/rnn/cuda/persistent_block.h"
 #include "src/rnn/cuda/unit.h"
 
-// All steps in one kernel. A block has a few units with all their gates, and keeps their rows of
-// weight_hh, and their c, in shared memory. Blocks exchange the state through device memory. A
-// step:
+// All steps in one kernel. A block has a few units with all their gates. It keeps their rows of
+// weight_hh, and their c, in shared memory. Blocks exchange the state through device memory. A step
+// computes:
 //
-//   1. the matrix product of the block's weights and the whole state;
-//   2. the block's partial statistics of the sums, combined over all blocks (grid barrier);
-//   3. the gates, c, and the block's partial statistics of c (grid barrier, if c has a norm);
-//   4. the block's units of the new state (grid barrier).
+// 1. The matrix product of the block's weights and the whole state.
+// 2. The block's partial statistics of the sums. After a grid barrier combines those of all blocks.
+// 3. The gates and c. If c has a norm: the block's partial statistics of c, then a grid barrier.
+// 4. The block's units of the new state. Then a grid barrier.
 //
 // Every block combines the partial statistics in the same order, so all get the same bits.
 namespace planish::internal::cuda {
@@ -132,7 +132,7 @@ struct ForwardBlock {
   T* sums;                                   // [B, rows]
   T* cells;                                  // [B, units]
   T* outputs;                                // [B, units] o
-  T *norm_coefficients, *cell_coefficients;  // [B, norms], and behind them [B] of c
+  T *norm_coefficients, *cell_coefficients;  // [B, norms], followed by [B] of c
   T* inputs;                                 // [2, B, rows] zx
   T* input_coefficients;                     // [2, B, norms] of zx
 

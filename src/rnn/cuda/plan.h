@@ -5,8 +5,8 @@
 
 #include "src/rnn/cell.h"
 
-// The layout of a layer in a persistent kernel, whose blocks keep weight_hh on chip for all steps.
-// A pure function of sizes, so that it can be tested without a GPU.
+// Layout of a layer in a persistent kernel, whose blocks keep weight_hh in shared memory for all
+// steps. It depends only on sizes, so it can be tested without a GPU.
 namespace planish::internal::cuda {
 
 // --- Tuning constants (docs/tuning.md) ---
@@ -23,8 +23,8 @@ inline constexpr int64_t kMaxPersistentBatch = 64;
 /// every other block through memory.
 inline constexpr int64_t kMaxPersistentBackwardBatch = 32;
 
-/// The lanes that compute a block's partial statistics of a norm, and that combine those of all
-/// blocks. Few enough that a block processes all of its norms at once, because latency dominates.
+/// Lanes that compute a block's partial statistics of a norm, and lanes that combine those of all
+/// blocks. A block has enough threads for all of its norms at once, because latency dominates.
 inline constexpr int kPartLanes = 8, kJoinLanes = 16;
 
 /// The loads that a lane issues before it uses the first, when it sums distant elements in the L2
@@ -42,7 +42,7 @@ inline constexpr int kPersistentPart = 3;
 /// aligned to 16 bytes.
 struct PersistentSlices {
   bool fits = false;    ///< if false, all other members are 0
-  int64_t units = 0;    ///< units of a block, with all their gates; the last block may have fewer
+  int64_t units = 0;    ///< units of a block, with all their gates; the last block can have fewer
   int64_t blocks = 0;   ///< number of blocks with units
   int threads = 0;      ///< threads of a block
   int64_t stride = 0;   ///< distance between rows of weights, and between states
@@ -59,8 +59,8 @@ struct PersistentPlan : PersistentSlices {
   int64_t inputs = 0;             ///< [B, rows] zx, two buffers: of this step and of the next one
   int64_t input_coefficients =
       0;  ///< [B, norms] coefficients of zx, two buffers, if zx has its own norm
-  /// Elements of type double through which blocks exchange partial statistics: of the sums [B,
-  /// norms, blocks, kPersistentPart], and of c [B, blocks, kPersistentPart].
+  /// Doubles through which blocks exchange partial statistics: [B, norms, blocks, kPersistentPart]
+  /// for the sums, [B, blocks, kPersistentPart] for c.
   int64_t sum_parts = 0, cell_parts = 0;
 };
 
@@ -71,8 +71,8 @@ struct PersistentBackwardPlan : PersistentSlices {
   int64_t states = 0;     ///< [B, units], `state_arrays` times
   int state_arrays = 0;   ///< dh and dc; with a norm of c also the gradients of o and c, and xhat
   int64_t means = 0;      ///< [B, norms + 1] pairs of means
-  /// Elements of type double through which blocks exchange partial sums of the norms: [B, norms,
-  /// blocks, 2] and [B, blocks, 2].
+  /// Doubles through which blocks exchange partial sums of the norms: [B, norms, blocks, 2] for the
+  /// sums, [B, blocks, 2] for c.
   int64_t sum_parts = 0, cell_parts = 0;
   /// Each block's partial sum of the states' gradient, [blocks, B, stride], `buffers` times. Two
   /// are needed if no grid barrier separates reading one from writing the next.

@@ -37,7 +37,7 @@ TEST(PersistentPlan, LnLstmOf768Fits) {
   EXPECT_EQ(plan.cell_parts, kPersistentPart * 16 * 128);
 }
 
-// The same slices as forward, and partial sums of the gradient of 16 states in each block.
+// The slices are those of forward. Each block has partial sums of the gradient of 16 states.
 TEST(PersistentPlan, LnLstmOf768FitsBackward) {
   const PersistentBackwardPlan plan = BackwardPlan(Cell::kLnLstm, {1024, 16, 768, 768});
   ASSERT_TRUE(plan.fits);
@@ -55,7 +55,7 @@ TEST(PersistentPlan, LnLstmOf768FitsBackward) {
   EXPECT_EQ(BackwardPlan(Cell::kLstm, {1024, 16, 768, 768}).buffers, 2);
 }
 
-TEST(PersistentPlan, WhatIsTooLargeDoesNotFitBackward) {
+TEST(PersistentPlan, TooLargeLayersDoNotFitBackward) {
   EXPECT_TRUE(BackwardPlan(Cell::kLnLstm, {100, 16, 64, 1280}).fits);
   EXPECT_FALSE(BackwardPlan(Cell::kLnLstm, {100, 16, 64, 1536}).fits);
   EXPECT_TRUE(BackwardPlan(Cell::kLnLstm, {100, kMaxPersistentBackwardBatch, 64, 768}).fits);
@@ -66,7 +66,7 @@ TEST(PersistentPlan, WhatIsTooLargeDoesNotFitBackward) {
   EXPECT_FALSE(BackwardPlan(Cell::kLnLstm, {100, 16, 64, 768}, 4, 0).fits);
 }
 
-TEST(PersistentPlan, WhatIsTooLargeDoesNotFit) {
+TEST(PersistentPlan, TooLargeLayersDoNotFit) {
   EXPECT_TRUE(Plan(Cell::kLnLstm, {100, 16, 64, 1280}).fits);
   EXPECT_FALSE(Plan(Cell::kLnLstm, {100, 16, 64, 1536}).fits);
   EXPECT_TRUE(Plan(Cell::kLnGru, {100, 16, 64, 1536}).fits);

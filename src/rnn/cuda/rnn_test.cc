@@ -101,8 +101,8 @@ TYPED_TEST_SUITE(RnnCudaTest, Types);
 template <class T>
 constexpr double kUnit = std::is_same_v<T, float> ? 0x1p-24 : 0x1p-53;
 
-// A norm of one to three nearly equal elements multiplies errors by its rstd, up to 1/sqrt(eps) =
-// 316, at every step, forward and backward. rnn_test.cc has the same bound for the CPU.
+// A norm of one to three nearly equal elements multiplies errors by its rstd, at most 1/sqrt(eps) =
+// 316, at every step, forward and backward. The bound is that of the CPU (src/rnn/rnn_test.cc).
 template <class T>
 constexpr double kNarrowTolerance = std::is_same_v<T, float> ? 8e-3 : 4e-12;
 
@@ -224,7 +224,7 @@ TYPED_TEST(RnnCudaTest, PersistentNanGradientStaysInItsSequence) {
 
 // No matrix product of a step is requested, except in backward for larger batches than the
 // persistent kernel takes.
-TYPED_TEST(RnnCudaTest, PersistentAsksForNoProductOfAStep) {
+TYPED_TEST(RnnCudaTest, PersistentKernelsCallNoMatmulForSteps) {
   using T = TypeParam;
   for (const auto& [batch, backward] :
        {std::pair<int64_t, size_t>{internal::cuda::kMaxPersistentBackwardBatch, 0},
@@ -318,7 +318,7 @@ TYPED_TEST(RnnCudaTest, StepsGiveTheSameBits) {
 }
 
 // Each gradient has the same bits whichever others are requested.
-TYPED_TEST(RnnCudaTest, EveryGradientAlone) {
+TYPED_TEST(RnnCudaTest, EveryGradientByItself) {
   using T = TypeParam;
   const std::vector<Cell> cells = CudaCells();
   for (size_t i = 0; i < 2 * cells.size(); ++i) {
@@ -464,7 +464,8 @@ TYPED_TEST(RnnCudaTest, NormsAreExactAtAnyMeanAndSize) {
 
 // --- Matrix products ---
 
-// The caller's matrix products give the same results as ours, and are requested as the header says.
+// The caller's matrix products give the same results as the library's, and are called as the header
+// says.
 TYPED_TEST(RnnCudaTest, ProductsAreTheCallers) {
   using T = TypeParam;
   const RnnProblem<T> p(Cell::kLnLstm, {3, 2, 5, 7});
@@ -492,7 +493,7 @@ TYPED_TEST(RnnCudaTest, ProductsAreTheCallers) {
   EXPECT_EQ(device.Result().DiffersIn(expected), "");
 }
 
-// Our matrix products, transposed or not, with full tiles and partial ones.
+// The library's matrix products, transposed or not, with full and partial tiles.
 TYPED_TEST(RnnCudaTest, Matmul) {
   using T = TypeParam;
   std::mt19937 random(5);
@@ -611,7 +612,7 @@ TEST_F(RnnCudaErrors, BackwardTakesNoSums) {
 }
 
 // RnnSavedSize returns the header's table; with 8 steps and H = 8 nothing is rounded up.
-TEST(RnnCudaSavedSize, IsWhatTheHeaderSays) {
+TEST(RnnCudaSavedSize, EqualsTheTableInTheHeader) {
   const auto size = [](Cell cell) { return cuda::RnnSavedSize<float>(cell, {2, 4, 3, 8}) / 8; };
   EXPECT_EQ(size(Cell::kRnn), 0);
   EXPECT_EQ(size(Cell::kLnRnnRelu), 8 + 3);

@@ -165,8 +165,8 @@ PLANISH_DEVICE T TakeCellNormBack(const CellLayer<T>& a, int64_t row, int64_t k,
          FusedMulAdd(-XhatOfCell(a, row, k, coefficients), dot, d * a.params.gain_c[k] - mean);
 }
 
-/// The gradients of a unit's gate sums (for a GRU, of ax_n and ah_n separately), and of the h and c
-/// before the step, except the part through the matrix product.
+/// Gradients of a unit's gate sums (for a GRU, of ax_n and ah_n separately). Also those of the h
+/// and c before the step, except the part through the matrix product.
 template <class Kind, class T>
 struct UnitGradient {
   T of_a[Kind::kGates];
@@ -217,8 +217,8 @@ struct StateNorm {
   const T *z, *norm_coefficients, *gain;
 };
 
-/// Returns the gradient of an element of a norm from `g`, the gradient of its xhat, and the means
-/// of g and g * xhat over the norm.
+/// Returns the gradient of an element of a norm. `g` is the gradient of its xhat; the means are
+/// those of g and g * xhat over the norm.
 template <class T>
 PLANISH_DEVICE T TakeNormBack(T g, T xhat, T rstd, T mean, T dot) {
   // Rounded before the multiplication, so that g - mean is 0 for one element.
