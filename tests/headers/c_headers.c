@@ -1,6 +1,6 @@
 /* The C headers, as a C compiler reads them. tests/headers/CMakeLists.txt has the compilers. */
-#include <planish/planish.h>
 #include <planish/planish_cuda.h>
+#include <planish/planish.h>
 
 int main(void) {
   planish_norm_forward_args args;
