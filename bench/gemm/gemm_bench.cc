@@ -1,12 +1,8 @@
-// Compares the packed GEMM with at::mm (MKL in PyTorch's wheels for x86), which gets the weights
-// unpacked, and with the machine's limits. The limits are multiply-adds in registers only, and
-// for single rows a read of the weights.
+// Compares the packed GEMM with at::mm, which gets unpacked weights, and with the machine's limits:
+// multiply-adds in registers and, for single rows, a read of the weights. Checks results first.
 //   usage: gemm_bench [THREADS [BLOCKS [SECONDS]]]
-//            THREADS: by default both 1 and 2; BLOCKS: of calls of every contestant (20);
-//            SECONDS: of a block (0.01)
-// Prints a line for each shape: c [M, N] = a [M, K] * w [N, K]^T, or, for the gradient of weights,
-// c [N, K] = a [M, N]^T * b [M, K]. Contestants alternate in random order, and the fastest block of
-// each counts. Results are first compared with a matrix product in double.
+//            threads (both 1 and 2); blocks of calls of each contestant, of which the fastest
+//            counts (20); seconds of a block (0.01)
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -1,15 +1,6 @@
 // The Planish side of bench/lab/bench.py: runs updates of any task with the code of `planish
-// train`. Each line on stdin is a command and gets one line on stdout as the answer, both JSON.
-//   {"setup": TASK, "preset": NAME, "set": {SETTING: TEXT}, "data": FOLDER or null, "batches": N,
-//   "file": FILE}
-//       Makes a model. Writes its parameters and buffers ("model.NAME") and the first N batches of
-//       an epoch ("batch.INDEX.TENSOR") to FILE. All later updates repeat these batches. Answer:
-//       {"settings": {NAME: VALUE}, "data": description, "batches": N, "epoch_batches": batches of
-//       an epoch}
-//   {"losses": N}   Makes N updates. Answer: the loss of each.
-//   {"steps": N}    Makes N updates. Answer: {"seconds", "input_seconds": the part of these in
-//                   Experiment::Batch, "faults": minor page faults}
-//   {"plans": N}    Plans N epochs. Answer: the seconds of the fastest.
+// train`. Reads a command from each line of stdin and writes one line, its answer; both are JSON. A
+// member function of Steps describes each command.
 //   usage: lab_steps THREADS   or, for the stamps of the machine: lab_steps --about
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -101,6 +92,9 @@ class Store {
 
 class Steps {
  public:
+  // {"setup": TASK, "preset": NAME, "set": {SETTING: TEXT}, "data": FOLDER or null, "batches": N,
+  // "file": FILE}: makes a model. Writes its parameters ("model.NAME") and the first N batches of
+  // an epoch ("batch.INDEX.TENSOR") to FILE; all later updates repeat these batches.
   Json Setup(const Json& command) {
     const Task& task = FindTask(command.at("setup").get<std::string>());
     settings_.emplace(task.settings);
@@ -135,12 +129,15 @@ class Steps {
             {"epoch_batches", epoch_.batches()}};
   }
 
+  // {"losses": N}: makes N updates. Answers with the loss of each.
   Json Losses(int64_t count) {
     Json losses = Json::array();
     for (int64_t i = 0; i < count; ++i) losses.push_back(MakeUpdate().loss);
     return losses;
   }
 
+  // {"steps": N}: makes N updates. Answers with their seconds, the seconds within
+  // Experiment::Batch, and the minor page faults.
   Json Measure(int64_t count) {
     const int64_t before = MinorFaults();
     double input_seconds = 0;
@@ -151,6 +148,7 @@ class Steps {
         {"seconds", seconds}, {"input_seconds", input_seconds}, {"faults", MinorFaults() - before}};
   }
 
+  // {"plans": N}: plans N epochs. Answers with the seconds of the fastest.
   double Plan(int64_t count) {
     double fastest = INFINITY;
     at::Generator order = at::detail::createCPUGenerator(kSeed);

@@ -1,18 +1,8 @@
-// Times contestants against each other, one case at a time. Reads cases from standard input, a line
-// each, fields separated by spaces:
+// Times norms against each other. Each line of stdin is a case, and gets a line of JSON (RunCase):
 //   DIRECTION TYPE SHAPE THREADS CONTESTANT,CONTESTANT,...
 //   forward float 4096x1024 2 copy,copy-non-temporal,memcpy,planish:layer,aten:layer,onednn:layer
-// Prints a line of JSON for each:
-// - the case,
-// - the seconds of a call, by contestant and repetition,
-// - the absent contestants and the reasons,
-// - the contestants with wrong results, which are not timed, and the errors.
-//
-// usage: norm_bench [REPETITIONS [SECONDS]]   of every contestant (12); minimum of each (0.005)
-//        norm_bench --about                   a line of JSON: versions, machine, methods
-//
-// Google Benchmark runs the repetitions of a case in random order, so that slow changes of the
-// machine affect all contestants alike.
+//   usage: norm_bench [REPETITIONS [SECONDS]]   of each contestant (12); minimum of each (0.005)
+//          norm_bench --about                   a line of JSON: versions, machine, methods
 
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
@@ -60,6 +50,8 @@ class Collector final : public benchmark::BenchmarkReporter {
   Json& seconds_;
 };
 
+// Returns the case; the seconds of a call, by contestant and repetition; the absent contestants and
+// the reasons; and the contestants with wrong results, which are not timed, and the errors.
 Json RunCase(const std::string& line, const Effort& effort, Arena& arena) {
   std::istringstream fields(line);
   std::string direction, type, shape, names, rest;
@@ -123,6 +115,7 @@ Json About() {
 }
 
 void Run(const Effort& effort) {
+  // Random order: slow changes of the machine affect all contestants alike.
   char program[] = "norm_bench", interleave[] = "--benchmark_enable_random_interleaving=true";
   char* arguments[] = {program, interleave, nullptr};
   int count = 2;

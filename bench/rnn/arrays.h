@@ -36,10 +36,8 @@ class Arena {
   /// Returns arrays for `c`, valid until the next call. Throws planish::Error for a shape that is
   /// too large, and std::bad_alloc.
   ///
-  /// x and dy are uniform with variance 1, h and c uniform in [-1, 1]. Weights are uniform within
-  /// 1 / sqrt(H), like PyTorch's initial ones, biases within 0.5. Gains are in [0.5, 1.5], those on
-  /// h in [0.1, 0.3]. An LN-LSTM with gains of 1 is chaotic: rounding makes two right results
-  /// differ.
+  /// Values are random. Gains on h are in [0.1, 0.3], because an LN-LSTM with gains of 1 is
+  /// chaotic: rounding makes two right results differ.
   Arrays For(const Case& c);
 
  private:

@@ -1,18 +1,8 @@
-// Times recurrent layers against each other, one case at a time. Reads cases from standard input, a
-// line each, fields separated by spaces:
+// Times recurrent layers. Each line of stdin is a case, and gets a line of JSON (RunCase):
 //   MODE SHAPE THREADS CONTESTANT,CONTESTANT,...
 //   training 100x32x256x256 2 planish:ln-lstm,planish:lstm,torch:lstm,products:lstm
-// Prints a line of JSON for each:
-// - the case, and the multiply-adds of a call,
-// - the seconds of a call in the fastest block, by contestant,
-// - the absent contestants and the reasons,
-// - the contestants with wrong results, which are not timed, and the errors.
-//
-// usage: rnn_bench [BLOCKS [SECONDS [MAX_SECONDS]]]
-//          blocks of calls of every contestant (8); seconds of a block, which has at least one
-//          call (0.03); maximum seconds of all blocks of a contestant, which has at least 3 (1)
-//        rnn_bench --about
-//          a line of JSON: versions, machine, cells
+//   usage: rnn_bench [BLOCKS [SECONDS [MAX_SECONDS]]]   (Effort)
+//          rnn_bench --about                            a line of JSON: versions, machine, cells
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -41,11 +31,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Effort {
-  int blocks = 8;
-  double seconds = 0.03;
-  double max_seconds = 1;
+  int blocks = 8;          // of calls of each contestant
+  double seconds = 0.03;   // of a block, which has at least one call
+  double max_seconds = 1;  // of all blocks of a contestant, which has at least 3
 };
 
+// Returns the case and the multiply-adds of a call; the seconds of a call in the fastest block, by
+// contestant; the absent contestants and the reasons; and the contestants with wrong results, which
+// are not timed, and the errors.
 Json RunCase(const std::string& line, const Effort& effort, Arena& arena) {
   std::istringstream fields(line);
   std::string mode, shape, names, rest;

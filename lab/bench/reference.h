@@ -24,13 +24,8 @@ class Reference {
   void Poison() const;
 
   /// Returns an empty text if the results are right, else an error: "dgain is off by 70; the
-  /// largest value is 200, the tolerance 0.01 of that". Tolerances are relative to the largest
-  /// value, or the largest term of its sum or difference:
-  /// - y, dx: 16 units in the last place of float or double, for partial sums of many terms and
-  ///   some products; 1 unit for 16-bit types, which round once.
-  /// - dgain, dbias: 16 * sqrt(terms) units of the parameters' type, like the rounding error of a
-  ///   running sum of random terms. With `half_sums`, for contestants that accumulate in the 16-bit
-  ///   type: terms / 2 units of that type, and at most the maximum itself.
+  /// largest value is 200, the tolerance 0.01 of that". docs/performance/norm.md has the
+  /// tolerances. `half_sums` is for contestants that accumulate dgain and dbias in the 16-bit type.
   std::string Compare(bool half_sums) const;
 
  private:

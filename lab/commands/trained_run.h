@@ -35,11 +35,10 @@ void AddTrainedRunOptions(CLI::App& command, TrainedRunFlags& flags);
 class TrainedRun {
  public:
   /// Checks that the data exists, reads the run, sets the number of threads, and loads data, model
-  /// and checkpoint (OpenTrained). `command` begins the messages: "sample". Throws
-  /// - UsageError (exit status 2) if the task does not exist or lacks a setting of `changes`,
-  /// - DataError (3) if the data is missing or malformed,
-  /// - RunError (1) if the run cannot be read, is unfinished, has no checkpoint, or was trained on
-  ///   other data.
+  /// and checkpoint (OpenTrained). `command` begins the messages: "sample". Throws UsageError if
+  /// the task does not exist or lacks a setting of `changes`, DataError if the data is missing or
+  /// malformed, and RunError if the run is unreadable, unfinished, without a checkpoint, or was
+  /// trained on other data.
   TrainedRun(const std::string& command, const TrainedRunFlags& flags,
              const SettingChanges& changes = {});
 

@@ -16,11 +16,9 @@ namespace planish::lab {
 
 /// Bytes of a data file in order. A gzip file is unpacked, whatever its name.
 ///
-/// Every member function throws DataError naming the file if it cannot be read, is not regular, or
-/// is a damaged or truncated gzip file. The constructor also refuses files, plain or within gzip,
-/// with the first bytes of another archive or compressed format (zip, xz, ...) or of PDF. It
-/// refuses a name such as .gz or .zip without that format's first bytes. Consecutive gzip members
-/// are one file; zero bytes after a member are skipped.
+/// Member functions throw DataError, which names the file, if it cannot be read, is not regular, or
+/// is a damaged or truncated gzip file. The constructor also refuses other archives and compressed
+/// formats (docs/data.md#compression).
 class FileContent {
  public:
   explicit FileContent(std::filesystem::path file);

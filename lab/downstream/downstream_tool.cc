@@ -1,8 +1,5 @@
-// Computes regressions and correlations that tests/python/test_downstream.py compares with
-// scikit-learn's and SciPy's.
-//
+// Computes regressions and correlations for tests/python/test_downstream.py.
 //   downstream_tool FILE
-//
 // FILE has safetensors, F64: x [N, D], labels [N], targets [N, K], c [P]. Prints JSON: coefficients
 // [D + 1][P] and [D + 1][P][K] of the regressions with each c, and the correlations of the first
 // two columns of x.

@@ -18,13 +18,11 @@ struct FitOptions {
   std::function<void()> poll = [] {};  ///< called in each iteration; can throw
 };
 
-/// Fits P logistic regressions by L-BFGS. Problem p has the rows of x [N, D] whose mask [N, P] is 1
-/// (else 0) and their classes, labels [N], 0 or 1. It minimizes over w [D] and b
-///
-///   c_p sum_i log(1 + exp(-y_i z_i)) + |w|^2 / 2,   z = x w + b,   y = 2 labels - 1
-///
-/// Starts from `start`, an earlier result, or from zeros. Returns [D + 1, P], b in the last row.
-/// All tensors are double. Throws RunError after too many iterations.
+/// Fits P logistic regressions by L-BFGS. Regression p has the rows of x [N, D] with mask [N, P] 1.
+/// For labels [N], 0 or 1, it minimizes over w [D] and b, from `start` (default zeros),
+///   c_p sum_i log(1 + exp(-y_i (x_i w + b))) + |w|^2 / 2,   y = 2 labels - 1.
+/// Returns [D + 1, P], b in the last row. All tensors are double. Throws RunError after too many
+/// iterations.
 at::Tensor FitLogistic(const at::Tensor& x, const at::Tensor& labels, const at::Tensor& mask,
                        const at::Tensor& c, const at::Tensor& start = {},
                        const FitOptions& options = {});

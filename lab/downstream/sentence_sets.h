@@ -56,14 +56,8 @@ ClassifiedSentences ReadClassified(const std::filesystem::path& file, const std:
 ClassifiedSentences ReadClassPair(const std::filesystem::path& ones,
                                   const std::filesystem::path& zeros, const std::string& name);
 
-/// Reads the sets that exist in `folder` or its subfolders:
-/// - sick: SICK_{train,trial,test_annotated}.txt
-/// - mr: rt-polarity.{pos,neg}
-/// - cr: custrev.all
-/// - subj: subj.all
-/// - mpqa: mpqa.all
-///
-/// Throws DataError if a set is incomplete, and like the functions above.
+/// Reads the sets that exist in `folder` or its subfolders; docs/data.md lists their files. Throws
+/// DataError if a set is incomplete, and like the functions above.
 SentenceEvaluationSets ReadSentenceEvaluationSets(const std::filesystem::path& folder);
 
 /// Returns sentences of the synthetic stories' grammar, with class 1 for those of the sea or the

@@ -10,15 +10,11 @@
 
 namespace planish::lab {
 
-/// Returns the batches of a pass over a text that is cut into `streams` pieces read in parallel,
-/// `window` characters a batch. Case i is the prediction of character i + 1.
-/// - A batch has the cases [window, streams] in that order. Stream s of batch t continues stream s
-///   of batch t - 1, so recurrent states can be passed from batch to batch.
-/// - The first stream begins at a random character below `window`, so windows differ between
-///   passes.
-/// - Cases at the text's end that do not fill a batch are left out.
-///
-/// Throws UsageError like CheckStreams.
+/// Returns the batches of a pass over a text that is cut into `streams` pieces. Case i predicts
+/// character i + 1. A batch has the cases [window, streams], each stream continuing that of the
+/// batch before, so recurrent states can be carried over. The first stream begins at a random
+/// character below `window`. Cases at the end that do not fill a batch are left out. Throws
+/// UsageError like CheckStreams.
 EpochPlan StreamedBatches(int64_t characters, int64_t streams, int64_t window,
                           at::Generator& generator);
 

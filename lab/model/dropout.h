@@ -5,13 +5,10 @@
 
 namespace planish::lab {
 
-/// Returns dropout of x (Srivastava et al. 2014): each element is 0 with probability `rate`, else
-/// divided by 1 - rate. Returns x itself if not `training` or if the rate is 0. The rate is rounded
-/// to a multiple of 2^-16.
-///
-/// Draws one number from the default generator for any size, and is faster than at::dropout on the
-/// CPU, which draws one per element. An element's mask depends only on that number and the
-/// position, so any number of threads gives the same result.
+/// Returns dropout of x (Srivastava et al. 2014): each element is 0 with probability `rate`,
+/// rounded to a multiple of 2^-16, else divided by 1 - rate. Returns x itself if not `training` or
+/// if the rate is 0. Draws one value from the default generator for any size. An element's mask
+/// depends only on that value and the position, so any number of threads gives the same result.
 at::Tensor Dropout(const at::Tensor& x, double rate, bool training);
 
 /// Returns residual + Dropout(x, rate, training) in one pass.

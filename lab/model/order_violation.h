@@ -5,11 +5,8 @@
 
 namespace planish::lab {
 
-/// Returns the order violation e [N, M] of each row of u [N, W] with each row of v [M, W] (Vendrov
-/// et al. 2016, "Order-embeddings of images and language", Eq. 2):
-///
+/// Returns the order violations of the rows of u [N, W] and v [M, W] (Vendrov et al. 2016, Eq. 2):
 ///   e[i, j] = sum_k max(0, u[i, k] - v[j, k])^2.
-///
 /// u and v are float or double. Allocates no tensor [N, M, W]. First derivatives only. Results do
 /// not depend on the number of threads.
 at::Tensor OrderViolation(const at::Tensor& u, const at::Tensor& v);

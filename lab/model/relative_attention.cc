@@ -17,13 +17,11 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Tensors are by heads: [H, B, T, d], or [H * B, T, d] where each head of each sequence has its own
-// GEMM.
+// Tensors are by heads: [H, B, T, d], or [H * B, T, d] for a GEMM per head and sequence.
 //
-// One GEMM per head computes scores of positions by distance, [H, B * T, K + 1] for K = M + T keys.
-// Row t has the score of key j in column j + T - t, which is element t * K + T + j of a head and
-// sequence. So after the first T elements they are [T, K] by position. Elements for keys after the
-// query are overwritten.
+// One GEMM per head computes scores by distance, [H, B * T, K + 1] for K = M + T keys. Row t has
+// key j in column j + T - t, which is element t * K + T + j of the head and sequence. So elements
+// from T on are the scores by position, [T, K]. Those of keys after the query are overwritten.
 
 // Returns part `part` (width W) of x [B, T, n * W] as [H, B, T, d]: a view.
 at::Tensor ByHeads(const at::Tensor& x, int64_t part, int64_t parts, int64_t heads) {

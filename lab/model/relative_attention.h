@@ -14,23 +14,14 @@ struct RelativeAttentionOptions {
   double dropout = 0;  ///< of the probabilities, drawn from the default generator
 };
 
-/// Computes causal attention with relative positions over segments with a memory (Dai et al. 2019,
-/// "Transformer-XL", section 3.3): B sequences, T queries, M positions of memory before them, H
-/// heads of width d = W / H. For each sequence and head, with the keys k_j and values w_j of memory
-/// and segment, j = 0 .. M + T - 1,
-///
+/// Computes causal attention with relative positions (Dai et al. 2019, section 3.3). For each of B
+/// sequences and H heads of width d = W / H, T queries, and keys k_j and values w_j of M positions
+/// of memory and the segment, over the j with 0 <= M + t - j (< window, if there is one),
 ///   score[t, j] = ((q_t + u) . k_j + (q_t + v) . r_{M + t - j}) / sqrt(d)
-///   y_t = sum_j softmax_j(score[t, j]) w_j
-///
-/// over the j with M + t - j >= 0, and < window if there is one.
-/// - q [B, T, W]
-/// - kv [B, T, 2 W]: keys, then values
-/// - memory_kv [B, M, 2 W], or undefined for M = 0
-/// - r [M + T + 1, W]: row i has the distance M + T - i. The unused row 0 makes the conversion of
-///   scores from distances to positions a view.
-/// - u, v [W]: biases of content and position
-///
-/// Returns y [B, T, W]. First derivatives only.
+///   y_t = sum_j softmax_j(score[t, j]) w_j.
+/// q, y [B, T, W]; kv [B, T, 2 W]: keys, then values; memory_kv [B, M, 2 W], undefined for M = 0.
+/// r [M + T + 1, W]: row i has the distance M + T - i; row 0 is unused, and makes the conversion
+/// from distances to positions a view. u, v [W]. First derivatives only.
 at::Tensor RelativeAttention(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& memory_kv,
                              const at::Tensor& r, const at::Tensor& u, const at::Tensor& v,
                              const RelativeAttentionOptions& options);

@@ -13,11 +13,8 @@
 
 // The Transformer (Vaswani et al. 2017) in the pre-norm form: x + sublayer(norm(x)), and a norm
 // after the last layer. B, T, S, D, H: sequences, their padded length, that of the decoder's
-// memory, width, heads.
-//
-// Sequences are padded at their end. Values at padding change no result at a real position: the
-// encoder has a mask, and the decoder is causal. Results at padding are meaningless. Norms treat
-// padded positions as separate rows, so every norm works except batch norm.
+// memory, width, heads. Sequences are padded at their end, and padding changes no result at a real
+// position. Norms treat padded positions as rows, so every norm works except batch norm.
 namespace planish::lab {
 
 struct TransformerOptions {

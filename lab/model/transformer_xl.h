@@ -26,13 +26,8 @@ struct Reach {
 };
 
 /// Transformer-XL (Dai et al. 2019): a decoder with relative positions and a memory of earlier
-/// segments.
-/// - Embedding and output share their weights. As in the released code, all layers share the biases
-///   of content and position, and embeddings are multiplied by sqrt(width).
-/// - Dropout applies to embeddings, sinusoids, the output of each half of a layer, the inner units
-///   and the input of the output layer.
-/// - Norms follow the residual sums, or with `pre_norm` precede each half of a layer, without a
-///   norm at the end.
+/// segments. Norms follow the residual sums, or with `pre_norm` precede each half of a layer,
+/// without a norm at the end. docs/tasks/enwik8.md describes shared weights and dropout.
 class TransformerXl : public torch::nn::Module {
  public:
   struct Options {

@@ -39,14 +39,11 @@ bool IsArchive(const std::filesystem::path& path);
 /// cannot be read or is not a regular file.
 ArchivedRuns ReadArchive(const std::filesystem::path& path);
 
-/// Adds runs to an archive, or creates it and its folder. A run replaces that of the same name,
-/// unless only the archived one has a result. Returns the names of the runs that are not added.
-///
-/// Equal runs give equal bytes; the file is not written if nothing changes, and otherwise replaced
-/// atomically. Other processes that add to archives of the same folder wait.
-///
-/// Throws like ReadArchive if there is an archive that cannot be read. Throws RunError if the name
-/// of a run is too long for a tar archive (155 bytes) or the file cannot be written.
+/// Adds runs to an archive, or creates it and its folder (docs/files.md#archives). Returns the
+/// names of the runs that are not added. Replaces the file atomically, and only if a run changes.
+/// Other processes that add to archives of this folder wait. Throws like ReadArchive if the archive
+/// cannot be read. Throws RunError if the name of a run is longer than 155 bytes or the file cannot
+/// be written.
 std::vector<std::string> AddToArchive(const std::filesystem::path& path, const ArchivedRuns& runs);
 
 }  // namespace planish::lab

@@ -8,16 +8,11 @@
 
 namespace planish::lab {
 
-/// Replaces the contents of `path` by the concatenated `pieces`, or leaves it unchanged. At any
-/// time and after any crash, a reader finds the whole old file or the whole new one.
-/// - The bytes go to ".NAME.tmp" in the same folder, which is flushed to disk and then renamed. A
-///   killed process leaves that file; the next write of the same path reuses it.
-/// - Writers of one path wait for each other.
-/// - A symbolic link at `path` is replaced, not followed; a device, FIFO, socket or folder there is
-///   an error.
-///
-/// Throws RunError with the system's reason (no space, no permission) and removes the temporary
-/// file.
+/// Replaces the contents of `path` by the concatenated `pieces`. At any time and after any crash, a
+/// reader finds the whole old file or the whole new one (docs/files.md#writing). Writers of one
+/// path wait for each other. Replaces a symbolic link, without following it. Throws RunError with
+/// the system's reason, or if `path` is a device, FIFO, socket or folder, and then removes the
+/// temporary file.
 void WriteFileAtomically(const std::filesystem::path& path,
                          std::span<const std::span<const std::byte>> pieces);
 

@@ -12,11 +12,8 @@
 
 #include "lab/run/archive.h"
 
-// Files of a run folder, the only input of the report:
-// - config.json: RunConfig, what determines the run, and stamps of the machine and program
-// - metrics.jsonl: one Evaluation a line, appended and flushed
-// - result.json: RunResult, once the run has ended
-//
+// Files of a run folder, the only input of the report (docs/files.md): config.json is a RunConfig,
+// a line of metrics.jsonl an Evaluation, and result.json a RunResult, written when the run ends.
 // An archive (lab/run/archive.h) contains the same files of many runs.
 namespace planish::lab {
 
@@ -70,14 +67,8 @@ struct RunConfig {
 };
 
 /// Gradients around a norm in one update, averaged over its rows without padding. A row of batch
-/// norm is a channel of the batch.
-/// - g = gain * dL/dy: gradient of a row's normalized values. AdaNorm has its factor for the gain.
-/// - dx = dL/dx: gradient of the norm's input, without residual paths.
-/// - sigma: the row's standard deviation; 1 without a norm.
-///
-/// Xu et al. 2019, Theorem 1: with both statistics detached, mean_after = mean_detached and
-/// variance_after = variance_detached. The derivative of the mean makes mean_after 0; that of the
-/// deviation makes variance_after smaller.
+/// norm is a channel of the batch. docs/files.md#metricsjsonl defines the gradients g and dx and
+/// states Theorem 1 of Xu et al. (2019) in terms of these members.
 struct NormGradients {
   std::string norm;  ///< the module's name in the model
   int64_t rows = 0;

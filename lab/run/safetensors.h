@@ -14,11 +14,8 @@
 // The safetensors format: the header's length (8 bytes, little-endian); the header, a JSON object
 // {name: {"dtype", "shape", "data_offsets": [begin, end]}, "__metadata__": {string: string}}; the
 // tensors' bytes. Offsets are relative to the header's end and cover the data without overlap or
-// gap.
-//
-// Files written here have a checksum in the metadata "planish.crc32", which other readers ignore.
-// It is zlib's CRC-32 of the whole file, in which these eight lower-case hexadecimal digits are
-// zeros.
+// gap. Files written here have a checksum in the metadata (docs/files.md), which other readers
+// ignore.
 namespace planish::lab {
 
 /// Tensor of a safetensors file: contiguous, row-major, little-endian elements.

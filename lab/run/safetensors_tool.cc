@@ -1,11 +1,7 @@
-// Reads and writes files for tests/python/test_safetensors.py, which compares them with the
-// format's own library.
-//
-//   safetensors_tool write FILE
-//   safetensors_tool read FILE
-//
-// "write" writes the tensors that the test expects. "read" prints "NAME DTYPE [SHAPE] CRC32" for
-// each tensor, in the order of their bytes, and "KEY=VALUE" for each metadata.
+// Reads and writes files for tests/python/test_safetensors.py.
+//   safetensors_tool write FILE   writes the tensors that the test expects
+//   safetensors_tool read FILE    prints "NAME DTYPE [SHAPE] CRC32" for each tensor, in file order,
+//                                 and "KEY=VALUE" for each metadata
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -14,14 +14,9 @@ struct SyntheticSentences {
   uint64_t seed = 1;
 };
 
-/// Generates opinions of films from a small random grammar, the same bytes on every machine. The
-/// grammar's rules give an opinion from -2 (very bad) to 2:
-/// - "not" inverts an adjective and makes it simple; "very" and "slightly" strengthen and weaken
-///   it.
-/// - If "but" joins two clauses, the second counts; otherwise the sum. Some clauses express
-///   nothing.
-///
-/// With 5 classes, class c is opinion c - 2. With 2, class 1 is above 0, and no sentence has 0.
+/// Generates opinions of films from a small random grammar (docs/tasks/rt.md), the same bytes on
+/// every machine. The grammar's rules give an opinion from -2 (very bad) to 2. With 5 classes,
+/// class c is opinion c - 2. With 2, class 1 is above 0, and no sentence has 0.
 SentenceSets MakeSentences(const SyntheticSentences& options);
 
 }  // namespace planish::lab

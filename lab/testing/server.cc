@@ -1,14 +1,8 @@
-// The planish command for tests that start it hundreds of times. It registers libtorch's operators
-// once, which takes most of the time of a short command.
-//
-// With arguments the program is planish. Without, its standard input is a socket from which it
-// reads commands; it runs each in a child process, one after the other. A command is one message
-// with the descriptors of the child's standard streams:
-//
-//   FOLDER '\0' COUNT '\0' (ARGUMENT '\0'){COUNT} (NAME=VALUE '\0')*
-//
-// The folder is the child's working directory; the variables are added to its environment. The
-// answer is the status that waitpid gives, an int. The server ends when the socket is closed.
+// The planish command for tests that start it hundreds of times: registers libtorch's operators
+// once, which takes most of the time of a short command. With arguments the program is planish.
+// Without, it reads commands from the socket on its standard input (Receive), runs each in a child
+// process, one after the other, and answers with the int that waitpid gives. It ends when the
+// socket is closed.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -42,7 +36,10 @@ struct Request {
   std::array<int, kStreams> streams;
 };
 
-// Waits for a request. Returns false if the socket is closed.
+// Waits for a request. Returns false if the socket is closed. A request is one message with the
+// descriptors of the child's standard streams, its working directory, its arguments and variables
+// that are added to its environment:
+//   FOLDER '\0' COUNT '\0' (ARGUMENT '\0'){COUNT} (NAME=VALUE '\0')*
 bool Receive(Request& request) {
   std::string text(kMaxMessage, '\0');
   iovec data = {text.data(), text.size()};

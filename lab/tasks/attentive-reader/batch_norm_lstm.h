@@ -9,13 +9,10 @@
 
 namespace planish::lab {
 
-/// Layer of the batch-normalized LSTM (Cooijmans et al. 2016, Eq. 6-8; Cell::kBnLstm), with running
-/// estimates of the statistics for each time step. T, B, H: time, batch, hidden.
-///
-/// Training uses the batch's statistics over the sequences that have the step. Evaluation uses the
-/// estimates of the step, or of the last step that has any. Estimates are means over batches read
-/// between BeginEstimates and EndEstimates: they cost no training time, and belong to the evaluated
-/// weights.
+/// Layer of the batch-normalized LSTM (Cooijmans et al. 2016, Eq. 6-8; Cell::kBnLstm). T, B, H:
+/// time, batch, hidden. Training uses the statistics of each time step over the sequences that have
+/// it. Evaluation uses means over the batches read between BeginEstimates and EndEstimates, at
+/// steps without any those of the last step that has some.
 class BatchNormLstm final : public RecurrentModule {
  public:
   struct Options {

@@ -66,16 +66,10 @@ struct BookNames {
 /// book gives that surname to nearly no one else. "Mrs. Bennet" is not "Bennet".
 BookNames FindNames(const std::vector<std::vector<BookSentence>>& stretches);
 
-/// Makes questions from the texts *.txt and *.txt.gz in `folder` or its subfolder books. The
-/// passage is some consecutive sentences; the question is the next sentence without a character
-/// whom the passage names. Names become @entityN, words are in lower case.
-///
-/// The seed orders the books. The first eighth is for test, the second for validation (at least one
-/// book each), and the rest for training. Books and request determine the questions on every
-/// machine.
-///
-/// Throws DataError if there are fewer than three books, one cannot be read or is not UTF-8, or a
-/// set would have no question.
+/// Makes questions from the texts *.txt and *.txt.gz in `folder` or its subfolder books
+/// (docs/commands.md#planish-make-cloze). Books and request determine them on every machine. Throws
+/// DataError if there are fewer than three books, one cannot be read or is not UTF-8, or a set
+/// would have no question.
 ClozeSets MakeBookCloze(const std::filesystem::path& folder, const BookCloze& request);
 
 /// Returns true if MakeBookCloze finds books in `folder`.

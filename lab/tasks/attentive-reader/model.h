@@ -12,17 +12,13 @@
 
 namespace planish::lab {
 
-/// The attentive reader (Hermann et al. 2015, 3.2) in one direction. One LSTM reads the passage,
-/// another the question, whose last state u attends to every state y(t) of the first:
-///
+/// The attentive reader in one direction (Hermann et al. 2015, 3.2). u is the last state of the
+/// question's LSTM, y(t) are the states of the passage's:
 ///   m(t) = tanh(W_ym y(t) + W_um u + b_m [+ y(t)' S S' u])
 ///   s(t) = softmax over t of w' m(t),   r = sum over t of s(t) y(t)
-///   g = tanh(W_rg r + W_ug u + b_g [+ W_mg mean over t of y(t)])
-///   logits = W g + b, one for each entity
-///
-/// The terms in brackets are not in that paper, but in the released code of Cooijmans et al. 2016,
-/// the baseline for layer normalization. T, U, B, D, H, E: words of passage and question, batch,
-/// embedding width, units, entities.
+///   g = tanh(W_rg r + W_ug u + b_g [+ W_mg mean over t of y(t)]),   logits = W g + b
+/// The terms in brackets are those of the released code of Cooijmans et al. 2016. T, U, B, D, H, E:
+/// words of passage and question, batch, embedding width, units, entities.
 class AttentiveReader final : public torch::nn::Module {
  public:
   struct Options {

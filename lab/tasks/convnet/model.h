@@ -14,13 +14,8 @@
 namespace planish::lab {
 
 /// Image -> (3 x 3 convolution, norm, ReLU) x 2, 2 x 2 maximum, the same again with twice the
-/// channels -> linear, norm, ReLU -> linear -> logits. Zero padding keeps the image size, so there
-/// are units at its border.
-///
-/// Norms after convolutions:
-/// - those of MakeNorm, over all channels and positions of a case
-/// - batch, over all cases and positions of a channel
-/// - layer-channels, layer normalization over the channels of each position
+/// channels -> linear, norm, ReLU -> linear -> logits. Zero padding keeps the image size.
+/// docs/tasks/convnet.md lists the norms.
 class ConvNet : public torch::nn::Module {
  public:
   struct Options {

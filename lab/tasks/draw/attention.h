@@ -7,17 +7,12 @@
 
 namespace planish::lab {
 
-/// DRAW's selective attention (Gregor et al. 2015, section 3.2) over square images. A grid of N x N
-/// Gaussian filters reads from the image, one of M x M writes to it. In pixels from 1 to A, the
-/// column i of grid points (from 1) is at (Eq. 22-24)
-///
-///   mu_X(i) = g_X + (i - N/2 - 0.5) delta
-///   g_X = (A + 1) / 2 (g~_X + 1)
-///   delta = (A - 1) / (N - 1) delta~
-///
-/// and the rows analogously with g_Y. A filter is exp(-(a - mu)^2 / (2 sigma^2)) over the pixels a,
-/// divided by its sum (Eq. 25, 26). One decoder output determines both attentions: writing in its
-/// step and reading in the next.
+/// DRAW's selective attention over images of A x A pixels (Gregor et al. 2015, section 3.2): grids
+/// of N x N Gaussian filters read, of M x M write. In pixels from 1 to A, column i = 1..N is at
+///   mu_X(i) = g_X + (i - N/2 - 0.5) delta   (Eq. 22-24; rows likewise with g_Y)
+///   g_X = (A + 1) / 2 (g~_X + 1),   delta = (A - 1) / (N - 1) delta~
+/// A filter is exp(-(a - mu)^2 / (2 sigma^2)) over the pixels a, divided by its sum (Eq. 25, 26). A
+/// decoder output determines writing in its step and reading in the next.
 class SelectiveAttention {
  public:
   /// A is `side`, N is `read` and M is `write`.

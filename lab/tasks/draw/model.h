@@ -12,10 +12,8 @@
 
 namespace planish::lab {
 
-/// DRAW (Gregor et al. 2015) with selective attention, for binary images of A x A pixels. It has
-/// the encoder e, the decoder h and the canvas c, the logits of the pixels. Initial states and the
-/// initial canvas are learned. For each of T glimpses (their Eq. 3-8)
-///
+/// DRAW (Gregor et al. 2015, Eq. 3-8) with encoder e, decoder h and canvas c, the logits of A x A
+/// pixels. Initial states and canvas are learned. For each of T glimpses
 ///   r_t = read(x, x - sigmoid(c_{t-1}), h_{t-1}),   e_t = LSTM([r_t, h_{t-1}], e_{t-1}),
 ///   z_t = mean_t + exp(log_sigma_t) noise_t,        [mean_t, log_sigma_t] = W e_t + b,
 ///   h_t = LSTM(z_t, h_{t-1}),                       c_t = c_{t-1} + write(h_t).

@@ -34,14 +34,10 @@ DigiletsWriter ParseDigilets(const std::vector<std::string>& lines, const std::s
 /// Returns true if `folder` has a file of DigiLeTs: a number, .txt or .txt.gz.
 bool IsDigilets(const std::filesystem::path& folder);
 
-/// Composes lines of about 24 characters, random words and numbers, from the DigiLeTs in `folder`.
-/// - Each line has the characters of one writer, in random ways of that writer.
-/// - Uniform noise of the tablet's resolution, 1/274 in x and 1/240 in y, is added, because the
-///   density of repeating values is unbounded.
-/// - Every tenth writer by name, from the ninth on, is for validation, and the next one for test.
-/// - Returns `counts` lines, the same on every machine; fewer lines are a prefix of more.
-///
-/// Throws DataError if there are fewer than ten writers, and like ReadLines and ParseDigilets.
+/// Composes lines of about 24 characters from the DigiLeTs in `folder`, each of one writer's
+/// (docs/tasks/handwriting.md). Returns `counts` lines, the same on every machine; fewer lines are
+/// a prefix of more. Throws DataError if there are fewer than ten writers, and like ReadLines and
+/// ParseDigilets.
 Handwriting ReadDigilets(const std::filesystem::path& folder, const LineCounts& counts);
 
 }  // namespace planish::lab

@@ -24,16 +24,9 @@ std::vector<PenPoint> ParseLineStrokes(std::string_view xml, const std::string& 
 std::vector<std::string> ReadTranscription(const std::filesystem::path& file);
 
 /// Reads lines of IAM-OnDB in `folder`: FORM-NUMBER.xml anywhere below lineStrokes, whose text is
-/// line NUMBER of FORM.txt in the same folder below ascii. Leaves out, and counts in the
-/// description, lines without a transcription and those of a single point.
-///
-/// Parts are by form. The lists of forms trainset.txt, testset_v.txt and testset_f.txt in `folder`
-/// define training, validation and test; other forms are left out. Without lists, every tenth form
-/// by name, from the ninth on, is for validation and the next one for test. A part with more lines
-/// than wanted is a fixed random choice.
-///
-/// Throws DataError if there are no lines, a part has none, or only some of the lists exist, and
-/// like ParseLineStrokes and ReadTranscription.
+/// line NUMBER of FORM.txt in the same folder below ascii. docs/tasks/handwriting.md describes the
+/// split and the lines that are left out. Throws DataError if there are no lines, a part has none,
+/// or only some of the lists of forms exist, and like ParseLineStrokes and ReadTranscription.
 Handwriting ReadIamOnDb(const std::filesystem::path& folder, const LineCounts& counts);
 
 }  // namespace planish::lab

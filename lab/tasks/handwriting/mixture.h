@@ -14,16 +14,11 @@ namespace planish::lab {
 /// deviation in x, in y, and correlation.
 constexpr int64_t MixtureSize(int64_t gaussians) { return 1 + 6 * gaussians; }
 
-/// Returns minus the logarithm of the density of offsets x, y and of the probability of the lift,
-/// in nats (Graves 2013, Eq. 18-26):
-///
+/// Returns the nats [N] of points [N, 3] (offsets x, y and lift) under y [N, MixtureSize] (Graves
+/// 2013, Eq. 18-26):
 ///   -log sum_j pi_j N(x, y | mu_j, sigma_j, rho_j) - log e^lift (1 - e)^(1 - lift)
-///
-/// y [N, MixtureSize], points [N, 3] -> [N]. Computed in logarithms from
-/// - pi = softmax,
-/// - sigma = exp + `floor` (not in Graves 2013: without it a density has no bound),
-/// - rho = tanh of a value clamped to 10,
-/// - e = logistic function, with the opposite sign of Graves'.
+/// pi = softmax, sigma = exp + `floor` (which bounds the density; not in Graves 2013), rho = tanh
+/// of a value clamped to 10, e = logistic function, with the opposite sign of Graves'.
 at::Tensor MixtureNats(const at::Tensor& y, const at::Tensor& points, double floor);
 
 /// Draws a point (x, y, lift) from one mixture y [MixtureSize] with a bias towards likely points

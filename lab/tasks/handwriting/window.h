@@ -9,9 +9,7 @@
 namespace planish::lab {
 
 /// Window on a text that moves with the pen (Graves 2013, Eq. 46-51). B, K, U, V: cases, Gaussians,
-/// longest text, symbols. In a step, for each Gaussian k and each position u = 1..U of the text,
-/// with a, b, d the three parts of `raw`:
-///
+/// longest text, symbols. For Gaussian k, position u = 1..U, and the parts a, b, d of `raw`:
 ///   position_k = previous position_k + exp(d_k)
 ///   phi(u) = sum_k exp(a_k - exp(b_k) (position_k - u)^2)
 ///   window = sum_u phi(u) onehot(text_u)

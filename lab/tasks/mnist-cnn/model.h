@@ -14,11 +14,9 @@
 namespace planish::lab {
 
 /// Image -> (5 x 5 convolution, norm, ReLU, 2 x 2 maximum) twice -> linear, norm, ReLU -> linear ->
-/// logits.
-///
-/// Norms after a convolution are over all channels and positions of a case, batch norm over all
-/// cases and positions of a channel. Images are in channels-last memory format, which is fastest
-/// for convolutions and maxima, so gains and biases of these norms are [H, W, C].
+/// logits. Norms after a convolution are over all channels and positions of a case, batch norm over
+/// all cases and positions of a channel. Images are in channels-last memory format, which is
+/// fastest for convolutions and maxima, so gains and biases of these norms are [H, W, C].
 class DigitCnn : public torch::nn::Module {
  public:
   struct Options {

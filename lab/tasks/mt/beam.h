@@ -23,14 +23,9 @@ struct Hypothesis {
   double score = 0;
 };
 
-/// Translates sentences by beam search like fairseq's. Hypotheses grow one piece at a time, and a
-/// sentence keeps its `beam` likeliest unfinished ones. Those that end with </s> among the `beam`
-/// likeliest are finished. A sentence is done once `beam` hypotheses are finished, or at its
-/// maximum length, where only </s> can follow. The best hypothesis has the highest sum of
-/// log-probabilities / length^alpha, including </s> in both.
-///
-/// `source` [B, S] int64 and `lengths` [B] int64 are those of TranslationModel::forward. Sentences
-/// are independent up to rounding. The model must be in evaluation mode, with gradients off.
+/// Translates sentences by beam search (docs/tasks/mt.md#beam-search). `source` [B, S] int64 and
+/// `lengths` [B] int64 are those of TranslationModel::forward. Sentences are independent up to
+/// rounding. The model must be in evaluation mode, with gradients off.
 std::vector<Hypothesis> BeamSearch(TranslationModel& model, const at::Tensor& source,
                                    const at::Tensor& lengths, const BeamOptions& options);
 

@@ -1,9 +1,6 @@
-// Computes BLEU for tests/python/test_bleu.py, which compares it with sacrebleu's.
-//
-//   bleu_tool HYPOTHESES REFERENCES
-//   bleu_tool --tokens FILE
-//
-// Prints the score with ten decimals, or each line's tokens separated by blanks.
+// Computes BLEU for tests/python/test_bleu.py.
+//   bleu_tool HYPOTHESES REFERENCES   prints the score with ten decimals
+//   bleu_tool --tokens FILE           prints each line's tokens separated by blanks
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -33,23 +33,11 @@ struct ParallelText {
   std::string sha256;       ///< of the pairs, in order
 };
 
-/// Reads sentence pairs: line i of one language's file translates line i of the other's. Files are
-/// plain or gzip, with or without ".gz" in their names. Leaves out pairs with a blank side and
-/// counts them in `description`.
-///
-/// - multi30k: {train,val,test_2016_flickr}.{en,de} in `folder`, or in task1 or multi30k/task1
-///   below it.
-/// - iwslt14: {train | train_sample4600,valid,test}.{en,de} in `folder` or iwslt14_deen below it.
-/// - tatoeba: `folder` itself if it is a file, else deu.txt in it or in tatoeba_deu_eng below it,
-///   with lines of English, a tab and German. A fixed shuffle chooses a twentieth of the distinct
-///   English sentences, at most 2,000, for test and as many for validation. Each has its first
-///   German sentence. Training pairs that share a sentence with those are left out.
-/// - files: {train,valid | val | dev,test}.LANGUAGE in `folder`.
-/// - synthetic: MakeTranslations.
-///
-/// Throws UsageError for a direction that the set does not have, or if the set needs a folder.
-/// Throws DataError for missing files, files of unequal length or a split without pairs. Also
-/// throws like ReadLines.
+/// Reads sentence pairs: line i of one language's file translates line i of the other's. Leaves out
+/// pairs with a blank side and counts them in `description`. docs/data.md lists the files of each
+/// set, docs/tasks/mt.md the split of tatoeba. Throws UsageError for a direction that the set does
+/// not have, or if the set needs a folder. Throws DataError for missing files, files of unequal
+/// length or a split without pairs, and like ReadLines.
 ParallelText OpenParallel(const std::optional<std::filesystem::path>& folder,
                           const ParallelRequest& request);
 

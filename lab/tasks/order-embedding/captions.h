@@ -59,22 +59,11 @@ struct CaptionSets {
   std::string sha256;       ///< of the data as read or generated
 };
 
-/// Reads or generates captioned images.
-///
-/// - files: {train,dev,test}_ims.npy, arrays [images, width] in NumPy's order, and
-///   {train,dev,test}_caps.txt, five lines for each image, in `folder`. Features of COCO, Flickr8k
-///   and Flickr30k are published in this form. The set's name is the folder's without "_precomp".
-///   Rows are divided by their length. A blank caption has no words.
-/// - multi30k: {train,val,test_2016}.{1..5}.{en,de} in `folder`, or in task2 or multi30k/task2
-///   below it: five English and five German descriptions of each image, without the image. The
-///   English ones are the captions; HashedTfidf (of the training set) of the German ones replaces
-///   the image.
-/// - synthetic: MakeScenes, 2,000 images for training and 200 each for validation and test, with
-///   HashedTfidf of their descriptions.
-///
-/// Files are plain or gzip, with or without ".gz" in their names. Throws UsageError if the set
-/// needs a folder. Throws DataError for missing files, a number of captions other than five for
-/// each image, malformed arrays, or a split without images. Also throws like ReadNpy and ReadLines.
+/// Reads or generates captioned images. docs/data.md lists the files of each set,
+/// docs/tasks/order-embedding.md the features. Rows of features are divided by their length. A
+/// blank caption has no words. Throws UsageError if the set needs a folder. Throws DataError for
+/// missing files, a number of captions other than five for each image, malformed arrays, or a split
+/// without images, and like ReadNpy and ReadLines.
 CaptionSets OpenCaptions(const std::optional<std::filesystem::path>& folder,
                          const CaptionRequest& request);
 

@@ -14,12 +14,10 @@
 // of a token: a word, a tag or a relation, all in one range.
 namespace planish::lab {
 
-/// Number of words whose form and tag are features:
-/// - the first three of stack and buffer (6)
-/// - for the first two of the stack, the outermost and second dependents on both sides (8), and the
-///   leftmost of the leftmost and the rightmost of the rightmost (4)
-///
-/// For these twelve dependents, relations are also features.
+/// Number of words whose form and tag are features: the first three of stack and buffer (6), and of
+/// the first two of the stack the outermost and second dependents on both sides (8), the leftmost
+/// of the leftmost and the rightmost of the rightmost (4). Relations of these twelve dependents are
+/// features, too.
 inline constexpr int64_t kSeenWords = 18;
 inline constexpr int64_t kSeenRelations = 12;
 inline constexpr int64_t kFeatures = 2 * kSeenWords + kSeenRelations;

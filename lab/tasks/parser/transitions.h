@@ -5,12 +5,10 @@
 #include <optional>
 #include <vector>
 
-// The arc-standard system (Nivre 2004) as in Chen & Manning (2014). It has a stack that starts with
-// ROOT, a buffer of the remaining words, and three kinds of transitions:
+// The arc-standard system (Nivre 2004): a stack that starts with ROOT, and a buffer of words.
 // - SHIFT moves the next word to the stack.
 // - LEFT(l) removes the stack's second, which depends on its first with relation l.
 // - RIGHT(l) removes the stack's first, which depends on its second with relation l.
-//
 // A sentence of n words takes n shifts and n arcs, whatever its tree.
 namespace planish::lab {
 

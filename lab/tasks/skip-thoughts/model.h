@@ -14,16 +14,9 @@ namespace planish::lab {
 
 /// Encoder and two decoders of skip-thoughts (Kiros et al. 2015, section 2). T, B, H: time,
 /// sentences, hidden units. Word embeddings and the output layer are shared. The vector v of a
-/// sentence is the encoder's state after its end mark.
-///
-/// A decoder reads the previous word, zeros before the first. It gets v by its Condition:
-/// - kStart: as its initial state, as in the released code, which Ba et al. 2016 used.
-/// - kSteps: in every step, as in Kiros et al., Eq. 5-7, with a zero initial state. The decoder's
-///   input is [x, v], and [x, v] W' = x Wx' + v C' equals adding the paper's C_r, C_z and C. With
-///   layer normalization both terms are in one norm.
-///
-/// Recurrent weights start orthogonal for each gate, other weights uniform between -0.1 and 0.1,
-/// biases at 0.
+/// sentence is the encoder's state after its end mark. A decoder reads the previous word, zeros
+/// before the first. Condition says how it gets v: as its initial state, or in every step
+/// (docs/tasks/skip-thoughts.md).
 class SkipThoughtModel final : public torch::nn::Module {
  public:
   enum class Condition { kStart, kSteps };
