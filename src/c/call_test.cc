@@ -164,7 +164,8 @@ TEST(CConstantsTest, NormsAreThoseOfCpp) {
       {PLANISH_NORM_RMS, "rms"}};
   EXPECT_EQ(std::size(norms), std::size(internal::kNormNames));
   for (const auto& [norm, name] : norms) EXPECT_STREQ(internal::NameOf(c::NormOf("f", norm)), name);
-  for (const planish_norm norm : {-1, 8, 256, INT32_MAX}) {
+  const auto count = static_cast<planish_norm>(std::size(norms));
+  for (const planish_norm norm : {-1, count, 256, INT32_MAX}) {
     EXPECT_EQ(tests::ErrorOf([&] { c::NormOf("f", norm); }),
               "[f] norm must be a constant of planish_norm, got " + std::to_string(norm));
   }

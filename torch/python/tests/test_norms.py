@@ -161,7 +161,7 @@ def test_norms_of_xu(module, formula):
     assert_same(module, Composed(formula), x.double(), 1e-13)
 
 
-# A module by name is the module of that name, to the last bit.
+# Names with modules and functions of their own.
 BY_NAME = {
     "layer": (lambda: pnn.LayerNorm(7), PF.layer_norm),
     "layer_simple": (lambda: pnn.LayerNormSimple(7), PF.layer_norm_simple),
@@ -174,8 +174,10 @@ BY_NAME = {
 }
 
 
-def test_every_norm_has_a_name():
-    assert list(BY_NAME) == PF.row_norm_names()
+@pytest.mark.parametrize("name", PF.row_norm_names())
+def test_row_norm_module_is_the_function(name):
+    x, norm = normal(5, 7, shift=2), randomise(pnn.RowNorm(7, name))
+    assert torch.equal(norm(x), PF.row_norm(x, [7], name, norm.weight, norm.bias, norm.eps))
 
 
 @pytest.mark.parametrize("name", BY_NAME)
@@ -575,8 +577,7 @@ def test_nnet(layernorm):
         (lambda: pnn.RMSNorm(4, eps=float("nan")), "[RMSNorm] eps must be finite and at least 0, got nan"),
         (lambda: pnn.LayerNormSimple(4.5), "[LayerNormSimple] normalized_shape must be one or more sizes, each at least 0, got 4.5"),
         (lambda: pnn.DetachNorm(4, eps=-2), "[DetachNorm] eps must be finite and at least 0, got -2"),
-        (lambda: pnn.RowNorm(4, "layers"), "[RowNorm] norm must be one of layer, layer_simple, rms, detach, "
-         "detach_mean, detach_deviation, ada, ada_as_coded, got layers"),
+        (lambda: pnn.RowNorm(4, "layers"), f"[RowNorm] norm must be one of {', '.join(PF.row_norm_names())}, got layers"),
         (lambda: pnn.RowNorm(1, "ada_as_coded"), "[RowNorm] normalized_shape must have at least 2 elements with ada_as_coded, got 1"),
         (lambda: pnn.AdaNorm(4, C=float("inf")), "[AdaNorm] C must be finite, got inf"),
         (lambda: pnn.AdaNorm(4, k=float("nan")), "[AdaNorm] k must be finite, got nan"),
