@@ -18,12 +18,13 @@ using internal::GemmArgs;
 using internal::MakeAligned;
 using internal::PackedMatrix;
 
-// Data of the GEMMs beside the case's arrays: packed weights, and gradients of the gates. All steps
-// multiply the same states, from y.
-struct Work {
-  PackedMatrix<float> ih, hh, ih_transposed, hh_transposed, scratch;
-  AlignedArray<float> gates;   // [T * B, G]
-  AlignedArray<float> states;  // [B, H]
+// Workspace of the GEMMs: packed weights, the gates or their gradients, and constant states, which
+// all steps multiply.
+struct Workspace {
+  PackedMatrix<float> ih, hh, ih_transposed, hh_transposed;
+  PackedMatrix<float> scratch;  // of MultiplyTransposed
+  AlignedArray<float> gates;    // [T * B, G]
+  AlignedArray<float> states;   // [B, H]
   ParallelFor parallel_for = TorchThreads();
 };
 
@@ -53,67 +54,69 @@ Contestant MakeProducts(Cell cell, const Case& c, const Arrays& arrays) {
   const RnnShape s = c.shape;
   const int64_t columns = internal::RecipeOf(cell).gates() * s.hidden;
   const int64_t rows = s.time * s.batch;
-  const auto work = std::make_shared<Work>();
-  work->ih.Pack({.data = arrays.all.weight_ih, .n = columns, .k = s.inputs, .stride = s.inputs},
-                work->parallel_for);
-  work->hh.Pack({.data = arrays.all.weight_hh, .n = columns, .k = s.hidden, .stride = s.hidden},
-                work->parallel_for);
-  work->gates = MakeAligned<float>(rows * columns);
-  work->states = MakeAligned<float>(s.batch * s.hidden);
-  std::fill_n(work->states.get(), s.batch * s.hidden, 0.5f);
+  const auto workspace = std::make_shared<Workspace>();
+  workspace->ih.Pack(
+      {.data = arrays.all.weight_ih, .n = columns, .k = s.inputs, .stride = s.inputs},
+      workspace->parallel_for);
+  workspace->hh.Pack(
+      {.data = arrays.all.weight_hh, .n = columns, .k = s.hidden, .stride = s.hidden},
+      workspace->parallel_for);
+  workspace->gates = MakeAligned<float>(rows * columns);
+  workspace->states = MakeAligned<float>(s.batch * s.hidden);
+  std::fill_n(workspace->states.get(), s.batch * s.hidden, 0.5f);
   const auto forward = [=] {
     internal::MultiplyAll<float>({.rows = rows,
                                   .a = arrays.x,
                                   .a_stride = s.inputs,
-                                  .c = work->gates.get(),
+                                  .c = workspace->gates.get(),
                                   .c_stride = columns},
-                                 work->ih, work->parallel_for);
+                                 workspace->ih, workspace->parallel_for);
     Recur({.rows = s.batch,
-           .a = work->states.get(),
+           .a = workspace->states.get(),
            .a_stride = s.hidden,
-           .c = work->gates.get(),
+           .c = workspace->gates.get(),
            .c_stride = columns},
-          s.time, work->hh, work->parallel_for);
+          s.time, workspace->hh, workspace->parallel_for);
   };
   if (c.mode != Mode::kTraining) return {.call = forward};
-  work->ih_transposed.Pack({.data = arrays.all.weight_ih,
-                            .n = s.inputs,
-                            .k = columns,
-                            .stride = s.inputs,
-                            .transposed = true},
-                           work->parallel_for);
-  work->hh_transposed.Pack({.data = arrays.all.weight_hh,
-                            .n = s.hidden,
-                            .k = columns,
-                            .stride = s.hidden,
-                            .transposed = true},
-                           work->parallel_for);
+  workspace->ih_transposed.Pack({.data = arrays.all.weight_ih,
+                                 .n = s.inputs,
+                                 .k = columns,
+                                 .stride = s.inputs,
+                                 .transposed = true},
+                                workspace->parallel_for);
+  workspace->hh_transposed.Pack({.data = arrays.all.weight_hh,
+                                 .n = s.hidden,
+                                 .k = columns,
+                                 .stride = s.hidden,
+                                 .transposed = true},
+                                workspace->parallel_for);
   return {.call = [=] {
     forward();
     Recur({.rows = s.batch,
-           .a = work->gates.get(),
+           .a = workspace->gates.get(),
            .a_stride = columns,
-           .c = work->states.get(),
+           .c = workspace->states.get(),
            .c_stride = s.hidden},
-          s.time, work->hh_transposed, work->parallel_for);
-    std::fill_n(work->states.get(), s.batch * s.hidden, 0.5f);
+          s.time, workspace->hh_transposed, workspace->parallel_for);
+    std::fill_n(workspace->states.get(), s.batch * s.hidden, 0.5f);
     internal::MultiplyAll<float>({.rows = rows,
-                                  .a = work->gates.get(),
+                                  .a = workspace->gates.get(),
                                   .a_stride = columns,
                                   .c = arrays.dx,
                                   .c_stride = s.inputs},
-                                 work->ih_transposed, work->parallel_for);
+                                 workspace->ih_transposed, workspace->parallel_for);
     const auto gradient = [&](const float* b, int64_t k, float* dweight) {
       internal::MultiplyTransposed<float>({.m = rows,
                                            .n = columns,
                                            .k = k,
-                                           .a = work->gates.get(),
+                                           .a = workspace->gates.get(),
                                            .a_stride = columns,
                                            .b = b,
                                            .b_stride = k,
                                            .c = dweight,
                                            .c_stride = k},
-                                          work->scratch, work->parallel_for);
+                                          workspace->scratch, workspace->parallel_for);
     };
     gradient(arrays.x, s.inputs, arrays.dall.weight_ih);
     gradient(arrays.dy, s.hidden,

@@ -55,8 +55,8 @@ class Problem:
         """Returns a contestant's module with the problem's weight and bias."""
         module = MODULES[self.norm][who == "planish"](self.features, dtype=self.dtype)
         with torch.no_grad():
-            for parameter, numbers in zip(module.parameters(), self.parameters):
-                parameter.copy_(numbers)
+            for parameter, values in zip(module.parameters(), self.parameters):
+                parameter.copy_(values)
         return torch.compile(module, dynamic=False) if who == "compile" else module
 
     def call(self, who, mode):

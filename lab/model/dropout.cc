@@ -19,7 +19,8 @@ namespace planish::lab {
 
 namespace {
 
-// Elements per start of the generator, the unit of work of a thread.
+// Elements that the generator fills from one start. Determines the masks of a seed, and the
+// smallest unit of work of a thread.
 constexpr int64_t kBlock = 4096;
 // Parallel generators, vectorized on any SIMD target. Each step gives each four 16-bit values.
 constexpr int64_t kLanes = 8;

@@ -405,9 +405,9 @@ def test_mypy_knows_the_variants_of_each_class(mypy_errors, tmp_path):
     assert all("[arg-type]" in error and "Literal" in error for error in errors)
 
 
-# Sources: norm_epsilon of TensorFlow Addons' LayerNormLSTMCell (tfa), variance_epsilon of layer_norm
-# (contrib), layer_norm.h (haste), torch.nn.LayerNorm (fastrnns), layer_norm of the paper's authors
-# (paper, draw), torch.nn.BatchNorm1d (batchnorm).
+# Sources: norm_epsilon of TensorFlow Addons' LayerNormLSTMCell (tfa), variance_epsilon of
+# layer_norm (contrib), layer_norm.h (haste), torch.nn.LayerNorm (fastrnns), layer_norm of the
+# paper's authors (paper, draw), torch.nn.BatchNorm1d (batchnorm).
 OWN_EPS = {"tfa": 1e-3, "contrib": 1e-12}
 
 

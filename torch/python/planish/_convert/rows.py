@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from planish._checks import is_eps
 from planish._convert.checks import check_class, check_instance, check_parameters
 from planish._convert.report import Unfit
 from planish._convert.unknown import Verdicts
@@ -143,7 +144,7 @@ def _shape_of(module: Any, *parameters: Tensor | None) -> tuple[int, ...]:
 
 def _eps_of(module: Any) -> float:
     eps = module.eps
-    if not isinstance(eps, (int, float)) or not (math.isfinite(eps) and eps >= 0):
+    if not isinstance(eps, (int, float)) or not is_eps(eps):
         raise Unfit(f"its eps is {eps}")
     return float(eps)
 

@@ -747,7 +747,7 @@ class LayerNormLSTM(_Layers):
         return y, (h_n, c_n)
 
 
-class _LayersOfH(_Layers):
+class _HiddenStateLayers(_Layers):
     """Layers whose state is only h."""
 
     @overload
@@ -788,7 +788,7 @@ class _LayersOfH(_Layers):
         return y, h_n
 
 
-class LayerNormGRU(_LayersOfH):
+class LayerNormGRU(_HiddenStateLayers):
     """A GRU with layer normalization over whole sequences, used like ``torch.nn.GRU``::
 
         ax = LN(weight_ih x_t; ln_ih),   ah = LN(weight_hh h_{t-1}; ln_hh)
@@ -833,7 +833,7 @@ class LayerNormGRU(_LayersOfH):
         )  # fmt: skip
 
 
-class LayerNormRNN(_LayersOfH):
+class LayerNormRNN(_HiddenStateLayers):
     """Elman's RNN with layer normalization over whole sequences, used like ``torch.nn.RNN``::
 
         h_t = tanh(LN(weight_ih x_t + weight_hh h_{t-1}; ln))
@@ -1055,7 +1055,7 @@ class LayerNormLSTMCell(_Step):
         return step
 
 
-class _StepOfH(_Step):
+class _HiddenStateStep(_Step):
     """Base of LayerNormGRUCell and LayerNormRNNCell, whose state is only h."""
 
     @leaf
@@ -1075,7 +1075,7 @@ class _StepOfH(_Step):
         return step
 
 
-class LayerNormGRUCell(_StepOfH):
+class LayerNormGRUCell(_HiddenStateStep):
     """One step of ``LayerNormGRU``, used like ``torch.nn.GRUCell``. See ``LayerNormLSTMCell``.
 
     >>> LayerNormGRUCell(3, 4)(torch.randn(5, 3)).shape
@@ -1097,7 +1097,7 @@ class LayerNormGRUCell(_StepOfH):
         super().__init__(_GRUS, input_size, hidden_size, bias, device, dtype, variant, eps)
 
 
-class LayerNormRNNCell(_StepOfH):
+class LayerNormRNNCell(_HiddenStateStep):
     """One step of ``LayerNormRNN``, used like ``torch.nn.RNNCell``. See ``LayerNormLSTMCell``.
 
     >>> LayerNormRNNCell(3, 4)(torch.randn(3)).shape
