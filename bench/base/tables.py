@@ -126,12 +126,13 @@ def slug(title):
     return re.sub(r"[^a-z0-9]+", "-", title.lower().replace("'", "")).strip("-")
 
 
-def publish(docs, bench, marks, text, summarize, *, page=None, charts=()):
+def publish(docs, bench, marks, text, summarize, *, page=None, charts=(), overview=True):
     """Writes a report's tables, their list and the summary into the documentation.
 
     The tables become docs/performance/<bench>-*.csv. The list of tables and missed figures is written between the
-    marks of docs/performance/<page>.md, the summary between those of docs/performance.md. `text` is the result of
-    `markdown`. `summarize` returns the summary's Markdown for a list of Table.
+    marks of docs/performance/<page>.md, the summary between those of docs/performance.md. Without `overview` the
+    summary is on that page, too. `text` is the result of `markdown`. `summarize` returns the summary's Markdown for a
+    list of Table.
     """
     head, tables, notes = read_tables(text)
     folder = docs / "performance"
@@ -148,8 +149,10 @@ def publish(docs, bench, marks, text, summarize, *, page=None, charts=()):
     images = [f"![{what}](../{name})" for what, name in charts]
     # MkDocs begins and ends a list only at an empty line.
     listed = re.sub(r"(?m)^(- .*)\n(?!- )", r"\1\n\n", re.sub(r"(?m)^(?!- )(.+)\n(?=- )", r"\1\n\n", notes))
-    parts = [head, "\n".join(images), "\n".join(links), listed]
+    parts = [head, "\n".join(images), "" if overview else summarize(tables), "\n".join(links), listed]
     write_section(folder / f"{page}.md", *marks, "\n\n".join(part for part in parts if part))
+    if not overview:
+        return
     reached = re.search(r"^\d+ of \d+ figures with a target reach it", notes, flags=re.M)
     count = {1: "The table", 2: "Both tables"}.get(len(tables), f"All {len(tables)} tables")
     all_tables = f"[{count}](performance/{page}.md)."

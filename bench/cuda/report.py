@@ -57,10 +57,10 @@ def recurrent_table(results, cell, mode, misses):
                      number(1e6 * own * over["graph"] / r["shape"][0] if "graph" in over else None),
                      judged(times, 1.5 if named and forward else None, misses, f"{what}, of cuDNN's time", at_most=True),
                      judged(over.get("composed"), (20 if forward else 15) if named else None, misses,
-                            f"{what}, composed over it"),
+                            f"{what}, composed over Planish"),
                      number(1 / over["products"] if "products" in over else None)])  # fmt: skip
     if rows:
-        head = ["T, B, H", "type", "µs a step", "in a graph", "of cuDNN's plain layer", "composed over it", "of its products"]
+        head = ["T, B, H", "type", "µs a step", "in a graph", "of cuDNN's plain layer", "composed over Planish", "of the products"]
         yield f"#### {cell}, {mode}\n\n" + table(head, rows)
 
 
@@ -87,7 +87,7 @@ def norm_markdown(document):
     misses = [0, []]
     kinds = dict.fromkeys((r["norm"], r["mode"], r["type"]) for r in results)
     tables = [text for kind in kinds for text in case_table(results, *kind, misses)]
-    return section(document, results, tables, misses, "Backward is timed alone, with dgain and dbias.")
+    return section(document, results, tables, misses, "Backward is timed without forward, with dgain and dbias.")
 
 
 def sections(document):
@@ -127,7 +127,7 @@ def summarize_recurrent(tables):
 def write(document, docs):
     for marks, text in sections(document):
         kind, summarize = ("norms", summarize_norms) if marks == NORMS else ("recurrent", summarize_recurrent)
-        publish(docs, f"cuda-{kind}", marks, text, summarize, page="cuda")
+        publish(docs, f"cuda-{kind}", marks, text, summarize, page="cuda", overview=marks == NORMS)
 
 
 if __name__ == "__main__":

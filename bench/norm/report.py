@@ -155,7 +155,7 @@ def peer_table(results, misses, dtype, threads, direction):
                         f"(the limit against it {number(geometric_mean(bounds))})"),
                  number(geometric_mean(bounds))])  # fmt: skip
     head = ["rows x cols", "Planish, µs", "share of limit", *(cases.TITLES[w] for w in whose), "best peer",
-            "its time over the limit's"]
+            "best peer's time over the limit's"]
     return (f"#### {direction.capitalize()}, {dtype}, {count(threads)}: the peer's time over Planish's\n\n"
             + table(head, rows))  # fmt: skip
 
@@ -316,7 +316,7 @@ def chart(document, direction, threads):
 
 def summarize(tables):
     """The geometric means of the tables against peers."""
-    columns = ["PyTorch", "oneDNN", "torch.compile", "ONNX Runtime", "best peer", "its time over the limit's"]
+    columns = ["PyTorch", "oneDNN", "torch.compile", "ONNX Runtime", "best peer", "best peer's time over the limit's"]
     rows = []
     for one in tables:
         what, _, kind = one.title.partition(": ")

@@ -61,9 +61,9 @@ def best(values):
     return min((v for v in values if v), default=None)
 
 
-def products_alone(ratio):
-    """Returns the bound of a number: the same ratio of only the GEMMs."""
-    return f" (the products alone {number(ratio)})" if ratio else ""
+def only_products(ratio):
+    """Returns the bound of a ratio: that of only the GEMMs, as text."""
+    return f" (only the products {number(ratio)})" if ratio else ""
 
 
 def quotient(one, other):
@@ -83,18 +83,18 @@ def lstm_table(results, misses, mode, threads):
         products = over("products:lstm")
         row = [shape_text(shape), *speed_cells(results.first(*key, LN_LSTM), LN_LSTM),
                judged(over("torch:lstm"), cases.over_nn_lstm(mode, shape), misses,
-                      f"{what}, over nn.LSTM" + products_alone(quotient(over("torch:lstm"), products)), at_most=True),
+                      f"{what}, over nn.LSTM" + only_products(quotient(over("torch:lstm"), products)), at_most=True),
                *([number(over("onednn:lstm"))] if mode == "forward" else []),
                judged(over("planish:lstm"), cases.OVER_PLAIN, misses, f"{what}, over Planish's LSTM", at_most=True),
                number(products),
-               judged(best(composed), cases.under_composed(mode, shape), misses, f"{what}, best composed over it"
-                      + (products_alone(best(composed) * products) if products and best(composed) else "")),
+               judged(best(composed), cases.under_composed(mode, shape), misses, f"{what}, best composed over Planish"
+                      + (only_products(best(composed) * products) if products and best(composed) else "")),
                *map(number, composed)]  # fmt: skip
         rows.append(row)
     if rows:
         head = ["T, B, I, H", "LN-LSTM, ms", "GFLOP/s", "over nn.LSTM",
                 *(["over oneDNN's LSTM"] if mode == "forward" else []), "over Planish's LSTM",
-                "over the products", "best composed over it",
+                "over the products", "best composed over Planish",
                 *(cases.TITLES[name] for name in cases.COMPOSED)]  # fmt: skip
         yield f"#### LN-LSTM, {mode}, {count(threads)}\n\n" + table(head, rows)
 
@@ -113,7 +113,7 @@ def gru_table(results, misses, mode, threads):
         if mode == "forward":
             packed = over("onednn:gru", "planish-packed:ln-gru")
             row += [judged(packed, cases.OVER_ONEDNN_GRU, misses, f"{what}, over oneDNN's GRU"
-                           + products_alone(quotient(packed, over("products:gru", "planish-packed:ln-gru"))),
+                           + only_products(quotient(packed, over("products:gru", "planish-packed:ln-gru"))),
                            at_most=True),
                     number(over("onednn:gru"))]  # fmt: skip
         row += [number(over("planish:gru")), number(over("products:gru")),
@@ -123,7 +123,7 @@ def gru_table(results, misses, mode, threads):
         head = ["T, B, I, H", "LN-GRU, ms", "GFLOP/s", "over nn.GRU"]
         if mode == "forward":
             head += ["over oneDNN's GRU, both packed", "packing counted"]
-        head += ["over Planish's GRU", "over the products", "composed in C++ over it"]
+        head += ["over Planish's GRU", "over the products", "composed in C++ over Planish"]
         yield f"#### LN-GRU, {mode}, {count(threads)}\n\n" + table(head, rows)
 
 
@@ -146,10 +146,10 @@ def step_tables(results, misses):
                 products = under(f"products:{kind}")
                 targets = cases.STEP_TARGETS if kind == "lstm" else (None,) * 3
                 values = (under(f"torch:{kind}"), best([cell, *composed]), under(f"onednn:{kind}"))
-                texts = ("nn.LSTM over it", "PyTorch's best cell over it", "oneDNN over it")
+                texts = ("nn.LSTM over Planish", "PyTorch's best cell over Planish", "oneDNN over Planish")
                 rows.append([str(threads), f"LN-{kind.upper()}", f"{1e6 * result['seconds'][own]:.0f}",
                              *(judged(value, target, misses,
-                                      f"{what}, {text}" + products_alone(quotient(value, products)))
+                                      f"{what}, {text}" + only_products(quotient(value, products)))
                                for value, target, text in zip(values, targets, texts)),
                              number(cell), *map(number, composed), number(under(f"planish:{kind}")),
                              number(products)])  # fmt: skip
@@ -211,12 +211,12 @@ def summarize(tables):
     rows = []
     for one, cell, mode, threads in layers:
         kind = cell.removeprefix("LN-")
-        composed = "best composed over it" if kind == "LSTM" else "composed in C++ over it"
+        composed = "best composed over Planish" if kind == "LSTM" else "composed in C++ over Planish"
         if threads == most_threads:
             names = ("T, B, I, H", f"{cell}, ms", f"over nn.{kind}", f"over Planish's {kind}", "over the products", composed)
             rows += [[cell, mode, *(one.cell(row, name) for name in names)] for row in one.rows]
-    head = ["layer", most_threads, "T, B, I, H", "ms", "over PyTorch's plain layer", "over Planish's plain layer",
-            "over the products", "composed over it"]  # fmt: skip
+    head = ["layer", f"mode, {most_threads}", "T, B, I, H", "ms", "over PyTorch's plain layer", "over Planish's plain layer",
+            "over the products", "composed over Planish"]  # fmt: skip
     return table(head, rows) if rows else ""
 
 

@@ -17,6 +17,7 @@ BEGIN, END = "<!-- make bench-torch writes from here -->", "<!-- to here -->"
 TITLES = {"layer_norm": "LayerNorm", "rms_norm": "RMSNorm", "add_layer_norm": "sum and LayerNorm",
           "layer_norm_bfloat16": "LayerNorm in bfloat16", "channel_layer_norm": "LayerNorm over channels",
           "batch_norm_2d": "BatchNorm2d"}  # fmt: skip
+RATIOS = [f"{mode}: {who} over Planish" for mode in cases.MODES for who in ("eager", "compiled")]
 
 
 def microseconds(seconds):
@@ -24,7 +25,7 @@ def microseconds(seconds):
 
 
 def speed_table(results, norm, threads, misses):
-    """Yields Planish's time, and the others' over it, for both modes."""
+    """Yields Planish's time, and the others' over Planish's, for both modes."""
     shapes = list(dict.fromkeys(r["shape"] for r in results if (r["norm"], r["threads"]) == (norm, threads)))
     rows, ratios = [], {}
     for shape in shapes:
@@ -45,8 +46,7 @@ def speed_table(results, norm, threads, misses):
         return
     means = [number(geometric_mean(ratios.get((mode, who), []))) for mode in cases.MODES for who in ("eager", "compile")]
     rows.append(["geometric mean", "", *means[:2], "", *means[2:]])
-    head = ["shape", "forward, µs", "eager over it", "compiled over it",
-            "training, µs", "eager over it", "compiled over it"]  # fmt: skip
+    head = ["shape", "forward, µs", *RATIOS[:2], "training, µs", *RATIOS[2:]]
     yield f"#### {TITLES[norm]}, {count(threads)}\n\n" + table(head, rows)
 
 
@@ -99,9 +99,7 @@ def summarize(tables):
     """The geometric means of the tables of speed."""
     rows = [[one.title, row[2], row[3], row[5], row[6]]
             for one in tables for row in one.rows[-1:] if row[0] == "geometric mean"]  # fmt: skip
-    head = ["geometric mean over shapes", "forward: eager over it", "compiled over it",
-            "training: eager over it", "compiled over it"]  # fmt: skip
-    return table(head, rows) if rows else ""
+    return table(["geometric mean over shapes", *RATIOS], rows) if rows else ""
 
 
 def write(document, docs):
