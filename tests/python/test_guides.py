@@ -17,6 +17,21 @@ PAGES = sorted(page for page in ROOT.rglob("*.md")
                if page.relative_to(ROOT).parts[0] not in IGNORED and page.parent.name != "site")  # fmt: skip
 # Their blocks run from the first to the last, in one folder.
 RUN = sorted([ROOT / "README.md", ROOT / "docs" / "lab.md", *(ROOT / "docs").glob("guides/*.md"), *(ROOT / "docs").glob("tasks/*.md")])
+# Blocks of commands that tests do not run, by page and first line, and the reasons.
+BUILDS = "builds the repository, or changes the system it runs on"
+NETWORK = "needs the network; installs into the Python in use"
+NOT_RUN = {
+    ("README.md", "make demo"): BUILDS,
+    ("docs/guides/add-a-norm.md", "cmake --build --preset release"): BUILDS,
+    ("docs/guides/install.md", "pip install --no-build-isolation ."): NETWORK,
+    ("docs/guides/install.md", "pip install scikit-build-core==1.1.2"): NETWORK,
+    ("docs/guides/install.md", "pip install ."): NETWORK,
+    ("docs/guides/install.md", "make wheel"): BUILDS,
+    ("docs/guides/install.md", "make core && cmake --install build/core --prefix PREFIX"): BUILDS,
+    ("docs/guides/other-languages.md", "cc -std=c99 main.c $(pkg-config --cflags --libs planish) -o main"):
+        "needs an installed library; tests/install/pkg_config.cmake compiles with pkg-config",
+    ("docs/guides/reproduce.md", "planish reproduce xu2019 --data DIR"): "takes hours, and the papers' data",
+}  # fmt: skip
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 PATH = re.compile(r"(?:bench|cmake|docs|examples|include|lab|scripts|src|tests|torch)/[\w./+-]*\w")
 
@@ -54,6 +69,14 @@ def build_folder():
     if "PLANISH_BUILD" not in os.environ:
         pytest.skip("PLANISH_BUILD is not set")
     return pathlib.Path(os.environ["PLANISH_BUILD"]).resolve()
+
+
+def test_blocks_of_guides_run_or_are_listed():
+    pages = [page for page in RUN if page.parent.name == "guides" or page.name == "README.md"]
+    first = [(named(page), re.split(r"\n|  +", body)[0]) for page in pages for body in blocks(page, "text")]
+    assert sorted(first) == sorted(NOT_RUN)
+    tags = {tag for page in pages for tag, _ in FENCE.findall(page.read_text())}
+    assert tags <= {"c", "cpp", "python", "sh", "text"}
 
 
 @having("sh")
