@@ -18,8 +18,11 @@
 namespace planish {
 inline namespace PLANISH_API {
 
-/// Base class of the exceptions that the core throws. std::bad_alloc, and exceptions of a caller's
-/// ParallelFor or of its tasks, reach the caller unchanged.
+/// Base class of the exceptions that the core throws. Thrown itself for a call that is not allowed
+/// where it is made (SetThreads from within a task).
+///
+/// std::bad_alloc, and exceptions of a caller's ParallelFor or of its tasks, reach the caller
+/// unchanged.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -32,8 +35,8 @@ class ArgumentError : public Error {
   using Error::Error;
 };
 
-/// The GPU or its driver refused a call, or Planish was built without CUDA. Outputs are then
-/// undefined.
+/// The GPU or its driver refused a call, or Planish was built without CUDA: `[function] ...`, with
+/// the text of the CUDA runtime if there is one. Outputs are then undefined.
 class DeviceError : public Error {
  public:
   DeviceError(const std::string& message, int error_code) : Error(message), code_(error_code) {}

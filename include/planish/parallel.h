@@ -80,7 +80,8 @@ int Threads();
 
 /// Sets the number of threads of DefaultParallelFor, at most 1,024; larger values count as 1,024.
 /// Waits until a call on another thread has ended. In a forked process calls stay on the calling
-/// thread. Throws ArgumentError if `threads` is less than 1, or if called from within a task.
+/// thread. Throws ArgumentError if `threads` is less than 1, and Error if called from within a
+/// task.
 void SetThreads(int threads);
 
 /// Runs `task` on the calling thread.

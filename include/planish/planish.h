@@ -81,7 +81,7 @@ extern "C" {
 typedef int32_t planish_status;
 enum {
   PLANISH_OK = 0,
-  PLANISH_INVALID_ARGUMENT = 1,  ///< an argument or environment variable is wrong
+  PLANISH_INVALID_ARGUMENT = 1,  ///< an argument, environment variable or call is invalid
   PLANISH_OUT_OF_MEMORY = 2,     ///< memory could not be allocated
   PLANISH_CALLBACK_FAILED = 3,   ///< a function of the caller returned nonzero
   PLANISH_NO_CUDA = 4,           ///< the library was built without CUDA

@@ -99,6 +99,9 @@ void ExpectArrayErrors(const std::string& function, const std::vector<ArrayArgum
   const auto expect = [&](const std::string& name, const std::string& text) {
     EXPECT_EQ(error(), "[" + function + "] " + name + " must " + text);
   };
+  const auto overlap_text = [](const ArrayArgument& other, int64_t bytes) {
+    return "not overlap " + other.name + ", got " + std::to_string(bytes) + " bytes in common";
+  };
   EXPECT_EQ(error(), "");
   int64_t most = 64;
   for (const ArrayArgument& array : arrays) most = std::max(most, 2 * array.bytes());
@@ -116,7 +119,8 @@ void ExpectArrayErrors(const std::string& function, const std::vector<ArrayArgum
     } else if (array.element_bytes > 1 && data != nullptr && !empty) {
       array.Set(reinterpret_cast<char*>(block.data()) + 1);
       expect(array.name, "be aligned to " + std::to_string(array.element_bytes) +
-                             " bytes, the size of its type, got an address 1 bytes beyond");
+                             " bytes, got an address 1 bytes past a multiple of " +
+                             std::to_string(array.element_bytes));
     }
     array.Set(data);
   }
@@ -132,7 +136,7 @@ void ExpectArrayErrors(const std::string& function, const std::vector<ArrayArgum
       output.Set(block.data());
       other.Set(block.data());
       if (!can_replace) {
-        expect(output.name, "not overlap " + other.name + ", got bytes in common");
+        expect(output.name, overlap_text(other, std::min(output.bytes(), other.bytes())));
       } else if (output.stride) {
         const int64_t stride = *output.stride;
         *output.stride = output.row_stride() + 1;
@@ -144,7 +148,8 @@ void ExpectArrayErrors(const std::string& function, const std::vector<ArrayArgum
       if (can_replace) {
         EXPECT_EQ(error(), "") << output.name << " in place of " << other.name;
         output.Set(static_cast<char*>(static_cast<void*>(block.data())) + output.element_bytes);
-        expect(output.name, "not overlap " + other.name + ", got bytes in common");
+        expect(output.name,
+               overlap_text(other, std::min(output.bytes(), other.bytes() - output.element_bytes)));
       }
       output.Set(output_data);
       other.Set(other_data);

@@ -1,5 +1,6 @@
 #include "src/base/check.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -45,11 +46,10 @@ void Arrays::CheckAligned(const List& list) const {
   for (int i = 0; i < list.size; ++i) {
     const Array& array = list.arrays[i];
     // Masks instead of dividing: ten divisions take as long as the norm of a short row.
-    const uintptr_t beyond = array.begin & (array.alignment - 1);
-    if (beyond == 0 || array.begin == array.end) continue;
-    Fail(function_, array.name,
-         "be aligned to " + std::to_string(array.alignment) + " bytes, the size of its type",
-         "an address " + std::to_string(beyond) + " bytes beyond");
+    const uintptr_t past = array.begin & (array.alignment - 1);
+    if (past == 0 || array.begin == array.end) continue;
+    Fail(function_, array.name, "be aligned to " + std::to_string(array.alignment) + " bytes",
+         MisalignedAddress(past, array.alignment));
   }
 }
 
@@ -67,7 +67,9 @@ void Arrays::CheckOverlap(const Array& output, const Array& other) const {
              input,
          std::to_string(output.stride));
   }
-  Fail(function_, output.name, std::string("not overlap ") + other.name, "bytes in common");
+  const uintptr_t shared = std::min(output.end, other.end) - std::max(output.begin, other.begin);
+  Fail(function_, output.name, std::string("not overlap ") + other.name,
+       std::to_string(shared) + " bytes in common");
 }
 
 void Arrays::CheckAlignedAndDisjoint() const {

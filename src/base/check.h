@@ -26,6 +26,12 @@ std::string Text(double value);
 
 }  // namespace PLANISH_API
 
+/// Returns the text of an address that is `past` bytes past a multiple of `alignment`.
+inline std::string MisalignedAddress(uintptr_t past, uintptr_t alignment) {
+  return "an address " + std::to_string(past) + " bytes past a multiple of " +
+         std::to_string(alignment);
+}
+
 inline void CheckFinite(const char* function, const char* name, double value) {
   if (!std::isfinite(value)) Fail(function, name, "be finite", Text(value));
 }
@@ -175,9 +181,8 @@ inline void CheckBlock(const char* function, const char* name, const void* data,
   if (needed == 0) return;
   if (data == nullptr)
     Fail(function, name, "point to " + std::to_string(needed) + " bytes", "null");
-  if (const auto beyond = reinterpret_cast<uintptr_t>(data) % kAligned; beyond != 0) {
-    Fail(function, name, "be aligned to 16 bytes",
-         "an address " + std::to_string(beyond) + " bytes beyond");
+  if (const auto past = reinterpret_cast<uintptr_t>(data) % kAligned; past != 0) {
+    Fail(function, name, "be aligned to 16 bytes", MisalignedAddress(past, kAligned));
   }
 }
 

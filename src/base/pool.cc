@@ -231,7 +231,7 @@ int Threads() {
 void SetThreads(int threads) {
   if (threads < 1)
     internal::Fail("SetThreads", "threads", "be at least 1", std::to_string(threads));
-  if (inside) throw ArgumentError("[SetThreads] must not be called from within a task");
+  if (inside) throw Error("SetThreads must not be called from within a task");
   State& state = TheState();
   Turn turn(state);
   turn.Wait();

@@ -61,6 +61,9 @@ planish_status StatusOfException(const char* function) noexcept {
                   static_cast<int>(error.returned));
     Store(function, text);
     return PLANISH_CALLBACK_FAILED;
+  } catch (const Error& error) {
+    Store(function, error.what());
+    return PLANISH_INVALID_ARGUMENT;
   } catch (const std::bad_alloc&) {
     Store(function, "memory could not be allocated");
     return PLANISH_OUT_OF_MEMORY;

@@ -217,6 +217,8 @@ TEST(CErrorsTest, EveryExceptionHasACodeAndAMessage) {
   EXPECT_EQ(Call([] { throw DeviceError("[NormForward] invalid device", 101); }),
             PLANISH_DEVICE_ERROR);
   EXPECT_EQ(Message(), "[planish_f] invalid device");
+  EXPECT_EQ(Call([] { throw Error("not here"); }), PLANISH_INVALID_ARGUMENT);
+  EXPECT_EQ(Message(), "[planish_f] not here");
   EXPECT_EQ(Call([] { throw std::bad_alloc(); }), PLANISH_OUT_OF_MEMORY);
   EXPECT_EQ(Message(), "[planish_f] memory could not be allocated");
   EXPECT_EQ(Call([] { throw c::CallbackError{"parallel_for", -3}; }), PLANISH_CALLBACK_FAILED);

@@ -26,7 +26,8 @@ TEST(CNoCudaTest, CallsReturnTheirCode) {
   args.x = args.y = x;
   EXPECT_EQ(planish_cuda_norm_forward(PLANISH_NORM_LAYER, &args, &options), PLANISH_NO_CUDA);
   EXPECT_STREQ(planish_error_message(),
-               "[planish_cuda_norm_forward] Planish was built without CUDA");
+               "[planish_cuda_norm_forward] Planish was built without CUDA; build it with "
+               "PLANISH_CUDA=ON");
   // Arguments are checked first.
   args.rows = -1;
   EXPECT_EQ(planish_cuda_norm_forward(PLANISH_NORM_LAYER, &args, &options),

@@ -316,7 +316,7 @@ TEST(CNormErrorsTest, ArgumentsAndOptions) {
   EXPECT_EQ(with([](LayerNorm& q) { q.forward.x = nullptr; }),
             function + "x must point to 40 bytes, got null");
   EXPECT_EQ(with([](LayerNorm& q) { q.forward.mean = &q.x[1]; }),
-            function + "mean must not overlap x, got bytes in common");
+            function + "mean must not overlap x, got 8 bytes in common");
   EXPECT_EQ(with([](LayerNorm& q) { q.options.eps = -1; }),
             function + "eps must be finite and at least 0, got -1");
   EXPECT_EQ(with([](LayerNorm& q) { q.options.slope = NAN; }),

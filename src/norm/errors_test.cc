@@ -178,22 +178,22 @@ TEST_F(ForwardErrorTest, Null) {
 }
 
 TEST_F(ForwardErrorTest, Misaligned) {
-  EXPECT_EQ(Error([](auto& a, auto&) { a.y = Beyond(a.y, 3); }),
-            "[NormForward] y must be aligned to 4 bytes, the size of its type, got an address "
-            "3 bytes beyond");
+  EXPECT_EQ(
+      Error([](auto& a, auto&) { a.y = Beyond(a.y, 3); }),
+      "[NormForward] y must be aligned to 4 bytes, got an address 3 bytes past a multiple of 4");
 }
 
 TEST_F(ForwardErrorTest, Overlaps) {
   EXPECT_EQ(Error([](auto& a, auto&) { a.y = const_cast<float*>(a.x) + 1; }),
-            "[NormForward] y must not overlap x, got bytes in common");
+            "[NormForward] y must not overlap x, got 20 bytes in common");
   EXPECT_EQ(Error([](auto& a, auto&) { a.rstd = const_cast<float*>(a.gain) - 1; }),
-            "[NormForward] rstd must not overlap gain, got bytes in common");
+            "[NormForward] rstd must not overlap gain, got 4 bytes in common");
   // The gap between strided rows belongs to the array.
   EXPECT_EQ(Error([](auto& a, auto&) {
               a.rows = 2, a.cols = 1, a.x_stride = 5;
               a.y = const_cast<float*>(a.x) + 2, a.mean = a.mean_lo = a.rstd = nullptr;
             }),
-            "[NormForward] y must not overlap x, got bytes in common");
+            "[NormForward] y must not overlap x, got 8 bytes in common");
   std::vector<float> adjacent(8);  // y, then mean: adjacent arrays do not overlap
   EXPECT_EQ(Error([&](auto& a, auto&) { a.y = &adjacent[0], a.mean = &adjacent[6]; }), "");
   EXPECT_EQ(Error([&](auto& a, auto&) { a.mean = &adjacent[0], a.y = &adjacent[2]; }), "");
@@ -220,7 +220,7 @@ TEST_F(ForwardErrorTest, Residual) {
   std::vector<float> x = p_.x;
   EXPECT_EQ(Error([&](auto& a, auto&) { with(a), a.x = a.sum = x.data(); }), "");
   EXPECT_EQ(Error([&](auto& a, auto&) { with(a), a.x = a.y = x.data(); }),
-            "[NormForward] y must not overlap x, got bytes in common");
+            "[NormForward] y must not overlap x, got 24 bytes in common");
   EXPECT_EQ(Error([&](auto& a, auto&) {
               with(a), a.rows = 1, a.sum = residual_.data(), a.residual_stride = 6;
             }),
@@ -314,9 +314,9 @@ TEST_F(BackwardErrorTest, NotRead) {
 
 TEST_F(BackwardErrorTest, Overlaps) {
   EXPECT_EQ(Error([](auto& a, auto&) { a.dx = const_cast<double*>(a.x); }),
-            "[NormBackward] dx must not overlap x, got bytes in common");
+            "[NormBackward] dx must not overlap x, got 48 bytes in common");
   EXPECT_EQ(Error([](auto& a, auto&) { a.dx = const_cast<double*>(a.dy) - 1; }),
-            "[NormBackward] dx must not overlap dy, got bytes in common");
+            "[NormBackward] dx must not overlap dy, got 40 bytes in common");
   std::vector<double> dy = p_.dy;
   EXPECT_EQ(Error([&](auto& a, auto&) { a.dy = a.dx = dy.data(); }), "");
   EXPECT_EQ(Error([&](auto& a, auto&) { a.dy = a.dx = dy.data(), a.rows = 1, a.dx_stride = 9; }),

@@ -265,7 +265,7 @@ TEST(RnnErrorsTest, Sums) {
             "[RnnGradientSums::Write] dbias_hn must be null for a cell without it, got an "
             "address");
   EXPECT_EQ(written({.ln_c_weight = numbers, .ln_c_bias = numbers}),
-            "[RnnGradientSums::Write] dln_c_bias must not overlap dln_c_weight, got bytes in "
+            "[RnnGradientSums::Write] dln_c_bias must not overlap dln_c_weight, got 20 bytes in "
             "common");
 }
 
@@ -299,11 +299,11 @@ TEST(RnnErrorsTest, Null) {
 
 TEST(RnnErrorsTest, Overlaps) {
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.y = const_cast<float*>(a.inputs.x); }),
-            "[RnnForward] y must not overlap x, got bytes in common");
+            "[RnnForward] y must not overlap x, got 96 bytes in common");
   EXPECT_EQ(StepError([](auto& a, auto&) { a.h_next = const_cast<float*>(a.h) + 1; }),
-            "[RnnStep] h_next must not overlap h, got bytes in common");
+            "[RnnStep] h_next must not overlap h, got 36 bytes in common");
   EXPECT_EQ(StepError([](auto& a, auto&) { a.c_next = const_cast<float*>(a.h); }),
-            "[RnnStep] c_next must not overlap h, got bytes in common");
+            "[RnnStep] c_next must not overlap h, got 40 bytes in common");
 }
 
 /// The arrays of a call, in several structs of arguments.

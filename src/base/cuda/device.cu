@@ -96,7 +96,8 @@ void Fill(const char* function, void* data, int value, int64_t bytes, void* stre
 
 void* Allocate(int64_t bytes) {
   void* data = nullptr;
-  Check("Allocate", "allocate memory", cudaMalloc(&data, static_cast<size_t>(bytes)));
+  const std::string what = "allocate " + std::to_string(bytes) + " bytes";
+  Check("Allocate", what.c_str(), cudaMalloc(&data, static_cast<size_t>(bytes)));
   return data;
 }
 
@@ -129,7 +130,10 @@ void* Allocate(int64_t bytes) {
   // beyond the end.
   void* data = nullptr;
   if (posix_memalign(&data, 256, static_cast<size_t>(bytes)) != 0) {
-    throw DeviceError("[Allocate] the device has no memory left", 2);  // cudaErrorMemoryAllocation
+    const std::string size = std::to_string(bytes);
+    constexpr int kOutOfMemory = 2;  // cudaErrorMemoryAllocation
+    throw DeviceError("[Allocate] the device could not allocate " + size + " bytes: out of memory",
+                      kOutOfMemory);
   }
   return data;
 }

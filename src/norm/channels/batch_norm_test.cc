@@ -17,7 +17,7 @@
 namespace planish {
 namespace {
 
-using namespace tests::batch_norm;  // NOLINT(google-build-using-namespace): its tests
+using namespace tests::batch_norm;  // NOLINT(google-build-using-namespace): helpers
 using testing::Each;
 using tests::ErrorOf;
 using tests::ForEachTarget;
@@ -661,14 +661,15 @@ TEST(BatchNormErrorTest, Forward) {
   EXPECT_EQ(error([](auto& a, auto&) { a.y = nullptr; }),
             "[BatchNormForward] y must point to 24 bytes, got null");
   EXPECT_EQ(error([](auto& a, auto&) { a.y = const_cast<float*>(a.x) + 1; }),
-            "[BatchNormForward] y must not overlap x, got bytes in common");
+            "[BatchNormForward] y must not overlap x, got 20 bytes in common");
   EXPECT_EQ(error([](auto& a, auto&) { a.running_mean = a.mean; }),
-            "[BatchNormForward] running_mean must not overlap mean, got bytes in common");
-  EXPECT_EQ(error([](auto& a, auto&) {
-              a.running_var = reinterpret_cast<float*>(reinterpret_cast<char*>(a.running_var) + 2);
-            }),
-            "[BatchNormForward] running_var must be aligned to 4 bytes, the size of its type, got "
-            "an address 2 bytes beyond");
+            "[BatchNormForward] running_mean must not overlap mean, got 12 bytes in common");
+  EXPECT_EQ(
+      error([](auto& a, auto&) {
+        a.running_var = reinterpret_cast<float*>(reinterpret_cast<char*>(a.running_var) + 2);
+      }),
+      "[BatchNormForward] running_var must be aligned to 4 bytes, got an address 2 bytes past a "
+      "multiple of 4");
 }
 
 TEST(BatchNormErrorTest, Backward) {
@@ -694,9 +695,9 @@ TEST(BatchNormErrorTest, Backward) {
               std::string("[BatchNormBackward] ") + name + " must point to 24 bytes, got null");
   }
   EXPECT_EQ(error([](auto& a, auto&) { a.dx = const_cast<double*>(a.x); }),
-            "[BatchNormBackward] dx must not overlap x, got bytes in common");
+            "[BatchNormBackward] dx must not overlap x, got 48 bytes in common");
   EXPECT_EQ(error([](auto& a, auto&) { a.dgain = const_cast<double*>(a.gain); }),
-            "[BatchNormBackward] dgain must not overlap gain, got bytes in common");
+            "[BatchNormBackward] dgain must not overlap gain, got 24 bytes in common");
 }
 
 TEST(BatchNormErrorTest, Evaluation) {
@@ -715,7 +716,7 @@ TEST(BatchNormErrorTest, Evaluation) {
   args = forward;
   args.y = out.running_mean.data();
   EXPECT_EQ(ErrorOf([&] { BatchNormEvaluate(args); }),
-            "[BatchNormEvaluate] y must not overlap running_mean, got bytes in common");
+            "[BatchNormEvaluate] y must not overlap running_mean, got 12 bytes in common");
   BatchNormEvaluateBackwardArgs<float> backward{.batch = 2,
                                                 .channels = 3,
                                                 .dy = p.dy.data(),

@@ -16,7 +16,7 @@
 namespace planish {
 namespace {
 
-using namespace tests::channel_norm;  // NOLINT(google-build-using-namespace): its tests
+using namespace tests::channel_norm;  // NOLINT(google-build-using-namespace): helpers
 using testing::Each;
 using tests::ErrorOf;
 using tests::ForEachTarget;
@@ -415,7 +415,7 @@ TEST(ChannelNormErrorTest, Texts) {
   EXPECT_EQ(forward([](auto& a, auto&) { a.x = nullptr; }),
             "[ChannelNormForward] x must point to 96 bytes, got null");
   EXPECT_EQ(forward([](auto& a, auto&) { a.y = const_cast<float*>(a.x) + 1; }),
-            "[ChannelNormForward] y must not overlap x, got bytes in common");
+            "[ChannelNormForward] y must not overlap x, got 92 bytes in common");
   EXPECT_EQ(forward([](auto&, auto&) {}, Norm::kLayerSimple),
             "[ChannelNormForward] gain must be null for a norm without gain and bias, got an "
             "address");
@@ -435,7 +435,7 @@ TEST(ChannelNormErrorTest, Texts) {
             "[ChannelNormBackward] mean_lo must point to 32 bytes, got null");
   EXPECT_EQ(backward([](auto& a) { a.mean = a.mean_lo = nullptr; }, Norm::kRms), "");
   EXPECT_EQ(backward([](auto& a) { a.dx = const_cast<float*>(a.x); }),
-            "[ChannelNormBackward] dx must not overlap x, got bytes in common");
+            "[ChannelNormBackward] dx must not overlap x, got 96 bytes in common");
   EXPECT_EQ(backward([](auto& a) { a.gain = nullptr; }, Norm::kAda),
             "[ChannelNormBackward] dgain must be null for a norm without gain and bias, got an "
             "address");

@@ -16,7 +16,7 @@
 namespace planish {
 namespace {
 
-using namespace tests::weight_norm;  // NOLINT(google-build-using-namespace): its tests
+using namespace tests::weight_norm;  // NOLINT(google-build-using-namespace): helpers
 using tests::ErrorOf;
 using tests::ForEachTarget;
 using tests::FromDouble;
@@ -254,9 +254,9 @@ TEST(WeightNormErrorTest, Texts) {
   EXPECT_EQ(forward([](auto& a) { a.g = nullptr; }),
             "[WeightNormForward] g must point to 8 bytes, got null");
   EXPECT_EQ(forward([](auto& a) { a.w = const_cast<float*>(a.v) + 2; }),
-            "[WeightNormForward] w must not overlap v, got bytes in common");
+            "[WeightNormForward] w must not overlap v, got 16 bytes in common");
   EXPECT_EQ(forward([](auto& a) { a.norm = const_cast<float*>(a.g); }),
-            "[WeightNormForward] norm must not overlap g, got bytes in common");
+            "[WeightNormForward] norm must not overlap g, got 8 bytes in common");
   const auto backward = [&](auto&& change) {
     auto args = BackwardArgs(p, out);
     change(args);
@@ -270,7 +270,7 @@ TEST(WeightNormErrorTest, Texts) {
   EXPECT_EQ(backward([](auto& a) { a.g = nullptr; }),
             "[WeightNormBackward] g must point to 8 bytes, got null");
   EXPECT_EQ(backward([](auto& a) { a.dv = const_cast<float*>(a.v); }),
-            "[WeightNormBackward] dv must not overlap v, got bytes in common");
+            "[WeightNormBackward] dv must not overlap v, got 24 bytes in common");
 }
 
 }  // namespace

@@ -233,7 +233,7 @@ TEST(CudaChannelNormErrorTest, Texts) {
   EXPECT_EQ(forward([](auto& a) { a.batch = -1; }),
             "[ChannelNormForward] batch must be at least 0, got -1");
   EXPECT_EQ(forward([](auto& a) { a.y = const_cast<float*>(a.x) + 1; }),
-            "[ChannelNormForward] y must not overlap x, got bytes in common");
+            "[ChannelNormForward] y must not overlap x, got 92 bytes in common");
   EXPECT_EQ(forward([](auto&) {}, Norm::kLayerSimple),
             "[ChannelNormForward] gain must be null for a norm without gain and bias, got an "
             "address");

@@ -1,6 +1,5 @@
-#include <string>
+#include "src/base/cuda/no_cuda.h"
 
-#include "planish/error.h"
 #include "src/norm/cuda/columns.h"
 #include "src/norm/cuda/positions.h"
 #include "src/norm/cuda/rows.h"
@@ -8,34 +7,26 @@
 
 // Kernels of a build without CUDA.
 namespace planish::internal::cuda {
-namespace {
-
-[[noreturn]] void Fail(const char* function) {
-  throw DeviceError("[" + std::string(function) + "] Planish was built without CUDA", 0);
-}
-
-}  // namespace
-
 template <class T>
 void RunForward(const char* function, const Forward<T>&, const RowsPlan&, void*, void*) {
-  Fail(function);
+  FailWithoutCuda(function);
 }
 template <class T>
 void RunBackward(const char* function, const Backward<T>&, const RowsPlan&, void*, void*) {
-  Fail(function);
+  FailWithoutCuda(function);
 }
 template <class T>
 void RunPositions(const char* function, const PositionsForward<T>&, const PositionsPlan&, void*) {
-  Fail(function);
+  FailWithoutCuda(function);
 }
 template <class T>
 void RunPositions(const char* function, const PositionsBackward<T>&, const PositionsPlan&, void*) {
-  Fail(function);
+  FailWithoutCuda(function);
 }
 
 template <template <class> class Call, class T>
 void RunColumns(const Call<T>&, const ColumnsRun& run) {
-  Fail(run.function);
+  FailWithoutCuda(run.function);
 }
 
 #define PLANISH_COLUMNS(Call) template void RunColumns(const Call&, const ColumnsRun&);

@@ -454,7 +454,7 @@ TEST_F(CudaErrorsTest, AreThoseOfTheCpu) {
   EXPECT_EQ(error({.rows = 3, .cols = 4, .x = x.data()}),
             "[NormForward] y must point to 48 bytes, got null");
   EXPECT_EQ(error({.rows = 3, .cols = 4, .x = x.data(), .y = x.data() + 1}),
-            "[NormForward] y must not overlap x, got bytes in common");
+            "[NormForward] y must not overlap x, got 44 bytes in common");
   EXPECT_EQ(error({.rows = 3, .cols = 4, .x = x.data(), .y = y.data()}, -1),
             "[NormForward] eps must be finite and at least 0, got -1");
   EXPECT_EQ(tests::ErrorOf([&] {

@@ -191,7 +191,7 @@ TEST(CudaWeightNormErrorTest, Texts) {
   EXPECT_EQ(error([](auto& a, auto&) { a.g = nullptr; }),
             "[WeightNormForward] g must point to 8 bytes, got null");
   EXPECT_EQ(error([](auto& a, auto&) { a.w = const_cast<float*>(a.v) + 2; }),
-            "[WeightNormForward] w must not overlap v, got bytes in common");
+            "[WeightNormForward] w must not overlap v, got 16 bytes in common");
   EXPECT_EQ(error([](auto&, auto& o) { --o.workspace_bytes; }),
             "[WeightNormForward] workspace_bytes must be at least " + std::to_string(needed) +
                 ", got " + std::to_string(needed - 1));

@@ -16,7 +16,7 @@
 namespace planish {
 namespace {
 
-using namespace tests::online_norm;  // NOLINT(google-build-using-namespace): its tests
+using namespace tests::online_norm;  // NOLINT(google-build-using-namespace): helpers
 using tests::ErrorOf;
 using tests::SameBits;
 using tests::Unset;
@@ -250,7 +250,7 @@ TEST(OnlineNormErrorTest, Arguments) {
   auto backward = BackwardArgs(p, out);
   backward.dgain = out.dx.data();
   EXPECT_EQ(ErrorOf([&] { OnlineNormBackward<float>(backward); }),
-            "[OnlineNormBackward] dgain must not overlap dx, got bytes in common");
+            "[OnlineNormBackward] dgain must not overlap dx, got 12 bytes in common");
 }
 
 TEST(OnlineNormErrorTest, NoCases) {

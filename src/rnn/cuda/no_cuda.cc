@@ -1,26 +1,18 @@
-#include <cstdint>
-#include <string>
+#include "src/base/cuda/no_cuda.h"
 
-#include "planish/error.h"
+#include <cstdint>
+
 #include "src/rnn/cuda/cells.h"
 #include "src/rnn/cuda/persistent.h"
 #include "src/rnn/element_types.h"
 
 // Stubs for a build without CUDA, which throw.
 namespace planish::internal::cuda {
-namespace {
-
-[[noreturn]] void Fail(const char* function) {
-  throw DeviceError("[" + std::string(function) + "] Planish was built without CUDA", 0);
-}
-
-}  // namespace
-
 // Not a specialization as the others: g++ would export it, because it has the visibility of its
 // argument.
 template <class T>
 void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>&) {
-  Fail(function);
+  FailWithoutCuda(function);
 }
 
 // NOLINTBEGIN(bugprone-macro-parentheses): T is a type
@@ -28,54 +20,54 @@ void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>&) {
   template <>                                                                                      \
   void RunPackParams(const char* function, const CellLayer<T>&, const RnnParams<const T>&,         \
                      void*) {                                                                      \
-    Fail(function);                                                                                \
+    FailWithoutCuda(function);                                                                     \
   }                                                                                                \
   template <>                                                                                      \
   void RunBeginState(const char* function, const CellLayer<T>&, int64_t, const T*, const T*, T*,   \
                      void*) {                                                                      \
-    Fail(function);                                                                                \
+    FailWithoutCuda(function);                                                                     \
   }                                                                                                \
   template <>                                                                                      \
   void RunStatistics(const char* function, const CellLayer<T>&, void*) {                           \
-    Fail(function);                                                                                \
+    FailWithoutCuda(function);                                                                     \
   }                                                                                                \
   template <>                                                                                      \
   void RunForwardStep(const char* function, const CellLayer<T>&, const ForwardStepCall<T>&,        \
                       void*) {                                                                     \
-    Fail(function);                                                                                \
+    FailWithoutCuda(function);                                                                     \
   }                                                                                                \
   template <>                                                                                      \
   void RunStatesBefore(const char* function, const CellLayer<T>&, bool, const T*, const T*, T*,    \
                        void*) {                                                                    \
-    Fail(function);                                                                                \
+    FailWithoutCuda(function);                                                                     \
   }                                                                                                \
   template <>                                                                                      \
   void RunMaskInputs(const char* function, const CellLayer<T>&, int64_t, const T*, T*, void*) {    \
-    Fail(function);                                                                                \
+    FailWithoutCuda(function);                                                                     \
   }                                                                                                \
   template <>                                                                                      \
   void RunBackwardStep(const char* function, const CellLayer<T>&, const BackwardStepCall<T>&,      \
                        void*) {                                                                    \
-    Fail(function);                                                                                \
+    FailWithoutCuda(function);                                                                     \
   }                                                                                                \
   template <>                                                                                      \
   void RunEndState(const char* function, const CellLayer<T>&, int64_t, const T*, const T*, T*, T*, \
                    void*) {                                                                        \
-    Fail(function);                                                                                \
+    FailWithoutCuda(function);                                                                     \
   }                                                                                                \
   template <>                                                                                      \
   void RunColumnSums(const char* function, const CellLayer<T>&, const T*, const T*, T*, T*,        \
                      void*) {                                                                      \
-    Fail(function);                                                                                \
+    FailWithoutCuda(function);                                                                     \
   }                                                                                                \
   template <>                                                                                      \
   void RunFinishSums(const char* function, const T*, int64_t, int, int64_t, const SumsOutputs<T>&, \
                      void*) {                                                                      \
-    Fail(function);                                                                                \
+    FailWithoutCuda(function);                                                                     \
   }                                                                                                \
   template <>                                                                                      \
   void RunInputNormBackward(const char* function, const CellLayer<T>&, T*, void*) {                \
-    Fail(function);                                                                                \
+    FailWithoutCuda(function);                                                                     \
   }                                                                                                \
   template <>                                                                                      \
   PersistentPlan PlanOnDevice<T>(const CellRecipe&, const RnnShape&) {                             \
@@ -88,11 +80,11 @@ void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>&) {
   template <>                                                                                      \
   void RunBackwardPersistent(const char* function, const CellLayer<T>&,                            \
                              const PersistentBackwardCall<T>&, void*) {                            \
-    Fail(function);                                                                                \
+    FailWithoutCuda(function);                                                                     \
   }                                                                                                \
   template <>                                                                                      \
   void RunPersistent(const char* function, const CellLayer<T>&, const PersistentCall<T>&, void*) { \
-    Fail(function);                                                                                \
+    FailWithoutCuda(function);                                                                     \
   }                                                                                                \
   template void RunMatmul(const char*, const planish::cuda::MatmulArgs<T>&);
 // NOLINTEND(bugprone-macro-parentheses)

@@ -576,9 +576,10 @@ TEST_F(RnnCudaErrors, Arguments) {
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.resets = nullptr; }),
             "[RnnForward] h_reset must be null without resets, got an address");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.h_n = a.y; }),
-            "[RnnForward] h_n must not overlap y, got bytes in common");
+            "[RnnForward] h_n must not overlap y, got 40 bytes in common");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { ++a.saved; }),
-            "[RnnForward] saved must be aligned to 16 bytes, got an address 4 bytes beyond");
+            "[RnnForward] saved must be aligned to 16 bytes, got an address 4 bytes past a "
+            "multiple of 16");
 }
 
 TEST_F(RnnCudaErrors, Workspace) {
@@ -590,7 +591,8 @@ TEST_F(RnnCudaErrors, Workspace) {
   EXPECT_EQ(ForwardError([&](auto&, auto& o) { o.workspace_bytes = needed - 1; }),
             "[RnnForward] workspace_bytes must be at least " + bytes + ", got " + fewer);
   EXPECT_EQ(ForwardError([](auto&, auto& o) { o.workspace = static_cast<char*>(o.workspace) + 8; }),
-            "[RnnForward] workspace must be aligned to 16 bytes, got an address 8 bytes beyond");
+            "[RnnForward] workspace must be aligned to 16 bytes, got an address 8 bytes past a "
+            "multiple of 16");
 }
 
 TEST_F(RnnCudaErrors, CellsWithBatchNorm) {
