@@ -8,13 +8,9 @@
 #include "src/rnn/cell.h"
 
 // The order of the G sums of a step in memory. The gates of a norm are adjacent and interleaved by
-// vectors. So a norm reads one contiguous range, and the gates of a unit are close together. For a
-// group of gates a, b and vectors of two elements:
-//
-//     a0 a1 b0 b1 a2 a3 b2 b3 ...
-//
-// The next group follows. Units are padded to whole cache lines, with weights, gains and biases of
-// 0.
+// vectors, so that a norm reads one contiguous range. For gates a and b and vectors of two
+// elements: a0 a1 b0 b1 a2 a3 b2 b3 ... The next group of gates follows. Units are padded to whole
+// cache lines, with weights, gains and biases of 0.
 namespace planish::internal {
 
 // --- Tuning constants (docs/tuning.md) ---

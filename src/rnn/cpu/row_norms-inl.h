@@ -81,8 +81,8 @@ HWY_NOINLINE inline void CoefficientsInDouble(const float* z, const Stretch& s, 
   WriteCoefficients(rounded, mean - rounded, squares / n, static_cast<double>(eps), coefficients);
 }
 
-/// Computes coefficients from sums about the mean, corrected for its rounding. For a mean that is
-/// large against the deviation, and for very small or large elements.
+/// Computes coefficients from sums about the mean, and corrects for the rounding of the mean. Used
+/// if the mean is large relative to the deviation, and for very small or large elements.
 template <class T>
 HWY_NOINLINE void CoefficientsAboutMean(const T* z, const Stretch s, T mean, T eps,
                                         T* coefficients) {

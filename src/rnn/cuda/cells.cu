@@ -121,6 +121,25 @@ ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
 
 // --- Backward ---
 
+// Writes the gradient of the elements z of a row's norms to `to`. `g(j)` is the gradient of xhat of
+// element j; `sums` and `dots` are the thread's sums of g and g * xhat for each norm.
+template <class Kind, class T, class G>
+PLANISH_DEVICE void TakeRowNormsBack(RowTeam& team, int64_t hidden,
+                                     const NormCoefficients<T> (&norm)[Kind::kNorms], const T* z,
+                                     T (&sums)[Kind::kNorms], T (&dots)[Kind::kNorms], G&& g,
+                                     T* to) {
+  constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates;
+  GradientMeans<kGates, kFirst>(team, hidden, sums, dots);
+  for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
+    PLANISH_UNROLL
+    for (int gate = 0; gate < kGates; ++gate) {
+      const int64_t j = gate * hidden + k;
+      const int i = gate / kFirst;
+      to[j] = TakeNormBack(g(j), norm[i].Xhat(z[j]), norm[i].rstd, sums[i], dots[i]);
+    }
+  }
+}
+
 template <class T, class Kind>
 PLANISH_KERNEL(kMaxRowThreads, 1)
 BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
@@ -219,16 +238,8 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
       }
     }
     if constexpr (!Kind::kPlain) {
-      GradientMeans<kGates, kFirst>(team, hidden, mean, dot);
-      for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
-        PLANISH_UNROLL
-        for (int gate = 0; gate < kGates; ++gate) {
-          const int64_t j = gate * hidden + k;
-          const int i = gate / kFirst;
-          dzh[j] = TakeNormBack(dzh[j], norm_coefficients[i].Xhat(z[j]), norm_coefficients[i].rstd,
-                                mean[i], dot[i]);
-        }
-      }
+      TakeRowNormsBack<Kind>(
+          team, hidden, norm_coefficients, z, mean, dot, [&](int64_t j) { return dzh[j]; }, dzh);
     }
   }
 }
@@ -258,16 +269,8 @@ InputNormBackward(CellLayer<T> a, T* da) {
         dot[gate / kFirst] = FusedMulAdd(g, norm[gate / kFirst].Xhat(z[j]), dot[gate / kFirst]);
       }
     }
-    GradientMeans<kGates, kFirst>(team, hidden, mean, dot);
-    for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
-      PLANISH_UNROLL
-      for (int gate = 0; gate < kGates; ++gate) {
-        const int64_t j = gate * hidden + k;
-        const int i = gate / kFirst;
-        const T g = d[j] * a.params.gain_ih[j];
-        d[j] = TakeNormBack(g, norm[i].Xhat(z[j]), norm[i].rstd, mean[i], dot[i]);
-      }
-    }
+    TakeRowNormsBack<Kind>(
+        team, hidden, norm, z, mean, dot, [&](int64_t j) { return d[j] * a.params.gain_ih[j]; }, d);
   }
 }
 
@@ -561,7 +564,7 @@ void RunBeginState(const char* function, const CellLayer<T>& layer, int64_t firs
 
 template <class T>
 void RunStatistics(const char* function, const CellLayer<T>& layer, void* stream) {
-  VisitKind(layer, [&]<class Kind>(Kind) {
+  VisitKind(function, layer, [&]<class Kind>(Kind) {
     Run(function, Statistics<T, Kind>, OverRows(layer.time * layer.batch, layer.hidden), stream,
         layer);
   });
@@ -570,7 +573,7 @@ void RunStatistics(const char* function, const CellLayer<T>& layer, void* stream
 template <class T>
 void RunForwardStep(const char* function, const CellLayer<T>& layer, const ForwardStepCall<T>& step,
                     void* stream) {
-  VisitKind(layer, [&]<class Kind>(Kind) {
+  VisitKind(function, layer, [&]<class Kind>(Kind) {
     Run(function, ForwardStep<T, Kind>, OverRows(layer.batch, layer.hidden), stream, layer, step,
         layer.arithmetic == Arithmetic::kRnnRelu);
   });
@@ -593,7 +596,7 @@ void RunMaskInputs(const char* function, const CellLayer<T>& layer, int64_t inpu
 template <class T>
 void RunBackwardStep(const char* function, const CellLayer<T>& layer,
                      const BackwardStepCall<T>& step, void* stream) {
-  VisitKind(layer, [&]<class Kind>(Kind) {
+  VisitKind(function, layer, [&]<class Kind>(Kind) {
     Run(function, BackwardStep<T, Kind>, OverRows(layer.batch, layer.hidden), stream, layer, step,
         layer.arithmetic == Arithmetic::kRnnRelu);
   });
@@ -630,7 +633,7 @@ void RunFinishSums(const char* function, const T* partials, int64_t count, int s
 
 template <class T>
 void RunInputNormBackward(const char* function, const CellLayer<T>& layer, T* da, void* stream) {
-  VisitKind(layer, [&]<class Kind>(Kind) {
+  VisitKind(function, layer, [&]<class Kind>(Kind) {
     Run(function, InputNormBackward<T, Kind>, OverRows(layer.time * layer.batch, layer.hidden),
         stream, layer, da);
   });

@@ -9,16 +9,8 @@
 #include "src/rnn/cuda/unit.h"
 
 // All backward steps in one kernel. A block has a few units with all their gates. It keeps their
-// rows of weight_hh, and the gradients of their h and c, in shared memory. A step computes:
-//
-// 1. The gradient of the block's states: the sum of all blocks' partial sums, and the backward of
-//    the output. If c has a norm: the block's partial sums for it, then a grid barrier.
-// 2. The gates. If they have norms: the block's partial sums for them, then a grid barrier.
-// 3. The gradient of the block's columns of zh, and its product with the block's weights. The
-//    product is a partial sum of the gradient of all states before the step. Then a grid barrier.
-//
-// A block needs only the rows of weight_hh that it needs forward, and gradients of zh stay in the
-// block. Every block combines partial sums in the same order, so all get the same bits.
+// rows of weight_hh, and the gradients of their h and c, in shared memory. The steps in comments
+// are those of docs/cuda.md, "How it is done".
 namespace planish::internal::cuda {
 namespace {
 
@@ -41,9 +33,9 @@ template <class G, class X>
 PLANISH_DEVICE GradientPart TakePart(int count, G&& g, X&& xhat) {
   double sums[2] = {0, 0};
   for (int i = ThreadIndex() % kPartLanes; i < count; i += kPartLanes) {
-    const double of = static_cast<double>(g(i));
-    sums[0] += of;
-    sums[1] = fma(of, static_cast<double>(xhat(i)), sums[1]);
+    const double gradient = static_cast<double>(g(i));
+    sums[0] += gradient;
+    sums[1] = fma(gradient, static_cast<double>(xhat(i)), sums[1]);
   }
   SumOverLanes(kPartLanes, sums);
   return {sums[0], sums[1]};
@@ -139,54 +131,42 @@ PLANISH_DEVICE void Multiply(const PersistentBackwardPlan& plan, int rows, int b
 
 // A block of the kernel: its arguments, and its arrays in shared memory.
 template <class T, class Kind>
-struct BackwardBlock {
-  static constexpr int kGates = Kind::kGates, kNorms = Kind::kNorms;
+struct BackwardBlock
+    : PersistentArguments<T, Kind, const CellLayer<T>&, PersistentBackwardCall<T>, GradientPart> {
+  using Base =
+      PersistentArguments<T, Kind, const CellLayer<T>&, PersistentBackwardCall<T>, GradientPart>;
+  using Base::a, Base::s, Base::plan, Base::relu, Base::cell_norm, Base::block, Base::hidden;
+  using Base::columns, Base::units, Base::rows, Base::sum_parts, Base::cell_parts;
+  using Base::kGates, Base::kNorms;
 
-  const CellLayer<T>& a;
-  const PersistentBackwardCall<T>& s;
-  const PersistentBackwardPlan& plan;
-  const bool relu, cell_norm, carried;
-  const PersistentBlock<T, Kind> block;
+  const bool carried;
   const StateNorm<Kind, T> norm;
-  const int64_t hidden, columns;
-  const int units, rows, lanes, batch;
-  GradientPart *sum_parts, *cell_parts;  // [B, norms, blocks] and [B, blocks]
-  T* weights;                            // [rows, stride]
-  T* gradients;                          // [rows, lanes] of zh
-  T* elements;                           // [B, rows] g of the norms
-  T* xhats;                              // [B, rows]
-  T *dh, *dc;                            // [B, units]
-  T *of_o, *of_cell;      // [B, units] the gradients of o's sum and of the output of c's norm
+  const int lanes, batch;
+  T* weights;             // [rows, stride]
+  T* gradients;           // [rows, lanes] of zh
+  T* elements;            // [B, rows] g of the norms
+  T* xhats;               // [B, rows]
+  T *dh, *dc;             // [B, units]
+  T *d_o, *d_cell;        // [B, units] the gradients of o's sum and of the output of c's norm
   T* cell_xhat;           // [B, units]
   T *means, *cell_means;  // [B, norms, 2], then [B, 2] of c
 
   PLANISH_DEVICE BackwardBlock(const CellLayer<T>& layer, const PersistentBackwardCall<T>& call,
                                bool is_relu)
-      : a(layer),
-        s(call),
-        plan(call.plan),
-        relu(is_relu),
-        cell_norm(Kind::kLstm && layer.cell_norm != CellNorm::kNone),
+      : Base(layer, call, is_relu),
         carried(layer.cell_norm == CellNorm::kCarried),
-        block(layer, call.plan),
         norm(layer),
-        hidden(layer.hidden),
-        columns(kGates * layer.hidden),
-        units(block.units()),
-        rows(static_cast<int>(call.plan.rows)),
         lanes(static_cast<int>(call.plan.lanes)),
         batch(static_cast<int>(layer.batch)) {
-    sum_parts = reinterpret_cast<GradientPart*>(s.sum_parts);
-    cell_parts = reinterpret_cast<GradientPart*>(s.cell_parts);
     weights = SharedMemory<T>();
     gradients = weights + plan.weights;
     elements = gradients + plan.gradients;
     xhats = elements + plan.sums;
     dh = xhats + plan.sums;
     dc = dh + plan.states;
-    of_o = dc + plan.states;
-    of_cell = of_o + plan.states;
-    cell_xhat = of_cell + plan.states;
+    d_o = dc + plan.states;
+    d_cell = d_o + plan.states;
+    cell_xhat = d_cell + plan.states;
     means = dh + plan.state_arrays * plan.states;
     cell_means = means + batch * a.norms * 2;
   }
@@ -286,8 +266,8 @@ struct BackwardBlock {
         const OutputGradient<T> d = TakeOutputBack(a, row, k, dh[at], carried ? of_c : T{0});
         NormCoefficients<T> coefficients[1];
         ReadCoefficients(a.norm_c + row * kNormCoefficients, coefficients);
-        of_o[at] = d.of_o;
-        of_cell[at] = d.of_cell;
+        d_o[at] = d.of_o;
+        d_cell[at] = d.of_cell;
         cell_xhat[at] = XhatOfCell(a, row, k, coefficients[0]);
         s.dcell[row * hidden + k] = d.of_cell;
       }
@@ -302,7 +282,7 @@ struct BackwardBlock {
         [&](int b, bool there) {
           const int64_t first = b * plan.units;
           return TakePart(
-              there ? units : 0, [&](int i) { return of_cell[first + i] * gain[i]; },
+              there ? units : 0, [&](int i) { return d_cell[first + i] * gain[i]; },
               [&](int i) { return cell_xhat[first + i]; });
         },
         [&](int b, const GradientPart* parts, bool writes) {
@@ -330,8 +310,8 @@ struct BackwardBlock {
         if (cell_norm) {
           NormCoefficients<T> coefficients[1];
           ReadCoefficients(a.norm_c + row * kNormCoefficients, coefficients);
-          output = {of_o[at], TakeCellNormBack(a, row, k, coefficients[0], of_cell[at],
-                                               cell_means[2 * b], cell_means[2 * b + 1])};
+          output = {d_o[at], TakeCellNormBack(a, row, k, coefficients[0], d_cell[at],
+                                              cell_means[2 * b], cell_means[2 * b + 1])};
           if (!carried) output.of_cell += dc[at];
         } else {
           output = TakeOutputBack(a, row, k, dh[at], dc[at]);
@@ -429,7 +409,7 @@ PersistentBackwardPlan PlanBackwardOnDevice(const CellRecipe& recipe, const RnnS
 template <class T>
 void RunBackwardPersistent(const char* function, const CellLayer<T>& layer,
                            const PersistentBackwardCall<T>& call, void* stream) {
-  VisitKind(layer, [&]<class Kind>(Kind) {
+  VisitKind(function, layer, [&]<class Kind>(Kind) {
     RunCooperative(function, PersistentBackward<T, Kind>, LaunchOf(call.plan), stream, layer, call,
                    layer.arithmetic == Arithmetic::kRnnRelu);
   });

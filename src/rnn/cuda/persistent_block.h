@@ -73,6 +73,36 @@ class PersistentBlock {
   int batch_, units_;
 };
 
+/// Arguments of a persistent kernel and sizes of its block. Blocks exchange `Part`s. `Layer` is
+/// CellLayer<T>, or a reference to it.
+template <class T, class Kind, class Layer, class Call, class Part>
+struct PersistentArguments {
+  static constexpr int kGates = Kind::kGates, kNorms = Kind::kNorms;
+
+  Layer a;
+  const Call& s;
+  const decltype(Call::plan)& plan;
+  const bool relu, cell_norm;
+  const PersistentBlock<T, Kind> block;
+  const int64_t hidden, columns;
+  const int units, rows;
+  Part *const sum_parts, *const cell_parts;  // [B, norms, blocks] and [B, blocks]
+
+  PLANISH_DEVICE PersistentArguments(const CellLayer<T>& layer, const Call& call, bool is_relu)
+      : a(layer),
+        s(call),
+        plan(call.plan),
+        relu(is_relu),
+        cell_norm(Kind::kLstm && layer.cell_norm != CellNorm::kNone),
+        block(layer, call.plan),
+        hidden(layer.hidden),
+        columns(kGates * layer.hidden),
+        units(block.units()),
+        rows(static_cast<int>(call.plan.rows)),
+        sum_parts(reinterpret_cast<Part*>(call.sum_parts)),
+        cell_parts(reinterpret_cast<Part*>(call.cell_parts)) {}
+};
+
 /// Calls add(i, read(i)) for i = first, first + step, ... < end, in this order, with loads issued
 /// ahead.
 template <class Read, class Add>

@@ -8,15 +8,8 @@
 #include "src/rnn/cuda/unit.h"
 
 // All steps in one kernel. A block has a few units with all their gates. It keeps their rows of
-// weight_hh, and their c, in shared memory. Blocks exchange the state through device memory. A step
-// computes:
-//
-// 1. The matrix product of the block's weights and the whole state.
-// 2. The block's partial statistics of the sums. After a grid barrier combines those of all blocks.
-// 3. The gates and c. If c has a norm: the block's partial statistics of c, then a grid barrier.
-// 4. The block's units of the new state. Then a grid barrier.
-//
-// Every block combines the partial statistics in the same order, so all get the same bits.
+// weight_hh, and their c, in shared memory. Blocks exchange the state through device memory. The
+// steps in comments are those of docs/cuda.md, "How it is done".
 namespace planish::internal::cuda {
 namespace {
 
@@ -109,8 +102,11 @@ PLANISH_DEVICE T OrZero(const T* values, int64_t i) {
 
 // A block of the kernel: its arguments, and its arrays in shared memory.
 template <class T, class Kind>
-struct ForwardBlock {
-  static constexpr int kGates = Kind::kGates, kNorms = Kind::kNorms;
+struct ForwardBlock : PersistentArguments<T, Kind, CellLayer<T>, PersistentCall<T>, NormPart> {
+  using Base = PersistentArguments<T, Kind, CellLayer<T>, PersistentCall<T>, NormPart>;
+  using Base::a, Base::s, Base::plan, Base::relu, Base::cell_norm, Base::block, Base::hidden;
+  using Base::columns, Base::units, Base::rows, Base::sum_parts, Base::cell_parts;
+  using Base::kGates, Base::kNorms;
 
   // A step, and the arrays that the steps use in turn.
   struct Step {
@@ -120,14 +116,7 @@ struct ForwardBlock {
     const T *zx, *norm_coefficients;  // of the block's units
   };
 
-  CellLayer<T> a;  // with the parameters in shared memory
-  const PersistentCall<T>& s;
-  const PersistentPlan& plan;
-  const bool relu, cell_norm;
-  const PersistentBlock<T, Kind> block;
-  const int64_t hidden, batch, columns;
-  const int units, rows;
-  NormPart *sum_parts, *cell_parts;          // [B, norms, blocks] and [B, blocks]
+  const int64_t batch;
   T* weights;                                // [rows, stride]
   T* sums;                                   // [B, rows]
   T* cells;                                  // [B, units]
@@ -138,19 +127,7 @@ struct ForwardBlock {
 
   PLANISH_DEVICE ForwardBlock(const CellLayer<T>& layer, const PersistentCall<T>& call,
                               bool is_relu)
-      : a(layer),
-        s(call),
-        plan(call.plan),
-        relu(is_relu),
-        cell_norm(Kind::kLstm && layer.cell_norm != CellNorm::kNone),
-        block(layer, call.plan),
-        hidden(layer.hidden),
-        batch(layer.batch),
-        columns(kGates * layer.hidden),
-        units(block.units()),
-        rows(static_cast<int>(call.plan.rows)) {
-    sum_parts = reinterpret_cast<NormPart*>(s.sum_parts);
-    cell_parts = reinterpret_cast<NormPart*>(s.cell_parts);
+      : Base(layer, call, is_relu), batch(layer.batch) {
     weights = SharedMemory<T>();
     sums = weights + plan.weights;
     cells = sums + plan.sums;
@@ -161,7 +138,7 @@ struct ForwardBlock {
     inputs = params + plan.params;
     input_coefficients = inputs + 2 * plan.inputs;
     block.ReadWeights(s.weight_hh, weights);
-    a.params = block.ReadParams(a.params, params);
+    a.params = block.ReadParams(a.params, params);  // copies in shared memory
   }
 
   PLANISH_DEVICE void Run() {
@@ -425,7 +402,7 @@ PersistentPlan PlanOnDevice(const CellRecipe& recipe, const RnnShape& shape) {
 template <class T>
 void RunPersistent(const char* function, const CellLayer<T>& layer, const PersistentCall<T>& call,
                    void* stream) {
-  VisitKind(layer, [&]<class Kind>(Kind) {
+  VisitKind(function, layer, [&]<class Kind>(Kind) {
     RunCooperative(function, Persistent<T, Kind>, LaunchOf(call.plan), stream, layer, call,
                    layer.arithmetic == Arithmetic::kRnnRelu);
   });

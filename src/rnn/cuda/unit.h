@@ -2,7 +2,9 @@
 #define PLANISH_SRC_RNN_CUDA_UNIT_H_
 
 #include <cstdint>
+#include <string>
 
+#include "src/base/check.h"
 #include "src/base/cuda/kernel.h"
 #include "src/rnn/cuda/cells.h"
 #include "src/rnn/cuda/math.h"
@@ -226,9 +228,10 @@ PLANISH_DEVICE T TakeNormBack(T g, T xhat, T rstd, T mean, T dot) {
   return rstd * FusedMulAdd(-xhat, dot, about);
 }
 
-/// Calls f with the CellKind of the layer.
+/// Calls f with the CellKind of the layer. Throws an ArgumentError of `function` for a cell without
+/// kernels.
 template <class F>
-void VisitKind(Arithmetic arithmetic, Sums sums, int first, F&& f) {
+void VisitKind(const char* function, Arithmetic arithmetic, Sums sums, int first, F&& f) {
   using enum Arithmetic;
   const bool plain = sums == Sums::kPlain, joint = sums == Sums::kJoint;
   if (arithmetic == kLstm) {
@@ -242,12 +245,15 @@ void VisitKind(Arithmetic arithmetic, Sums sums, int first, F&& f) {
     if (plain) return f(CellKind<kRnn, Sums::kPlain, 1>());
     if (joint) return f(CellKind<kRnn, Sums::kJoint, 1>());
   }
-  throw ArgumentError("[CellKind] there are no CUDA kernels for this cell");
+  Fail(function, "cell", "be a cell with CUDA kernels",
+       "one of arithmetic " + std::to_string(static_cast<int>(arithmetic)) + " and sums " +
+           std::to_string(static_cast<int>(sums)) + " with " + std::to_string(first) +
+           " gates a norm");
 }
 
 template <class T, class F>
-void VisitKind(const CellLayer<T>& layer, F&& f) {
-  VisitKind(layer.arithmetic, layer.sums, layer.gates_of_a_norm, f);
+void VisitKind(const char* function, const CellLayer<T>& layer, F&& f) {
+  VisitKind(function, layer.arithmetic, layer.sums, layer.gates_of_a_norm, f);
 }
 
 }  // namespace planish::internal::cuda
