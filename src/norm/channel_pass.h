@@ -8,7 +8,8 @@
 #include "planish/weight_norm.h"
 
 // The norms over channels as passes over [batch, channels, spatial] arrays, for CPU and GPU. A pass
-// sums over each channel, then maps each element with parameters of its channel.
+// sums over each channel, then computes each output element from one input element and parameters
+// of its channel. This elementwise operation is the "map" of the pass.
 namespace planish::internal {
 
 /// Arrays of a pass.
@@ -17,7 +18,7 @@ struct ChannelArrays {
   int64_t batch = 0, channels = 0, spatial = 0;
   const T* a = nullptr;  ///< x in forward, dy in backward
   const T* x = nullptr;  ///< for gradients; null if it is not read
-  T* out = nullptr;      ///< may be a; null: no map
+  T* out = nullptr;      ///< may be a; null: no elementwise operation
 };
 
 template <class T, class P>

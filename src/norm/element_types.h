@@ -20,4 +20,12 @@
   X(float16, float16)         \
   X(float16, float)
 
+/// Instantiates the functions of batch norm of the current namespace.
+#define PLANISH_BATCH_NORM_FUNCTIONS(T, P)                                                      \
+  template void BatchNormForward(const BatchNormForwardArgs<T, P>&, const BatchNormOptions&);   \
+  template void BatchNormBackward(const BatchNormBackwardArgs<T, P>&, const BatchNormOptions&); \
+  template void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>&, const BatchNormOptions&); \
+  template void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>&,           \
+                                          const BatchNormOptions&);
+
 #endif  // PLANISH_SRC_NORM_ELEMENT_TYPES_H_

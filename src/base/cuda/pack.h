@@ -16,11 +16,12 @@ template <class T>
 inline constexpr int kFullPack = kPackBytes / static_cast<int>(sizeof(T));
 
 /// Address of an array, or null, and the stride of a matrix.
-class Place {
+class StridedArray {
  public:
   template <class E>
   // NOLINTNEXTLINE(google-explicit-constructor): arrays are listed as they are
-  Place(const E* data, int64_t stride = 0) : data_(data), stride_(stride), bytes_(sizeof(E)) {}
+  StridedArray(const E* data, int64_t stride = 0)
+      : data_(data), stride_(stride), bytes_(sizeof(E)) {}
 
   /// Returns whether packs of `pack` elements are aligned in every row.
   bool Allows(int pack) const {
@@ -37,11 +38,11 @@ class Place {
 /// Returns the elements that a thread reads at once from runs of `run` elements of these arrays: a
 /// full pack, or 1.
 template <class T>
-int PackOf(int64_t run, std::initializer_list<Place> places) {
+int PackOf(int64_t run, std::initializer_list<StridedArray> arrays) {
   constexpr int kPack = kFullPack<T>;
-  const bool packed =
-      run % kPack == 0 &&
-      std::all_of(places.begin(), places.end(), [](const Place& p) { return p.Allows(kPack); });
+  const bool packed = run % kPack == 0 &&
+                      std::all_of(arrays.begin(), arrays.end(),
+                                  [](const StridedArray& array) { return array.Allows(kPack); });
   return packed ? kPack : 1;
 }
 

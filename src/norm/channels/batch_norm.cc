@@ -42,10 +42,10 @@ double ReciprocalDeviationOf(C running_var, double eps) {
 }
 
 template <class C>
-void Put(const RowCoefficients<C>& map, int64_t i, C* const* parameters) {
-  parameters[0][i] = map.mean;
-  parameters[1][i] = map.rstd;
-  parameters[2][i] = map.offset;
+void Put(const RowCoefficients<C>& coefficients, int64_t i, C* const* parameters) {
+  parameters[0][i] = coefficients.mean;
+  parameters[1][i] = coefficients.rstd;
+  parameters[2][i] = coefficients.offset;
 }
 
 template <class T, class P>
@@ -95,12 +95,12 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
     if (options.unbiased) m.var *= unbiased;
     const double rstd = internal::ReciprocalDeviation(m, internal::Deviation::kBiased, options.eps,
                                                       static_cast<double>(n));
-    const RowCoefficients<C> map =
+    const RowCoefficients<C> coefficients =
         internal::SaveStatistics(m, rstd, c, args.mean, args.mean_lo, args.rstd);
     const auto gain_c = static_cast<double>(gains.data()[c]);
     const auto bias_c = static_cast<double>(biases.data()[c]);
-    const double rest = (m.shift - static_cast<double>(map.mean)) + m.offset / m.scale;
-    range.parameters[0][i] = map.mean;
+    const double rest = (m.shift - static_cast<double>(coefficients.mean)) + m.offset / m.scale;
+    range.parameters[0][i] = coefficients.mean;
     range.parameters[1][i] = static_cast<C>(gain_c * rstd);
     range.parameters[2][i] = static_cast<C>(bias_c - rest * rstd * gain_c);
   };
@@ -218,14 +218,7 @@ void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
   internal::RunChannels(pass, options.parallel_for);
 }
 
-#define PLANISH_INSTANTIATE(T, P)                                                               \
-  template void BatchNormForward(const BatchNormForwardArgs<T, P>&, const BatchNormOptions&);   \
-  template void BatchNormBackward(const BatchNormBackwardArgs<T, P>&, const BatchNormOptions&); \
-  template void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>&, const BatchNormOptions&); \
-  template void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>&,           \
-                                          const BatchNormOptions&);
-PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
-#undef PLANISH_INSTANTIATE
+PLANISH_NORM_TYPES(PLANISH_BATCH_NORM_FUNCTIONS)
 
 }  // namespace PLANISH_API
 }  // namespace planish

@@ -19,10 +19,10 @@ struct BatchStatistics : BatchNormForwardArgs<T, Compute<T>> {
   const C* shift = nullptr;       ///< origin of the sums
   const double* first = nullptr;  ///< sums of SumColumns
   const double* second = nullptr;
-  C* parameters[3] = {};  ///< parameters of ChannelMap::kNormalize
+  C* parameters[3] = {};  ///< coefficients of ChannelMap::kNormalize
 };
 
-/// Computes the statistics, running estimates and map parameters of channels from their sums. Sets
+/// Computes the statistics, running estimates and coefficients of channels from their sums. Sets
 /// two_pass[i] for channels whose sums are too inaccurate: their saved values are wrong and their
 /// running estimates unchanged. Returns whether any two_pass[i] is set.
 template <class T>

@@ -24,14 +24,14 @@ namespace planish::internal {
 namespace HWY_NAMESPACE {
 namespace {
 
-/// Parameters of a vector of columns, shared by all rows.
+/// Coefficients of a vector of columns, shared by all rows.
 template <class D>
-struct ColumnMap {
+struct ColumnCoefficients {
   Vec<D> mean, rstd, offset;
   Vec<D> mean_g, mean_g_xhat;
 };
 
-/// Options for mapping rows.
+/// Options of the elementwise operation on rows.
 struct Mapping {
   bool use_nt_stores = false;    // non-temporal stores
   bool in_groups = true;         // several rows at a time
@@ -232,21 +232,22 @@ HWY_NOINLINE void MapForwardRows(D d, const ColumnsForward<T>& args) {
       }
     }
     const auto shared = [&](auto tag, int64_t c) HWY_ATTR {
-      ColumnMap<decltype(tag)> map{hn::Zero(tag), hn::LoadU(tag, rstds + c), hn::Zero(tag)};
+      ColumnCoefficients<decltype(tag)> coefficients{hn::Zero(tag), hn::LoadU(tag, rstds + c),
+                                                     hn::Zero(tag)};
       if constexpr (kCentre) {
-        map.mean = hn::LoadU(tag, means + c);
-        map.offset = hn::LoadU(tag, offsets + c);
+        coefficients.mean = hn::LoadU(tag, means + c);
+        coefficients.offset = hn::LoadU(tag, offsets + c);
       }
-      return map;
+      return coefficients;
     };
-    const auto mapped = [&](auto tag, int k, int64_t c, const auto& map) HWY_ATTR {
+    const auto mapped = [&](auto tag, int k, int64_t c, const auto& coefficients) HWY_ATTR {
       const T* at = x + k * stride + c;
       if (ahead != 0) PrefetchFar(at + ahead);
       auto xhat = Read(tag, at);
       if constexpr (kCentre) {
-        xhat = hn::MulAdd(hn::Sub(xhat, map.mean), map.rstd, map.offset);
+        xhat = hn::MulAdd(hn::Sub(xhat, coefficients.mean), coefficients.rstd, coefficients.offset);
       } else {
-        xhat = hn::Mul(xhat, map.rstd);
+        xhat = hn::Mul(xhat, coefficients.rstd);
       }
       if constexpr (kOutput == Output::kAffine && kEach) {
         return hn::MulAdd(xhat, hn::LoadU(tag, gains + k * stride + c),
@@ -297,9 +298,10 @@ struct BackwardRowsOf {
   }
 
   template <class D>
-  HWY_INLINE Vec<D> Xhat(D d, int k, int64_t c, const ColumnMap<D>& map) const {
+  HWY_INLINE Vec<D> Xhat(D d, int k, int64_t c, const ColumnCoefficients<D>& coefficients) const {
     if constexpr (!kReadX) return hn::Zero(d);
-    return hn::MulAdd(hn::Sub(Read(d, x + k * stride + c), map.mean), map.rstd, map.offset);
+    return hn::MulAdd(hn::Sub(Read(d, x + k * stride + c), coefficients.mean), coefficients.rstd,
+                      coefficients.offset);
   }
 
   template <class D>
@@ -333,14 +335,14 @@ HWY_INLINE void SumBackwardRows(D d, const ColumnsBackward<T>& args, int64_t r, 
   // Lanes of the last vector that have not been counted.
   const auto last = LastLanes(d, cols % lanes);
   const auto add = [&](int64_t c, auto whole) HWY_ATTR {
-    const ColumnMap<D> map{hn::LoadU(d, means + c), hn::LoadU(d, rstds + c),
-                           hn::LoadU(d, offsets + c)};
+    const ColumnCoefficients<D> coefficients{hn::LoadU(d, means + c), hn::LoadU(d, rstds + c),
+                                             hn::LoadU(d, offsets + c)};
     Vec<D> sum_g = hn::Zero(d), sum_g_xhat = sum_g;
     for (int k = 0; k < kRows; ++k) {
       // Prefetches the next rows, like SumGroup.
       PrefetchFar(rows.dy + (k + kRowsAtOnce) * stride + c);
       if constexpr (kReadX) PrefetchFar(rows.x + (k + kRowsAtOnce) * stride + c);
-      Vec<D> dy = Read(d, rows.dy + k * stride + c), xhat = rows.Xhat(d, k, c, map);
+      Vec<D> dy = Read(d, rows.dy + k * stride + c), xhat = rows.Xhat(d, k, c, coefficients);
       if constexpr (!whole()) {
         dy = hn::IfThenElseZero(last, dy);
         xhat = hn::IfThenElseZero(last, xhat);
@@ -395,22 +397,22 @@ HWY_NOINLINE void MapBackwardRows(D d, const ColumnsBackward<T>& args) {
     constexpr int kRows = constant();
     const BackwardRowsOf<kOutput, kReadX, kEach, kRows, T> rows(args, r);
     const auto shared = [&](auto tag, int64_t c) HWY_ATTR {
-      ColumnMap<decltype(tag)> map{hn::LoadU(tag, means + c), hn::LoadU(tag, rstds + c),
-                                   hn::LoadU(tag, offsets + c), hn::LoadU(tag, means_g + c),
-                                   hn::LoadU(tag, means_g_xhat + c)};
-      return map;
+      ColumnCoefficients<decltype(tag)> coefficients{
+          hn::LoadU(tag, means + c), hn::LoadU(tag, rstds + c), hn::LoadU(tag, offsets + c),
+          hn::LoadU(tag, means_g + c), hn::LoadU(tag, means_g_xhat + c)};
+      return coefficients;
     };
-    const auto mapped = [&](auto tag, int k, int64_t c, const auto& map) HWY_ATTR {
+    const auto mapped = [&](auto tag, int k, int64_t c, const auto& coefficients) HWY_ATTR {
       const int64_t at = k * stride + c;
       if (ahead != 0) {
         PrefetchFar(rows.dy + at + ahead);
         if constexpr (kReadX) PrefetchFar(rows.x + at + ahead);
       }
       const auto dy = Read(tag, rows.dy + at);
-      const auto xhat = rows.Xhat(tag, k, c, map);
-      auto v = hn::Sub(rows.Gradient(tag, k, c, dy, xhat), map.mean_g);
-      if constexpr (kReadX) v = hn::NegMulAdd(xhat, map.mean_g_xhat, v);
-      return hn::Mul(v, map.rstd);
+      const auto xhat = rows.Xhat(tag, k, c, coefficients);
+      auto v = hn::Sub(rows.Gradient(tag, k, c, dy, xhat), coefficients.mean_g);
+      if constexpr (kReadX) v = hn::NegMulAdd(xhat, coefficients.mean_g_xhat, v);
+      return hn::Mul(v, coefficients.rstd);
     };
     MapAlong<kHow, kRows>(d, args.dx + r * stride, stride, args.cols, shared, mapped);
   });

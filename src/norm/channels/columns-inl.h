@@ -1,4 +1,5 @@
-// Sums and maps of channels. Compiled once for each target, in namespace HWY_NAMESPACE.
+// Sums and elementwise operations of channels. Compiled once for each target, in namespace
+// HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_CHANNELS_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_CHANNELS_COLUMNS_INL_H_
 #undef PLANISH_SRC_NORM_CHANNELS_COLUMNS_INL_H_
@@ -263,7 +264,7 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
   }
 }
 
-// --- Maps ---
+// --- Elementwise operations ---
 
 template <ChannelMap kMap, class D, class T, class Values>
 HWY_INLINE Vec<D> Mapped(D d, const MapArrays<T>& arrays, int64_t i, const Values& value) {
@@ -279,8 +280,8 @@ HWY_INLINE Vec<D> Mapped(D d, const MapArrays<T>& arrays, int64_t i, const Value
   }
 }
 
-/// Maps whole vectors from i on that end by `end`, and returns the index after them. value_at(i)
-/// gives the parameters of vector i. Prefetches up to `limit`.
+/// Processes the whole vectors in [i, end), and returns the index after them. value_at(i) gives the
+/// parameters of vector i. Prefetches up to `limit`.
 template <ChannelMap kMap, bool kNtStores, class D, class T, class ValueAt>
 HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t end, int64_t limit,
                             const ValueAt& value_at) {
@@ -310,8 +311,8 @@ HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t 
   return i;
 }
 
-/// Maps elements [begin, end) with parameters for each column: element i has those at (i - from) %
-/// period, with from <= begin < from + period.
+/// Processes elements [begin, end) with parameters for each column. Those of element i are at
+/// (i - from) % period, with from <= begin < from + period.
 template <ChannelMap kMap, bool kNtStores, class D, class T>
 HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_t end,
                              int64_t from, int64_t period,
@@ -359,7 +360,7 @@ HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int
   }
 }
 
-/// Maps elements [begin, end) with one set of parameters for each run.
+/// Processes elements [begin, end) with one set of parameters for each run.
 template <ChannelMap kMap, bool kNtStores, class D, class T>
 HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_t end, int64_t run,
                           int64_t period, const MapParameters<Compute<T>>& parameters) {
@@ -374,7 +375,7 @@ HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_
     }
     return;
   }
-  // Maps the vector at i, which starts in run q and can extend into the next run.
+  // Returns the results of the vector at i, which starts in run q and can extend into the next run.
   const auto vector_at = [&](int64_t i, int64_t q) HWY_ATTR {
     const Values value(parameters.at, q % period), next(parameters.at, (q + 1) % period);
     const EdgeValues<C, ParameterCount(kMap)> edge{value, next, std::min(lanes, (q + 1) * run - i)};

@@ -88,25 +88,22 @@ bool BatchFinish(const BatchStatistics<T>& args, bool* two_pass) {
   return FinishBatchOf(args, two_pass);
 }
 
-/// Calls f(d) with the widest vectors that a narrow row fills.
-template <class F>
-HWY_INLINE void VisitNarrow(int64_t cols, F&& f) {
-  using Narrow = hn::CappedTag<C, 4>;
-  if (cols >= static_cast<int64_t>(hn::Lanes(Full()))) {
-    f(Full());
-  } else if (!std::is_same_v<Narrow, Full> && cols >= static_cast<int64_t>(hn::Lanes(Narrow()))) {
-    f(Narrow());
-  } else {
-    f(One());
-  }
-}
-
+/// Processes rows [begin, end) with the widest vectors that a row fills.
 template <class Args>
 HWY_INLINE void WeightsOf(const Args& args, int64_t begin, int64_t end, bool use_nt_stores) {
-  VisitNarrow(args.cols, [&](auto d) HWY_ATTR {
+  const auto run = [&](auto d) HWY_ATTR {
     VisitNtStores(use_nt_stores && ArraysOf(args).out,
                   [&](auto nt_stores) HWY_ATTR { WeightRowsOf<nt_stores()>(d, args, begin, end); });
-  });
+  };
+  using Narrow = hn::CappedTag<C, 4>;
+  if (args.cols >= static_cast<int64_t>(hn::Lanes(Full()))) {
+    run(Full());
+  } else if (!std::is_same_v<Narrow, Full> &&
+             args.cols >= static_cast<int64_t>(hn::Lanes(Narrow()))) {
+    run(Narrow());
+  } else {
+    run(One());
+  }
 }
 
 void WeightsForward(const WeightNormForwardArgs<T, C>& args, int64_t begin, int64_t end,

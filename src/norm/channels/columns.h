@@ -7,8 +7,8 @@
 #include "src/norm/channel_pass.h"
 
 // Channel kernels for T float, double, bfloat16 and float16, with the SIMD target in use. They
-// compute sums, and maps with one set of parameters for each column or run of columns. Arguments
-// are not checked.
+// compute sums, and elementwise operations with one set of parameters for each column or run of
+// columns. Arguments are not checked.
 namespace planish::internal {
 
 // --- Tuning constants (docs/tuning.md) ---
@@ -67,9 +67,10 @@ struct MapArrays {
   bool prefetch_output = false;  ///< with ordinary stores: prefetches the lines of `out`
 };
 
-/// Maps elements [begin, end) of `rows` rows, `stride` elements apart. The parameters of element i
-/// are at (i / run) % period; run is 1 or at least kMinRun. If run is 1 and end exceeds the period,
-/// the period is at least a vector, and its first kPeriodPad parameters are repeated after it.
+/// Applies `map` to elements [begin, end) of `rows` rows, `stride` elements apart. The parameters
+/// of element i are at (i / run) % period; run is 1 or at least kMinRun. If run is 1 and end
+/// exceeds the period, the period is at least a vector, and its first kPeriodPad parameters are
+/// repeated after it.
 template <class T>
 void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
              int64_t begin, int64_t end, int64_t run, int64_t period,

@@ -25,13 +25,13 @@ constexpr int64_t kSumTile = 1024;
 // Limit on the columns of a tile, so that about 35 bytes for each stay in the L2 cache and scratch
 // memory stays small.
 constexpr int64_t kTileColumns = 2048;
-// Columns mapped at a time, whose parameters stay in the L2 cache.
+// Columns of an elementwise operation at a time, whose parameters stay in the L2 cache.
 constexpr int64_t kMapTile = 16384;
-// Elements of a run in one partial sum, and elements of a unit of mapping.
+// Elements of a run in one partial sum, and elements of a part of an elementwise operation.
 constexpr int64_t kPart = int64_t{1} << 14;
 // Channels whose preparation is worth a thread: each reads memory in about ten places.
 constexpr int64_t kBeforeGrain = 1024;
-// Parts that are mapped in ascending order; blocks of parts go in descending order.
+// Parts whose outputs are computed in ascending order; blocks of parts go in descending order.
 constexpr int64_t kMapParts = 64;
 // Contiguous bytes that a tile should have in each row: the hardware prefetches within pages.
 constexpr int64_t kTileRowBytes = 1024;
@@ -109,7 +109,7 @@ MapArrays<T> ArraysAt(const ChannelPass<T>& pass, int64_t i) {
   return {pass.a + i, pass.x + i, pass.out + i};
 }
 
-// Returns the bytes that the map reads and writes.
+// Returns the bytes that the elementwise operation reads and writes.
 template <class T>
 int64_t MapBytes(const ChannelPass<T>& pass) {
   const int64_t arrays = pass.map == ChannelMap::kGradient ? 3 : 2;
@@ -134,10 +134,10 @@ int64_t ReadBytes(const ChannelPass<T>& pass, int64_t n) {
   return n * static_cast<int64_t>(sizeof(T)) * (pass.sums == ChannelSums::kGradient ? 2 : 1);
 }
 
-// Returns the number of channels of a tile that stays in the cache between sums and map. A tile is
-// large enough for a thread. If there are many channels, it takes at most half of the cache,
-// because the other half receives the next tile. Returns 0 if a tile of the minimum width does not
-// fit.
+// Returns the number of channels of a tile that stays in the cache from its sums to its outputs. A
+// tile is large enough for a thread. If there are many channels, it takes at most half of the
+// cache, because the other half receives the next tile. Returns 0 if a tile of the minimum width
+// does not fit.
 template <class T>
 int64_t TileChannels(const ChannelPass<T>& pass) {
   const int64_t channel = pass.batch * pass.spatial;
@@ -169,7 +169,7 @@ void Before(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n,
   before.Finish(i, i + n);
 }
 
-// Computes the inputs of the map of channels [c, c + n) from their sums.
+// Computes the parameters of the elementwise operation on channels [c, c + n) from their sums.
 template <class T>
 void After(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n, const double* first,
            const double* second, SumArrays<Compute<T>>& before, MapArraysOf<Compute<T>>& after) {
@@ -232,7 +232,7 @@ struct TileScratch {
 // --- Runs: the `spatial` elements of a channel in a sample share parameters. ---
 
 // Processes tiles of `tile` channels, each read from memory for its sums and from a cache for its
-// map.
+// outputs.
 template <class T>
 void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& parallel_for) {
   using C = Compute<T>;

@@ -10,8 +10,8 @@
 #include "src/norm/channels/columns.h"
 #include "src/norm/channels/columns_statistics.h"
 
-// Common part of the norms over channels: sums over the channels of an array, then a map of its
-// elements, tiled and split over threads. Arrays are [batch, channels, spatial].
+// Common part of the norms over channels: sums over the channels of an array, then an elementwise
+// operation, tiled and split over threads. Arrays are [batch, channels, spatial].
 namespace planish::internal {
 
 // --- Tuning constants (docs/tuning.md) ---
@@ -29,7 +29,7 @@ struct ChannelRange {
   C* before[kMaxSumParameters] = {};  // inputs of the sums
   const double* first = nullptr;      // the sums; null without sums
   const double* second = nullptr;
-  C* parameters[kMaxMapParameters] = {};  // inputs of the map
+  C* parameters[kMaxMapParameters] = {};  // of the elementwise operation
 };
 
 /// A pass over arrays with all sizes > 0.
@@ -41,8 +41,8 @@ struct ChannelPass : ChannelArrays<T> {
   ChannelMap map = ChannelMap::kNone;
   /// Computes the inputs of the sums. Not called without sums.
   std::function<void(const ChannelRange<C>& range)> before = {};
-  /// Computes the inputs of the map from the sums and the results of `before`. Called once for each
-  /// channel, on any thread, before any element of the channel is mapped.
+  /// Computes the parameters of the elementwise operation from the sums and the results of
+  /// `before`. Called once for each channel, on any thread, before any output of the channel.
   std::function<void(const ChannelRange<C>& range)> after = {};
 };
 

@@ -15,7 +15,7 @@ using internal::cuda::FillEach;
 using internal::cuda::RunColumnsCall;
 using internal::cuda::Untyped;
 
-// Training computes sums and a map, evaluation a map and the requested sums.
+// Training computes sums and outputs, evaluation outputs and the requested sums.
 template <class T, class P>
 ColumnsKind KindOf(const BatchNormForwardArgs<T, P>&) {
   return {};
@@ -108,16 +108,12 @@ void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
   RunColumnsCall(kFunction, call, KindOf(args), options);
 }
 
-#define PLANISH_INSTANTIATE(T, P)                                                               \
-  template int64_t WorkspaceBytes(const BatchNormForwardArgs<T, P>&);                           \
-  template int64_t WorkspaceBytes(const BatchNormBackwardArgs<T, P>&);                          \
-  template int64_t WorkspaceBytes(const BatchNormEvaluateArgs<T, P>&);                          \
-  template int64_t WorkspaceBytes(const BatchNormEvaluateBackwardArgs<T, P>&);                  \
-  template void BatchNormForward(const BatchNormForwardArgs<T, P>&, const BatchNormOptions&);   \
-  template void BatchNormBackward(const BatchNormBackwardArgs<T, P>&, const BatchNormOptions&); \
-  template void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>&, const BatchNormOptions&); \
-  template void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>&,           \
-                                          const BatchNormOptions&);
+#define PLANISH_INSTANTIATE(T, P)                                              \
+  template int64_t WorkspaceBytes(const BatchNormForwardArgs<T, P>&);          \
+  template int64_t WorkspaceBytes(const BatchNormBackwardArgs<T, P>&);         \
+  template int64_t WorkspaceBytes(const BatchNormEvaluateArgs<T, P>&);         \
+  template int64_t WorkspaceBytes(const BatchNormEvaluateBackwardArgs<T, P>&); \
+  PLANISH_BATCH_NORM_FUNCTIONS(T, P)
 PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 

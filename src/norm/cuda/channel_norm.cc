@@ -16,18 +16,18 @@ using internal::Recipe;
 using internal::cuda::FillEach;
 using internal::cuda::KernelSettingsOf;
 using internal::cuda::PlanPositions;
-using internal::cuda::PositionsWork;
+using internal::cuda::PositionsShape;
 using internal::cuda::Untyped;
 
-constexpr internal::cuda::ColumnsKind kColumns = {.maps = false};
+constexpr internal::cuda::ColumnsKind kColumns = {.elementwise = false};
 
 template <class T>
-PositionsWork WorkOf(int64_t batch, int64_t channels, int64_t spatial,
-                     std::initializer_list<internal::cuda::Place> places) {
+PositionsShape PositionsShapeOf(int64_t batch, int64_t channels, int64_t spatial,
+                                std::initializer_list<internal::cuda::StridedArray> arrays) {
   return {.batch = batch,
           .channels = channels,
           .spatial = spatial,
-          .pack = internal::cuda::PackOf<T>(spatial, places),
+          .pack = internal::cuda::PackOf<T>(spatial, arrays),
           .element_bytes = static_cast<int>(sizeof(T))};
 }
 
@@ -65,8 +65,9 @@ void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
   }
   const internal::cuda::PositionsForward<T> call = {Untyped(args),
                                                     KernelSettingsOf<C>(recipe, options)};
-  const PositionsWork work = WorkOf<T>(args.batch, args.channels, args.spatial, {args.x, args.y});
-  RunPositions(kFunction, call, PlanPositions(work), options.stream);
+  const PositionsShape shape =
+      PositionsShapeOf<T>(args.batch, args.channels, args.spatial, {args.x, args.y});
+  RunPositions(kFunction, call, PlanPositions(shape), options.stream);
 }
 
 template <class T, class P>
@@ -94,9 +95,9 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
                                    kColumns, options);
   }
   if (args.dx == nullptr) return;
-  const PositionsWork work =
-      WorkOf<T>(args.batch, args.channels, args.spatial, {args.dy, call.x, args.dx});
-  RunPositions(kFunction, call, PlanPositions(work), options.stream);
+  const PositionsShape shape =
+      PositionsShapeOf<T>(args.batch, args.channels, args.spatial, {args.dy, call.x, args.dx});
+  RunPositions(kFunction, call, PlanPositions(shape), options.stream);
 }
 
 #define PLANISH_INSTANTIATE(T, P)                                                                  \

@@ -409,7 +409,7 @@ MapColumns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
   }
 }
 
-// --- From a channel's sums to the parameters of its map ---
+// --- From a channel's sums to the parameters of its elementwise operation ---
 
 template <class C>
 struct ValuesAt {

@@ -13,11 +13,12 @@
 #include "src/norm/cuda/columns_plan.h"
 #include "src/norm/cuda/params.h"
 
-// Sums over the channels of [batch, channels, spatial] arrays on a GPU, and maps of their elements.
+// Sums over the channels of [batch, channels, spatial] arrays on a GPU, and elementwise operations.
 // Used by batch norm, by weights (rows are channels of one sample) and by rows that are cases in
 // order. A call runs a few kernels. The first writes partial sums in double, as pairs, to the
-// workspace. The second computes the total sums and the map parameters, with a few threads a
-// channel. The last computes the map. All addresses are in device memory.
+// workspace. The second computes the total sums and the parameters of the elementwise operation,
+// with a few threads a channel. The last applies that operation. All addresses are in device
+// memory.
 namespace planish::internal::cuda {
 
 /// Statistics of channels or positions that the forward pass saved, for xhat = (x - mean) * rstd.

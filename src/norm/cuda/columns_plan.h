@@ -5,8 +5,8 @@
 
 #include "src/base/cuda/launch.h"
 
-// Layout on a GPU of sums over channels and of maps, for [batch, channels, spatial] arrays. It
-// depends on the shape and on the alignment of the arrays.
+// Layout on a GPU of sums over channels and of elementwise operations, for [batch, channels,
+// spatial] arrays. It depends on the shape and on the alignment of the arrays.
 namespace planish::internal::cuda {
 
 // --- Tuning constants (docs/tuning.md) ---
@@ -25,12 +25,13 @@ struct SumPair {
   double first, second;
 };
 
-/// Work to plan. `pack` is the largest number of elements that a thread can read at once. It
+/// Shape to plan for. `pack` is the largest number of elements that a thread can read at once. It
 /// divides spatial, or channels * spatial for columns.
-struct ColumnsWork {
+struct ColumnsShape {
   int64_t batch = 0, channels = 0, spatial = 0;  // all > 0
   int pack = 1;
-  bool alone = false;  ///< a channel's bits must not depend on the number of channels
+  /// A channel's bits must not depend on the number of channels.
+  bool independent_of_channel_count = false;
 };
 
 struct ColumnsPlan {
@@ -50,7 +51,7 @@ struct ColumnsPlan {
 /// Returns whether channels are read as columns.
 bool AreColumns(int64_t batch, int64_t spatial);
 
-ColumnsPlan PlanColumns(const ColumnsWork& work);
+ColumnsPlan PlanColumns(const ColumnsShape& shape);
 
 }  // namespace planish::internal::cuda
 

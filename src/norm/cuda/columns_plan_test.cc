@@ -10,14 +10,14 @@
 namespace planish::internal::cuda {
 namespace {
 
-std::string Text(const ColumnsWork& work) {
-  return std::to_string(work.batch) + " x " + std::to_string(work.channels) + " x " +
-         std::to_string(work.spatial) + ", packs of " + std::to_string(work.pack) +
-         (work.alone ? ", alone" : "");
+std::string Text(const ColumnsShape& shape) {
+  return std::to_string(shape.batch) + " x " + std::to_string(shape.channels) + " x " +
+         std::to_string(shape.spatial) + ", packs of " + std::to_string(shape.pack) +
+         (shape.independent_of_channel_count ? ", independent_of_channel_count" : "");
 }
 
 // Shapes near every limit, to 2^33 in each size and 2^40 elements.
-std::vector<ColumnsWork> Works() {
+std::vector<ColumnsShape> Shapes() {
   const int64_t sizes[] = {1,
                            2,
                            3,
@@ -50,7 +50,7 @@ std::vector<ColumnsWork> Works() {
                            (1 << 24) + 1,
                            int64_t{1} << 31,
                            int64_t{1} << 33};
-  std::vector<ColumnsWork> works;
+  std::vector<ColumnsShape> shapes;
   for (const int64_t batch : sizes) {
     for (const int64_t channels : sizes) {
       if (batch > (int64_t{1} << 40) / channels) continue;
@@ -58,29 +58,29 @@ std::vector<ColumnsWork> Works() {
         if (spatial > (int64_t{1} << 40) / (batch * channels)) continue;
         for (const int pack : {1, 2, 4, 8}) {
           if ((AreColumns(batch, spatial) ? channels * spatial : spatial) % pack != 0) continue;
-          for (const bool alone : {false, true}) {
-            works.push_back({batch, channels, spatial, pack, alone});
+          for (const bool independent_of_channel_count : {false, true}) {
+            shapes.push_back({batch, channels, spatial, pack, independent_of_channel_count});
           }
         }
       }
     }
   }
-  return works;
+  return shapes;
 }
 
 TEST(CudaColumnsPlan, FitsTheShape) {
-  for (const ColumnsWork& work : Works()) {
-    SCOPED_TRACE(Text(work));
-    const ColumnsPlan plan = PlanColumns(work);
-    ASSERT_EQ(plan.columns, work.batch > 1 && work.spatial < 64);
-    ASSERT_EQ(plan.pack, work.pack);
+  for (const ColumnsShape& shape : Shapes()) {
+    SCOPED_TRACE(Text(shape));
+    const ColumnsPlan plan = PlanColumns(shape);
+    ASSERT_EQ(plan.columns, shape.batch > 1 && shape.spatial < 64);
+    ASSERT_EQ(plan.pack, shape.pack);
     ASSERT_EQ(plan.launch.threads, kColumnsThreads);
     ASSERT_GE(plan.launch.blocks, 1);
     ASSERT_LE(plan.launch.blocks, kMaxBlocks);
     ASSERT_TRUE(std::has_single_bit(static_cast<unsigned>(plan.team)));
     ASSERT_TRUE(plan.team <= kWarpThreads || (!plan.columns && plan.team == kColumnsThreads));
     // Parts are consecutive, cover all elements or samples, and are not empty.
-    const int64_t all = plan.columns ? work.batch : work.batch * work.spatial;
+    const int64_t all = plan.columns ? shape.batch : shape.batch * shape.spatial;
     ASSERT_GE(plan.parts, 1);
     ASSERT_GE(plan.part * plan.parts, all);
     ASSERT_LT(plan.part * (plan.parts - 1), all);
@@ -91,7 +91,7 @@ TEST(CudaColumnsPlan, FitsTheShape) {
       ASSERT_EQ(plan.parts, 1);
       ASSERT_LE(all, int64_t{64} * plan.team) << "numbers one thread adds up";
     }
-    ASSERT_EQ(plan.pairs, plan.parts * (plan.columns ? work.spatial : 1));
+    ASSERT_EQ(plan.pairs, plan.parts * (plan.columns ? shape.spatial : 1));
   }
 }
 
@@ -99,7 +99,10 @@ TEST(CudaColumnsPlan, FitsTheShape) {
 TEST(CudaColumnsPlan, PartsOfARunDoNotDependOnOtherRuns) {
   for (const int64_t cols : {2, 64, 2048, 2049, 16384, 16385, 1 << 24}) {
     const auto plan = [&](int64_t channels) {
-      return PlanColumns({.batch = 1, .channels = channels, .spatial = cols, .alone = true});
+      return PlanColumns({.batch = 1,
+                          .channels = channels,
+                          .spatial = cols,
+                          .independent_of_channel_count = true});
     };
     const ColumnsPlan one = plan(1);
     for (const int64_t channels : {2, 1000, 1 << 20}) {
@@ -113,12 +116,12 @@ TEST(CudaColumnsPlan, PartsOfARunDoNotDependOnOtherRuns) {
 TEST(CudaColumnsPlan, PairsAreFew) {
   for (const int64_t width : {1, 7, 64, 1024, 65536}) {
     for (const int64_t spatial : {1, 49, 196, 3136}) {
-      const ColumnsWork work = {
+      const ColumnsShape shape = {
           .batch = (int64_t{1} << 31) / width / spatial, .channels = width, .spatial = spatial};
-      if (work.batch == 0) continue;
-      const int64_t bytes = work.batch * work.channels * work.spatial * 2;
-      const int64_t pairs = work.channels * PlanColumns(work).pairs;
-      EXPECT_LE(pairs * int64_t{sizeof(SumPair)}, bytes / 20) << Text(work);
+      if (shape.batch == 0) continue;
+      const int64_t bytes = shape.batch * shape.channels * shape.spatial * 2;
+      const int64_t pairs = shape.channels * PlanColumns(shape).pairs;
+      EXPECT_LE(pairs * int64_t{sizeof(SumPair)}, bytes / 20) << Text(shape);
     }
   }
 }

@@ -21,16 +21,17 @@ namespace {
 using internal::Recipe;
 using internal::cuda::KernelSettingsOf;
 using internal::cuda::kFullPack;
-using internal::cuda::Place;
 using internal::cuda::RowsPlan;
-using internal::cuda::RowsWork;
+using internal::cuda::RowsShape;
+using internal::cuda::StridedArray;
 using internal::cuda::Untyped;
 
 template <class T>
-RowsWork Work(int64_t rows, int64_t cols, bool columns, std::initializer_list<Place> places) {
+RowsShape RowsShapeOf(int64_t rows, int64_t cols, bool columns,
+                      std::initializer_list<StridedArray> arrays) {
   return {.rows = rows,
           .cols = cols,
-          .pack = internal::cuda::PackOf<T>(cols, places),
+          .pack = internal::cuda::PackOf<T>(cols, arrays),
           .element_bytes = static_cast<int>(sizeof(T)),
           .columns = columns,
           .cluster_blocks = internal::cuda::MaxClusterBlocks()};
@@ -45,12 +46,12 @@ int64_t MaxBytes(int64_t rows, int64_t cols, bool columns, const Bytes& bytes) {
   for (const int pack : {1, kFullPack<T>}) {
     if (cols % pack != 0) continue;
     for (int blocks = 1; blocks <= internal::cuda::kMaxClusterBlocks; blocks *= 2) {
-      max = std::max(max, bytes(RowsWork{.rows = rows,
-                                         .cols = cols,
-                                         .pack = pack,
-                                         .element_bytes = static_cast<int>(sizeof(T)),
-                                         .columns = columns,
-                                         .cluster_blocks = blocks}));
+      max = std::max(max, bytes(RowsShape{.rows = rows,
+                                          .cols = cols,
+                                          .pack = pack,
+                                          .element_bytes = static_cast<int>(sizeof(T)),
+                                          .columns = columns,
+                                          .cluster_blocks = blocks}));
     }
   }
   return max;
@@ -62,17 +63,17 @@ int Devices() { return internal::cuda::Devices(); }
 
 template <class T, class P>
 int64_t WorkspaceBytes(const NormForwardArgs<T, P>& args) {
-  return MaxBytes<T>(args.rows, args.cols, false, [](const RowsWork& work) {
-    return ForwardWorkspaceBytes(work, PlanForward(work));
+  return MaxBytes<T>(args.rows, args.cols, false, [](const RowsShape& shape) {
+    return ForwardWorkspaceBytes(shape, PlanForward(shape));
   });
 }
 
 template <class T, class P>
 int64_t WorkspaceBytes(const NormBackwardArgs<T, P>& args) {
-  return MaxBytes<T>(args.rows, args.cols, internal::HasParamGradients(args),
-                     [](const RowsWork& work) {
-                       return BackwardWorkspaceBytes(work, PlanBackward(work), sizeof(Compute<T>));
-                     });
+  return MaxBytes<T>(
+      args.rows, args.cols, internal::HasParamGradients(args), [](const RowsShape& shape) {
+        return BackwardWorkspaceBytes(shape, PlanBackward(shape), sizeof(Compute<T>));
+      });
 }
 
 template <class T, class P>
@@ -88,15 +89,15 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& arguments, const NormOp
                              internal::cuda::kNanByte, options.stream);
     return;
   }
-  const RowsWork work = Work<T>(rows, cols, false,
-                                {{args.x, args.x_stride},
-                                 {args.y, args.y_stride},
-                                 {args.residual, args.residual_stride},
-                                 {args.sum, args.sum_stride},
-                                 args.gain,
-                                 args.bias});
-  const RowsPlan plan = PlanForward(work);
-  internal::CheckWorkspace(kFunction, options, ForwardWorkspaceBytes(work, plan));
+  const RowsShape shape = RowsShapeOf<T>(rows, cols, false,
+                                         {{args.x, args.x_stride},
+                                          {args.y, args.y_stride},
+                                          {args.residual, args.residual_stride},
+                                          {args.sum, args.sum_stride},
+                                          args.gain,
+                                          args.bias});
+  const RowsPlan plan = PlanForward(shape);
+  internal::CheckWorkspace(kFunction, options, ForwardWorkspaceBytes(shape, plan));
   const internal::cuda::Forward<T> call = {Untyped(args), KernelSettingsOf<C>(recipe, options)};
   RunForward(kFunction, call, plan, options.stream, options.workspace);
 }
@@ -117,14 +118,14 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& arguments, const Norm
   if (!columns && args.dx == nullptr) return;
   internal::cuda::Backward<T> call = {Untyped(args), KernelSettingsOf<C>(recipe, options)};
   internal::cuda::DropUnread(recipe, call);
-  const RowsWork work = Work<T>(rows, cols, columns,
-                                {{args.dy, args.dy_stride},
-                                 {call.x, args.x_stride},
-                                 {args.dx, args.dx_stride},
-                                 {args.dsum, args.dsum_stride},
-                                 args.gain});
-  const RowsPlan plan = PlanBackward(work);
-  internal::CheckWorkspace(kFunction, options, BackwardWorkspaceBytes(work, plan, sizeof(C)));
+  const RowsShape shape = RowsShapeOf<T>(rows, cols, columns,
+                                         {{args.dy, args.dy_stride},
+                                          {call.x, args.x_stride},
+                                          {args.dx, args.dx_stride},
+                                          {args.dsum, args.dsum_stride},
+                                          args.gain});
+  const RowsPlan plan = PlanBackward(shape);
+  internal::CheckWorkspace(kFunction, options, BackwardWorkspaceBytes(shape, plan, sizeof(C)));
   RunBackward(kFunction, call, plan, options.stream, options.workspace);
 }
 

@@ -18,7 +18,8 @@ using internal::cuda::RunColumnsCall;
 using internal::cuda::Untyped;
 
 // Sums along rows, and sums over rows.
-constexpr ColumnsKind kRows = {.statistics = true, .alone = true}, kColumns = {.maps = false};
+constexpr ColumnsKind kRows = {.statistics = true, .independent_of_channel_count = true},
+                      kColumns = {.elementwise = false};
 
 // Description of the argument `state`, which OnlineNormForwardArgs does not contain.
 struct StateArgs {

@@ -21,17 +21,17 @@ constexpr int64_t kBlocksToFill = 264;
 
 }  // namespace
 
-PositionsPlan PlanPositions(const PositionsWork& work) {
+PositionsPlan PlanPositions(const PositionsShape& shape) {
   PositionsPlan plan;
-  plan.pack = work.pack;
-  const int64_t packs = work.batch * (work.spatial / work.pack);
-  const int64_t pack_bytes = int64_t{work.pack} * work.element_bytes;
-  const int64_t min_team = (work.pack > 1 ? kMinBytes : kMinBytesOneByOne) / pack_bytes;
-  const int64_t max_team = std::min<int64_t>(kPositionsThreads, kMaxPositions / work.pack);
+  plan.pack = shape.pack;
+  const int64_t packs = shape.batch * (shape.spatial / shape.pack);
+  const int64_t pack_bytes = int64_t{shape.pack} * shape.element_bytes;
+  const int64_t min_team = (shape.pack > 1 ? kMinBytes : kMinBytesOneByOne) / pack_bytes;
+  const int64_t max_team = std::min<int64_t>(kPositionsThreads, kMaxPositions / shape.pack);
   // Threads along the channels: as many as there are channels, unless memory transfers would be
   // split.
-  const int64_t rows = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(
-      std::min<int64_t>(CeilDiv(work.channels, kChannelsOfThread), kPositionsThreads / min_team))));
+  const int64_t rows = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(
+      CeilDiv(shape.channels, kChannelsOfThread), kPositionsThreads / min_team))));
   int64_t team = std::clamp(kPositionsThreads / rows, min_team, max_team);
   while (team > min_team && CeilDiv(packs, team) < kBlocksToFill) team /= 2;
   plan.team = static_cast<int>(team);

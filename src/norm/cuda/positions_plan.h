@@ -21,7 +21,7 @@ inline constexpr int kMaxPositions = 1024;
 
 /// Work to plan. `pack` is the largest number of positions that a thread can read at once; it
 /// divides spatial.
-struct PositionsWork {
+struct PositionsShape {
   int64_t batch = 0, channels = 0, spatial = 0;  // all > 0
   int pack = 1;
   int element_bytes = 4;
@@ -35,7 +35,7 @@ struct PositionsPlan {
   Launch launch;
 };
 
-PositionsPlan PlanPositions(const PositionsWork& work);
+PositionsPlan PlanPositions(const PositionsShape& shape);
 
 /// Returns the shared memory in bytes: two sums for each thread's positions, and three values for
 /// each of the block's positions.

@@ -777,25 +777,6 @@ void VisitHeld(const RowsPlan& plan, F&& f) {
   };
   (visit(std::integral_constant<int, kHeld>()), ...);
 }
-// Like VisitHeld, for all values that plans of blocks have.
-template <class T, class F>
-void VisitForwardHeld(const RowsPlan& plan, F&& f) {
-  if constexpr (sizeof(T) == 8) {
-    VisitHeld<8>(plan, f);
-  } else if constexpr (sizeof(T) == 4) {
-    VisitHeld<8, 16>(plan, f);
-  } else {
-    VisitHeld<8, 16, 32>(plan, f);
-  }
-}
-template <class T, class F>
-void VisitBackwardHeld(const RowsPlan& plan, F&& f) {
-  if constexpr (sizeof(T) == 8) {
-    VisitHeld<8>(plan, f);
-  } else {
-    VisitHeld<8, 16>(plan, f);
-  }
-}
 
 // Returns a grid over columns, and over `count` rows or groups of rows.
 Launch OverColumns(int64_t cols, int pack, int64_t count) {
@@ -820,7 +801,7 @@ void RunForward(const char* function, const Forward<T>& call, const RowsPlan& pl
     return;
   }
   if (!plan.multi_pass) {
-    VisitForwardHeld<T>(plan, [&](auto held, auto aligned) {
+    const auto run = [&](auto held, auto aligned) {
       constexpr int E = decltype(held)::value;
       constexpr bool kAligned = decltype(aligned)::value;
       if (plan.team <= kWarpThreads) {
@@ -836,7 +817,14 @@ void RunForward(const char* function, const Forward<T>& call, const RowsPlan& pl
           Run(function, ForwardByBlock<T, E, kAligned, false>, launch, stream, call);
         }
       }
-    });
+    };
+    if constexpr (sizeof(T) == 8) {
+      VisitHeld<8>(plan, run);
+    } else if constexpr (sizeof(T) == 4) {
+      VisitHeld<8, 16>(plan, run);
+    } else {
+      VisitHeld<8, 16, 32>(plan, run);
+    }
     return;
   }
   VisitPack<T>(plan.pack, [&](auto pack) {
@@ -874,7 +862,7 @@ void RunBackward(const char* function, const Backward<T>& call, const RowsPlan& 
           stream, call, columns ? partials : nullptr);
     });
   } else if (!plan.multi_pass) {
-    VisitBackwardHeld<T>(plan, [&](auto held, auto aligned) {
+    const auto run = [&](auto held, auto aligned) {
       constexpr int E = decltype(held)::value;
       constexpr bool kAligned = decltype(aligned)::value;
       if (plan.team <= kWarpThreads) {
@@ -896,7 +884,12 @@ void RunBackward(const char* function, const Backward<T>& call, const RowsPlan& 
               columns ? partials : nullptr);
         }
       }
-    });
+    };
+    if constexpr (sizeof(T) == 8) {
+      VisitHeld<8>(plan, run);
+    } else {
+      VisitHeld<8, 16>(plan, run);
+    }
   } else {
     VisitPack<T>(plan.pack, [&](auto pack) {
       constexpr int N = decltype(pack)::value;

@@ -75,7 +75,7 @@ struct RowsPlan {
 
 /// Work to plan. `pack` is the largest number of elements that a thread can read at once from all
 /// arrays.
-struct RowsWork {
+struct RowsShape {
   int64_t rows = 0, cols = 0;
   int pack = 1;
   int element_bytes = 4;
@@ -83,12 +83,12 @@ struct RowsWork {
   int cluster_blocks = 1;  ///< largest cluster, a power of two; 1: no clusters
 };
 
-RowsPlan PlanForward(const RowsWork& work);
-RowsPlan PlanBackward(const RowsWork& work);
+RowsPlan PlanForward(const RowsShape& shape);
+RowsPlan PlanBackward(const RowsShape& shape);
 
 /// Return the workspace of a plan in bytes. `compute_bytes` is the size of partial sums of columns.
-int64_t ForwardWorkspaceBytes(const RowsWork& work, const RowsPlan& plan);
-int64_t BackwardWorkspaceBytes(const RowsWork& work, const RowsPlan& plan, int compute_bytes);
+int64_t ForwardWorkspaceBytes(const RowsShape& shape, const RowsPlan& plan);
+int64_t BackwardWorkspaceBytes(const RowsShape& shape, const RowsPlan& plan, int compute_bytes);
 
 }  // namespace planish::internal::cuda
 

@@ -11,17 +11,17 @@
 namespace planish::internal::cuda {
 namespace {
 
-std::string Text(const RowsWork& work) {
-  return std::to_string(work.rows) + " x " + std::to_string(work.cols) + ", packs of " +
-         std::to_string(work.pack) + " of " + std::to_string(work.element_bytes) + " bytes" +
-         ", clusters of " + std::to_string(work.cluster_blocks) +
-         (work.columns ? ", with columns" : "");
+std::string Text(const RowsShape& shape) {
+  return std::to_string(shape.rows) + " x " + std::to_string(shape.cols) + ", packs of " +
+         std::to_string(shape.pack) + " of " + std::to_string(shape.element_bytes) + " bytes" +
+         ", clusters of " + std::to_string(shape.cluster_blocks) +
+         (shape.columns ? ", with columns" : "");
 }
 
 // Shapes on both sides of all limits, up to 2^33 rows and 2^33 columns, on devices with clusters
 // and without.
-std::vector<RowsWork> Works() {
-  std::vector<RowsWork> works;
+std::vector<RowsShape> Shapes() {
+  std::vector<RowsShape> shapes;
   for (const int bytes : {2, 4, 8}) {
     for (const int pack : {1, 16 / bytes}) {
       for (const int64_t cols :
@@ -35,15 +35,15 @@ std::vector<RowsWork> Works() {
           if (cols > INT64_MAX / 8 / rows) continue;
           for (const bool columns : {false, true}) {
             for (const int blocks : {1, 2, 4, 8}) {
-              works.push_back({rows, cols, pack, bytes, columns, blocks});
+              shapes.push_back({rows, cols, pack, bytes, columns, blocks});
             }
           }
         }
       }
     }
-    works.push_back({1, int64_t{1} << 33, 1, bytes, true, kMaxClusterBlocks});
+    shapes.push_back({1, int64_t{1} << 33, 1, bytes, true, kMaxClusterBlocks});
   }
-  return works;
+  return shapes;
 }
 
 void ExpectLaunchable(const RowsPlan& plan) {
@@ -57,32 +57,32 @@ void ExpectLaunchable(const RowsPlan& plan) {
   EXPECT_EQ(plan.launch.blocks % plan.launch.cluster, 0);
 }
 
-void ExpectHeld(const RowsWork& work, const RowsPlan& plan) {
-  EXPECT_EQ(plan.aligned, work.pack > 1);
+void ExpectHeld(const RowsShape& shape, const RowsPlan& plan) {
+  EXPECT_EQ(plan.aligned, shape.pack > 1);
   EXPECT_TRUE(plan.held == 8 || plan.held == 16 || plan.held == 32);
-  EXPECT_GE(int64_t{plan.team} * plan.held, work.cols) << "every element has a place";
+  EXPECT_GE(int64_t{plan.team} * plan.held, shape.cols) << "every element has a place";
   EXPECT_TRUE(plan.team % kWarpThreads == 0 ||
               (plan.team < kWarpThreads && std::has_single_bit(static_cast<unsigned>(plan.team))));
   const int cluster = plan.launch.cluster;
-  EXPECT_LE(cluster, work.cluster_blocks);
+  EXPECT_LE(cluster, shape.cluster_blocks);
   EXPECT_TRUE(std::has_single_bit(static_cast<unsigned>(cluster)));
   if (plan.team > kWarpThreads) {
     EXPECT_EQ(plan.team, plan.launch.threads * cluster) << "they have one team of several warps";
-    EXPECT_LT((int64_t{plan.team} - int64_t{kWarpThreads} * cluster) * plan.held, work.cols)
+    EXPECT_LT((int64_t{plan.team} - int64_t{kWarpThreads} * cluster) * plan.held, shape.cols)
         << "no warp of each block is idle";
   }
 }
 
 // Checks that blocks share a row only if it exceeds `of_block`, the elements that one block holds.
 // Blocks have few threads if a cluster of such blocks holds the row.
-void ExpectClusters(const RowsWork& work, const RowsPlan& plan, int64_t of_block, int held,
+void ExpectClusters(const RowsShape& shape, const RowsPlan& plan, int64_t of_block, int held,
                     int max_threads) {
-  EXPECT_EQ(plan.launch.cluster > 1, !plan.multi_pass && work.cols > of_block);
+  EXPECT_EQ(plan.launch.cluster > 1, !plan.multi_pass && shape.cols > of_block);
   if (plan.launch.cluster == 1) return;
   EXPECT_EQ(plan.held, held);
   EXPECT_LE(plan.launch.threads, max_threads);
   const int few = std::min(kClusterThreads, max_threads);
-  EXPECT_EQ(plan.launch.threads <= few, work.cols <= int64_t{few} * held * work.cluster_blocks);
+  EXPECT_EQ(plan.launch.threads <= few, shape.cols <= int64_t{few} * held * shape.cluster_blocks);
 }
 
 // Checks that the device's clusters do not change the plan of a row that a block holds.
@@ -98,84 +98,84 @@ void ExpectSamePlan(const RowsPlan& plan, const RowsPlan& without_clusters) {
   EXPECT_EQ(plan.partials, without_clusters.partials);
 }
 
-RowsWork WithoutClusters(RowsWork work) {
-  work.cluster_blocks = 1;
-  return work;
+RowsShape WithoutClusters(RowsShape shape) {
+  shape.cluster_blocks = 1;
+  return shape;
 }
 
 // Checks that the parts cover all columns, and that none is empty.
-void ExpectMultiPass(const RowsWork& work, const RowsPlan& plan) {
+void ExpectMultiPass(const RowsShape& shape, const RowsPlan& plan) {
   EXPECT_GE(plan.parts, 1);
-  EXPECT_GE(plan.part_cols * plan.parts, work.cols);
-  EXPECT_LT(plan.part_cols * (plan.parts - 1), work.cols);
+  EXPECT_GE(plan.part_cols * plan.parts, shape.cols);
+  EXPECT_LT(plan.part_cols * (plan.parts - 1), shape.cols);
   EXPECT_EQ(plan.part_cols % 8, 0) << "packs are not cut";
   EXPECT_EQ(plan.team, plan.launch.threads);
 }
 
 TEST(CudaPlan, ForwardFitsTheShape) {
-  for (const RowsWork& work : Works()) {
-    if (work.columns) continue;
-    SCOPED_TRACE(Text(work));
-    const RowsPlan plan = PlanForward(work);
+  for (const RowsShape& shape : Shapes()) {
+    if (shape.columns) continue;
+    SCOPED_TRACE(Text(shape));
+    const RowsPlan plan = PlanForward(shape);
     ExpectLaunchable(plan);
-    const bool shifted = IsShifted(work.element_bytes, work.pack > 1);
-    const int64_t max_cols = work.element_bytes == 8 ? 8192 : 16384;
-    EXPECT_EQ(plan.multi_pass, work.cols > max_cols * work.cluster_blocks);
-    ExpectClusters(work, plan, max_cols, work.element_bytes == 8 ? 8 : 16, 1024);
-    if (plan.multi_pass || work.cols <= max_cols)
-      ExpectSamePlan(plan, PlanForward(WithoutClusters(work)));
+    const bool shifted = IsShifted(shape.element_bytes, shape.pack > 1);
+    const int64_t max_cols = shape.element_bytes == 8 ? 8192 : 16384;
+    EXPECT_EQ(plan.multi_pass, shape.cols > max_cols * shape.cluster_blocks);
+    ExpectClusters(shape, plan, max_cols, shape.element_bytes == 8 ? 8 : 16, 1024);
+    if (plan.multi_pass || shape.cols <= max_cols)
+      ExpectSamePlan(plan, PlanForward(WithoutClusters(shape)));
     if (plan.multi_pass) {
-      ExpectMultiPass(work, plan);
+      ExpectMultiPass(shape, plan);
     } else {
-      ExpectHeld(work, plan);
+      ExpectHeld(shape, plan);
       EXPECT_LE(plan.launch.threads,
                 plan.launch.cluster > 1 ? 1024 : MaxForwardThreads(plan.held, shifted));
-      EXPECT_LE(plan.held, MaxForwardHeld(work.element_bytes));
+      EXPECT_LE(plan.held, MaxForwardHeld(shape.element_bytes));
     }
-    const int64_t bytes = ForwardWorkspaceBytes(work, plan);
-    EXPECT_EQ(bytes, plan.multi_pass && plan.parts > 1 ? work.rows * plan.parts * 32 : 0);
+    const int64_t bytes = ForwardWorkspaceBytes(shape, plan);
+    EXPECT_EQ(bytes, plan.multi_pass && plan.parts > 1 ? shape.rows * plan.parts * 32 : 0);
   }
 }
 
 TEST(CudaPlan, BackwardFitsTheShape) {
-  for (const RowsWork& work : Works()) {
-    SCOPED_TRACE(Text(work));
-    const RowsPlan plan = PlanBackward(work);
+  for (const RowsShape& shape : Shapes()) {
+    SCOPED_TRACE(Text(shape));
+    const RowsPlan plan = PlanBackward(shape);
     ExpectLaunchable(plan);
-    const int64_t max_cols = work.element_bytes == 8 ? 4096 : 8192;
-    EXPECT_EQ(plan.multi_pass, work.cols > max_cols * work.cluster_blocks);
-    ExpectClusters(work, plan, max_cols, 8, MaxBackwardThreads(8, work.element_bytes));
-    if (plan.multi_pass || work.cols <= max_cols) {
-      ExpectSamePlan(plan, PlanBackward(WithoutClusters(work)));
+    const int64_t max_cols = shape.element_bytes == 8 ? 4096 : 8192;
+    EXPECT_EQ(plan.multi_pass, shape.cols > max_cols * shape.cluster_blocks);
+    ExpectClusters(shape, plan, max_cols, 8, MaxBackwardThreads(8, shape.element_bytes));
+    if (plan.multi_pass || shape.cols <= max_cols) {
+      ExpectSamePlan(plan, PlanBackward(WithoutClusters(shape)));
     }
     if (plan.multi_pass) {
-      ExpectMultiPass(work, plan);
+      ExpectMultiPass(shape, plan);
     } else {
-      ExpectHeld(work, plan);
-      EXPECT_LE(plan.launch.threads, MaxBackwardThreads(plan.held, work.element_bytes));
+      ExpectHeld(shape, plan);
+      EXPECT_LE(plan.launch.threads, MaxBackwardThreads(plan.held, shape.element_bytes));
     }
-    if (!work.columns) {
+    if (!shape.columns) {
       EXPECT_EQ(plan.partials, 0);
       continue;
     }
     EXPECT_GE(plan.partials, 1);
     if (plan.multi_pass) {
-      EXPECT_GE(plan.partials * plan.partial_rows, work.rows);
-      EXPECT_LT((plan.partials - 1) * plan.partial_rows, work.rows);
+      EXPECT_GE(plan.partials * plan.partial_rows, shape.rows);
+      EXPECT_LT((plan.partials - 1) * plan.partial_rows, shape.rows);
       EXPECT_LE(plan.partial_rows, kRowsInTurn);
     } else {
       EXPECT_EQ(plan.partials * plan.launch.cluster, plan.launch.blocks);
       const int64_t teams = plan.launch.threads * plan.launch.cluster / plan.team;
-      EXPECT_LE((work.rows + teams - 1) / teams, plan.partials * kRowsInTurn)
+      EXPECT_LE((shape.rows + teams - 1) / teams, plan.partials * kRowsInTurn)
           << "sums of too many rows in one thread";
       // Teams of at most a warp sum dgain and dbias in shared memory.
       if (plan.team <= kWarpThreads) {
-        const int64_t sums =
-            plan.launch.threads / kWarpThreads * 2 * work.cols * (work.element_bytes == 8 ? 8 : 4);
+        const int64_t sums = plan.launch.threads / kWarpThreads * 2 * shape.cols *
+                             (shape.element_bytes == 8 ? 8 : 4);
         EXPECT_LE(sums, kMaxSharedBytes);
       }
     }
-    EXPECT_GE(BackwardWorkspaceBytes(work, plan, 4), plan.partials * 2 * work.cols * 4);
+    EXPECT_GE(BackwardWorkspaceBytes(shape, plan, 4), plan.partials * 2 * shape.cols * 4);
   }
 }
 
@@ -183,12 +183,12 @@ TEST(CudaPlan, BackwardFitsTheShape) {
 TEST(CudaPlan, PartialSumsAreFew) {
   for (const int64_t cols : {1, 7, 64, 256, 1024, 8192, 65536}) {
     for (const int blocks : {1, kMaxClusterBlocks}) {
-      const RowsWork work = {.rows = (int64_t{1} << 30) / cols,
-                             .cols = cols,
-                             .columns = true,
-                             .cluster_blocks = blocks};
-      const RowsPlan plan = PlanBackward(work);
-      EXPECT_LE(BackwardWorkspaceBytes(work, plan, 4), work.rows * cols * 4 / 100) << cols;
+      const RowsShape shape = {.rows = (int64_t{1} << 30) / cols,
+                               .cols = cols,
+                               .columns = true,
+                               .cluster_blocks = blocks};
+      const RowsPlan plan = PlanBackward(shape);
+      EXPECT_LE(BackwardWorkspaceBytes(shape, plan, 4), shape.rows * cols * 4 / 100) << cols;
     }
   }
 }

@@ -16,12 +16,12 @@ using internal::cuda::kZeroByte;
 using internal::cuda::RunColumnsCall;
 using internal::cuda::Untyped;
 
-constexpr internal::cuda::ColumnsKind kAlone = {.alone = true};
+constexpr internal::cuda::ColumnsKind kWeights = {.independent_of_channel_count = true};
 
 template <template <class, class> class Args, class T, class P>
 int64_t WeightBytes(const Args<T, P>& args) {
   internal::CheckShape<T>("WorkspaceBytes", args.rows, args.cols);
-  return internal::cuda::ColumnsBytes<T>(1, args.rows, args.cols, kAlone);
+  return internal::cuda::ColumnsBytes<T>(1, args.rows, args.cols, kWeights);
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const WeightNorm
     FillEach(kFunction, {args.norm}, args.rows, kZeroByte, options.stream);
     return;
   }
-  RunColumnsCall(kFunction, internal::cuda::WeightForward<T>{Untyped(args)}, kAlone, options);
+  RunColumnsCall(kFunction, internal::cuda::WeightForward<T>{Untyped(args)}, kWeights, options);
 }
 
 template <class T, class P>
@@ -55,7 +55,7 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args,
     FillEach(kFunction, {args.dg}, args.rows, kZeroByte, options.stream);
     return;
   }
-  RunColumnsCall(kFunction, internal::cuda::WeightBackward<T>{Untyped(args)}, kAlone, options);
+  RunColumnsCall(kFunction, internal::cuda::WeightBackward<T>{Untyped(args)}, kWeights, options);
 }
 
 #define PLANISH_INSTANTIATE(T, P)                                                                \

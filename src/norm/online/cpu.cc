@@ -27,7 +27,7 @@ constexpr Recipe kRecipe{true, true, true, Output::kAffine};
 constexpr int64_t kShortTurn = int64_t{1} << 14, kLongTurn = int64_t{1} << 16;
 
 // Elements of a turn if one thread processes all rows; limits the statistics it keeps.
-constexpr int64_t kTurnAlone = int64_t{1} << 17;
+constexpr int64_t kSerialTurn = int64_t{1} << 17;
 
 // --- End of tuning constants ---
 
@@ -47,7 +47,7 @@ class OnlineForward {
         cols_(args.cols),
         turn_rows_(std::clamp<int64_t>(
             std::clamp(rows_ * cols_ / 64, kShortTurn, kLongTurn) / cols_, 1, rows_)),
-        kept_(std::clamp<int64_t>(kTurnAlone / cols_, 1, rows_)),
+        kept_(std::clamp<int64_t>(kSerialTurn / cols_, 1, rows_)),
         bytes_(2 * rows_ * cols_ * static_cast<int64_t>(sizeof(T))),
         gains_(args.gain, rows_, cols_, 1, true),
         biases_(args.bias, rows_, cols_, 0, true),
@@ -62,7 +62,7 @@ class OnlineForward {
     RunWithScratch(options_.parallel_for, turns_.count(), GrainFor(turn_rows_ * cols_),
                    make_statistics, [&](int64_t begin, int64_t end, const Statistics& statistics) {
                      if (end - begin == turns_.count()) {
-                       RunAlone(statistics);
+                       RunSerially(statistics);
                      } else {
                        RunTurns(begin, end, statistics);
                      }
@@ -120,7 +120,7 @@ class OnlineForward {
   }
 
   /// Processes all rows like any other norm over rows.
-  void RunAlone(const Statistics& statistics) {
+  void RunSerially(const Statistics& statistics) {
     for (int64_t begin = 0; begin < rows_; begin += kept_) {
       auto call = CallOn(begin, std::min(kept_, rows_ - begin), statistics.get(), kept_);
       call.use_nt_stores = UsesNtStores(bytes_, 1, 1);

@@ -45,7 +45,7 @@ double PromisedXhat(int64_t cols, double spread) {
 constexpr double kNear = 1, kAccepted = 4;
 
 /// Largest errors of one call, relative to the documented ones.
-struct OfPromise {
+struct ErrorRatios {
   double xhat = 0, dx = 0;
 };
 
@@ -72,8 +72,8 @@ struct ExactRows {
     }
   }
 
-  OfPromise Compare(const tests::Result<float>& out) const {
-    OfPromise worst;
+  ErrorRatios Compare(const tests::Result<float>& out) const {
+    ErrorRatios worst;
     const auto add = [](double& most, double value) {
       if (!(value <= most)) most = value >= 0 ? value : INFINITY;  // NaN counts as infinite
     };
@@ -94,7 +94,7 @@ struct ExactRows {
 void ExpectKeepsPromise(const Problem<float>& p, double spread = kAccepted) {
   const ExactRows exact(p, spread);
   tests::ForEachTarget([&](const std::string& target) {
-    const OfPromise worst = exact.Compare(tests::Apply(p));
+    const ErrorRatios worst = exact.Compare(tests::Apply(p));
     EXPECT_LE(worst.xhat, 1) << p.rows << " x " << p.cols << " on " << target;
     EXPECT_LE(worst.dx, 1) << p.rows << " x " << p.cols << " on " << target;
   });

@@ -26,6 +26,10 @@ namespace {
 /// Limit on the rows of a block.
 inline constexpr int64_t kMaxRows = 4;
 
+/// Elements of a column that should fit in the L2 cache if long rows are processed in twos: two
+/// rows, the next two, and without non-temporal stores two outputs.
+inline constexpr int64_t kTwoRowsElements = 6, kTwoRowsNtElements = 4;
+
 /// Limit on the columns whose parameters are reordered to pairs once for many rows: 32 KB for each
 /// array.
 inline constexpr int64_t kMaxSplitColumns = 8192;
@@ -52,8 +56,9 @@ template <bool kNtStores, class T>
 HWY_INLINE int64_t RowsPerBlock(int64_t cols) {
   if (cols <= kChunk) return cols <= 256 ? 4 : 2;
   if (cols > 16 * kChunk) {
-    constexpr int64_t kTwoRows = (kNtStores ? 4 : 6) * sizeof(T) + 2 * sizeof(Compute<T>);
-    return cols * kTwoRows < CurrentTuning().l2_bytes ? 2 : 1;
+    constexpr int64_t kElements = kNtStores ? kTwoRowsNtElements : kTwoRowsElements;
+    constexpr int64_t kColumnBytes = kElements * sizeof(T) + 2 * sizeof(Compute<T>);
+    return cols * kColumnBytes < CurrentTuning().l2_bytes ? 2 : 1;
   }
   return kNtStores ? 1 : 4;
 }

@@ -67,6 +67,8 @@ class Staged {
 
   HWY_INLINE void Finish() { Flush(true); }
 
+  /// Limit on the results that are written to next() before Add. Structural: only the size of the
+  /// buffer depends on it.
   static constexpr int64_t kMaxResults = 1024;
 
  private:
