@@ -10,6 +10,8 @@
 #include <torch/library.h>
 
 #include <cstddef>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,6 +26,8 @@ struct FakeCudaHooks final : CUDAHooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
   bool hasPrimaryContext(DeviceIndex) const override { return true; }
+  bool isPinnedPtr(const void*) const override { return true; }
+  Allocator* getPinnedMemoryAllocator() const override { return c10::GetCPUAllocator(); }
 };
 C10_REGISTER_CLASS(CUDAHooksRegistry, CUDAHooks, FakeCudaHooks)
 
@@ -55,13 +59,24 @@ Tensor Seen(const Tensor& t, c10::Device device) {
   return Tensor(std::move(impl));
 }
 
-/// Runs one of PyTorch's operators with its CPU kernel, on the same memory.
+/// Returns whether an operator takes tensors of the CPU and of a GPU, as PyTorch's does.
+bool TakesBothDevices(const std::string& name) {
+  return name == "aten::copy_" || name == "aten::_to_copy" || name == "aten::index" ||
+         name == "aten::index_put_" || name == "aten::_index_put_impl_";
+}
+
+/// Runs one of PyTorch's operators with its CPU kernel, on the same memory. Like PyTorch, refuses
+/// tensors of both devices.
 void OnHost(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto& arguments = op.schema().arguments();
   const size_t begin = stack->size() - arguments.size();
   std::vector<std::pair<Tensor, Tensor>> seen;  // the argument, and its CPU tensor
+  bool has_cpu = false;
   const auto on_cpu = [&](const Tensor& t) {
-    if (!t.defined() || t.is_cpu()) return t;
+    if (!t.defined() || t.is_cpu()) {
+      has_cpu |= t.defined() && t.dim() > 0;
+      return t;
+    }
     seen.emplace_back(t, Seen(t, c10::Device(c10::kCPU)));
     return seen.back().second;
   };
@@ -73,11 +88,27 @@ void OnHost(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       c10::List<Tensor> list;
       for (const Tensor& t : value.toTensorVector()) list.push_back(on_cpu(t));
       value = list;
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<Tensor>> list;
+      for (const std::optional<Tensor>& t : value.toOptionalTensorList()) {
+        list.push_back(t ? std::optional(on_cpu(*t)) : std::nullopt);
+      }
+      value = list;
     } else if (value.isDevice()) {
       value = c10::Device(c10::kCPU);
     }
   }
+  TORCH_CHECK(!has_cpu || seen.empty() || TakesBothDevices(op.schema().name()), op.schema().name(),
+              ": Expected all tensors to be on the same device, but found at least two devices, "
+              "cuda:0 and cpu!");
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  for (const auto& [tensor, cpu] : seen) {
+    // The operator can have resized an output.
+    if (cpu.sizes() == tensor.sizes() && cpu.const_data_ptr() == tensor.const_data_ptr()) continue;
+    c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
+    impl->set_storage_keep_dtype(Seen(cpu, Gpu()).storage());
+    impl->set_sizes_and_strides(cpu.sizes(), cpu.strides(), cpu.storage_offset());
+  }
   for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) {
     c10::IValue& value = (*stack)[i];
     if (!value.isTensor() || !value.toTensor().defined()) continue;
