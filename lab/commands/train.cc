@@ -143,9 +143,7 @@ std::string JsonLine(const Run& run) {
 }
 
 int RunTrain(const TrainFlags& flags) {
-  if (flags.device != "cpu") {
-    throw UsageError(fmt::format("[train] --device must be cpu, got \"{}\"", flags.device));
-  }
+  const c10::Device device = ParseDevice(flags.device);
   const Task& task = FindTask(flags.task);
   const std::vector<RunPlan> plans = PlanSweep(task, MakeRequest(flags));
   const std::optional<fs::path> folder = DataFolder(flags.data);
@@ -153,6 +151,7 @@ int RunTrain(const TrainFlags& flags) {
   const InterruptGuard interrupts;
   const std::map<std::string, std::string> stamps = MachineStamps();
   TrainOptions options;
+  options.device = device;
   options.checkpoint_seconds = flags.checkpoint_seconds;
   options.stop = options.stop_evaluation = [] { return Interrupted() != 0; };
 
@@ -257,7 +256,10 @@ void AddTrain(CLI::App& app, Action& action) {
   train->add_option("--out", flags->out, "Folder for the runs (default: runs)")
       ->type_name("FOLDER");
   AddThreadsOption(*train, flags->threads);
-  train->add_option("--device", flags->device, "cpu (the only device)")->type_name("NAME");
+  train
+      ->add_option("--device", flags->device,
+                   "Where to train: cpu (default), cuda or cuda:N, a GPU")
+      ->type_name("NAME");
   train
       ->add_option("--checkpoint-seconds", flags->checkpoint_seconds,
                    "Maximum training time that a crash loses (default: 60)")

@@ -16,7 +16,7 @@ Adam::Adam(NamedTensors parameters, const Options& options)
     weights_.push_back(weight.detach());
     first_moments_.push_back(at::zeros_like(weight));
     second_moments_.push_back(at::zeros_like(weight));
-    steps_.push_back(at::zeros({}, at::kFloat));
+    steps_.push_back(at::zeros({}, weight.options().dtype(at::kFloat)));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -75,8 +76,10 @@ void Load(const fs::path& file, const SafetensorsFile& stored, const std::string
                                  TypeName(target.scalar_type()), Json(target.sizes().vec()).dump(),
                                  from->dtype, Json(from->shape).dump()));
   }
-  if (target.nbytes() > 0)
-    std::memcpy(target.mutable_data_ptr(), from->data.data(), target.nbytes());
+  if (target.nbytes() == 0) return;
+  const at::Tensor values = target.is_cpu() ? target : at::empty_like(target, at::kCPU);
+  std::memcpy(values.mutable_data_ptr(), from->data.data(), target.nbytes());
+  if (!target.is_cpu()) target.copy_(values);
 }
 
 SafetensorsFile ReadCheckpoint(const fs::path& file) {
@@ -137,6 +140,7 @@ TrainingState ParseState(const std::string& text) {
   if (state.threads.find_first_not_of("0123456789") != state.threads.npos) {
     throw std::invalid_argument("threads must be digits, got " + BriefText(state.threads));
   }
+  if (j.contains("device")) state.device = ValueAt<std::string>(j, "device");
   state.data = ValueAt<std::string>(j, "data");
   if (j.contains("evaluation_due")) {
     state.evaluation_due = ValueAt<bool>(j, "evaluation_due");
@@ -183,7 +187,7 @@ fs::path CheckpointFile(const fs::path& run) { return run / "checkpoint" / "stat
 void SaveCheckpoint(const fs::path& file, const torch::nn::Module& model,
                     const Optimizer& optimizer, const TrainingState& state) {
   NamedTensors tensors = AllTensors(model, optimizer, state);
-  for (auto& [name, tensor] : tensors) tensor = tensor.contiguous();
+  for (auto& [name, tensor] : tensors) tensor = tensor.cpu().contiguous();
   tensors.emplace_back(kGenerator, at::detail::getDefaultCPUGenerator().get_state());
   std::vector<StoredTensor> stored;
   for (const auto& [name, tensor] : tensors) stored.push_back(Store(name, tensor));
@@ -202,6 +206,7 @@ void SaveCheckpoint(const fs::path& file, const torch::nn::Module& model,
             {"evaluation_due", state.evaluation_due},
             {"gradients", state.gradients},
             {"threads", state.threads},
+            {"device", state.device},
             {"data", state.data}};
   if (state.best)
     j["best"] = {

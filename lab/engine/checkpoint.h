@@ -30,7 +30,8 @@ struct TrainingState {
   Evaluation last;              ///< the latest evaluation
   bool evaluation_due = false;  ///< set if the evaluation after `step` updates was interrupted
   std::vector<NormGradients> gradients;  ///< of the latest update, for the next evaluation
-  std::string threads;  ///< number of threads of the process that made the checkpoint
+  std::string threads;         ///< number of threads of the process that made the checkpoint
+  std::string device = "cpu";  ///< device on which that process trained
   std::string data;  ///< where the data was read, for `planish sample`; empty if nothing was read
 };
 

@@ -14,8 +14,11 @@ NamedTensors ParametersOf(const torch::nn::Module& model) {
 }
 
 double NormOf(const std::vector<at::Tensor>& gradients) {
+  if (gradients.empty()) return 0;
+  // One copy from a GPU, not one for each gradient.
+  const at::Tensor norms = at::stack(at::_foreach_norm(gradients)).cpu();
   double square = 0;
-  for (const at::Tensor& norm : at::_foreach_norm(gradients)) {
+  for (const at::Tensor& norm : norms.unbind()) {
     const auto value = norm.item<double>();
     square += value * value;
   }

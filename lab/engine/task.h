@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lab/engine/batches.h"
+#include "lab/engine/device.h"
 #include "lab/engine/optimizer.h"
 #include "lab/engine/settings.h"
 #include "lab/model/norms.h"
@@ -49,11 +50,12 @@ class Experiment {
   /// Returns the batches of the next epoch. Draws every random choice from `generator`.
   virtual EpochPlan PlanEpoch(at::Generator& generator) = 0;
 
-  /// Gathers the inputs of Loss for a batch's cases. A run measures the time of this input
-  /// pipeline. Gradients are off.
+  /// Gathers the inputs of Loss for a batch's cases, on the CPU. A run measures the time of this
+  /// input pipeline. Gradients are off.
   virtual Tensors Batch(const at::Tensor& cases) = 0;
 
-  /// Returns the mean loss over a batch, to be differentiated. The model is in training mode.
+  /// Returns the mean loss over a batch, to be differentiated. The batch is on the model's device.
+  /// The model is in training mode.
   virtual at::Tensor Loss(const Tensors& batch) = 0;
 
   /// Returns metrics of training and validation. The model is in evaluation mode and gradients are
@@ -69,6 +71,13 @@ class Experiment {
   /// Draws every random choice from `generator`.
   virtual std::vector<RunResult::Sample> Samples(at::Generator& /*generator*/) { return {}; }
 
+  /// Moves the model to `device`. The engine calls it before the first batch.
+  void MoveTo(c10::Device device) {
+    device_ = device;
+    model().to(device);
+  }
+  c10::Device device() const { return device_; }
+
   /// Sets the function that Poll calls; when it returns true, the running evaluation stops.
   void SetStop(std::function<bool()> stop) { stop_ = std::move(stop); }
 
@@ -79,8 +88,14 @@ class Experiment {
     if (stop_ && stop_()) throw EvaluationStopped();
   }
 
+  /// Returns a tensor, or tensors, on the model's device. Evaluate, Test and Samples pass the
+  /// model's inputs through it.
+  at::Tensor OnDevice(const at::Tensor& t) const { return ToDevice(t, device_); }
+  Tensors OnDevice(Tensors tensors) const { return ToDevice(std::move(tensors), device_); }
+
  private:
   std::function<bool()> stop_;
+  c10::Device device_ = c10::kCPU;
 };
 
 /// Engine metric: the mean training loss of the batches since the last evaluation.

@@ -86,10 +86,12 @@ class Training {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     generator.set_current_seed(static_cast<uint64_t>(plan.seed));
     experiment_ = task.Make(plan.settings, data);
+    experiment_->MoveTo(options.device);
     experiment_->SetStop(options.stop_evaluation);
     optimizer_ = task.MakeOptimizer(ParametersOf(model()), plan.settings);
     clipping_ = task.MakeClipping(plan.settings);
     state_.threads = std::to_string(at::get_num_threads());
+    state_.device = options.device.str();
     state_.data = options.data;
     for (const auto& item : model().named_modules("", /*include_self=*/false)) {
       if (auto norm = std::dynamic_pointer_cast<NormModule>(item.value()))
@@ -104,7 +106,7 @@ class Training {
       writer.TruncateAfter(-1);
       return;
     }
-    const std::string threads = state_.threads;
+    const std::string threads = state_.threads, device = state_.device;
     state_ = LoadCheckpoint(file, model(), *optimizer_);
     CheckState(file);
     state_.data = options_.data;
@@ -117,7 +119,14 @@ class Training {
                       "the last bits can differ",
                       plan_.folder.filename().string(), state_.threads, threads));
     }
+    if (state_.device != device) {
+      progress_.Warn(
+          fmt::format("warning: {}: the checkpoint was made on {} and continues on {}: the last "
+                      "bits can differ",
+                      plan_.folder.filename().string(), state_.device, device));
+    }
     state_.threads = threads;
+    state_.device = device;
   }
 
   Outcome Run(RunWriter& writer) {
@@ -396,7 +405,7 @@ Update UpdateWeights(Experiment& experiment, Optimizer& optimizer,
     Tensors batch;
     {
       at::NoGradGuard no_grad;
-      batch = experiment.Batch(cases);
+      batch = ToDevice(experiment.Batch(cases), experiment.device());
     }
     update.input_seconds += SecondsSince(start);
     at::Tensor loss = experiment.Loss(batch);

@@ -23,6 +23,7 @@ struct RunPlan {
 };
 
 struct TrainOptions {
+  c10::Device device = c10::kCPU;  ///< where the model is trained and evaluated
   /// Maximum seconds of training between two checkpoints. A stop and the end always write one.
   double checkpoint_seconds = 60;
   /// Where the data was read, for commands that open the trained model later; empty if nothing was
@@ -42,7 +43,7 @@ enum class Outcome {
 };
 
 /// Trains one run in its folder, or continues it where an earlier call stopped. With the same
-/// number of threads, every weight and metric then has the bits of an uninterrupted run.
+/// device and number of threads, every weight and metric then has the bits of an uninterrupted run.
 /// Throws RunError if the folder holds another run (the message lists the differences) or cannot be
 /// written.
 Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,

@@ -86,7 +86,7 @@ at::Tensor Noise(const at::Tensor& x, double rate) {
       FillBlock(start, threshold, kept, out + begin, std::min(kBlock, count - begin));
     }
   });
-  return noise.to(x.scalar_type());
+  return noise.to(x.options());
 }
 
 }  // namespace

@@ -70,7 +70,8 @@ class Wrapped final : public RecurrentModule {
     } else {
       if (!lengths.defined()) return layer_->forward(x, state);
       namespace rnn = torch::nn::utils::rnn;
-      const auto packed = rnn::pack_padded_sequence(x, lengths, false, /*enforce_sorted=*/false);
+      const auto packed =
+          rnn::pack_padded_sequence(x, lengths.cpu(), false, /*enforce_sorted=*/false);
       const auto [y, last] = layer_->forward_with_packed_input(packed, state);
       return {std::get<0>(rnn::pad_packed_sequence(y, false, 0, x.size(0))), last};
     }
@@ -92,7 +93,8 @@ class WrappedSteps final : public RecurrentSteps {
   void Begin() override {
     begun_ = true;
     if constexpr (kHasSteps) {
-      if (options_.composed) return;
+      // Single steps with packed weights are for the CPU.
+      if (options_.composed || !layer_->parameters()[0].is_cpu()) return;
       // Freezes the layer at each Begin, because the parameters can have changed since the last
       // one.
       layer_->unfreeze();

@@ -57,6 +57,22 @@ void Hide(at::Tensor& scores, int64_t window) {
   });
 }
 
+// Like Hide, on any device.
+void HideKeys(at::Tensor& scores, int64_t window) {
+  if (scores.is_cpu()) {
+    AT_DISPATCH_FLOATING_TYPES(scores.scalar_type(), "Hide",
+                               [&] { Hide<scalar_t>(scores, window); });
+    return;
+  }
+  const int64_t queries = scores.size(1), keys = scores.size(2);
+  const auto options = scores.options().dtype(at::kLong);
+  const at::Tensor key = at::arange(keys, options);
+  const at::Tensor last = at::arange(keys - queries, keys, options).unsqueeze(1);
+  at::Tensor hidden = key > last;
+  if (window > 0) hidden = hidden.logical_or(key <= last - window);
+  scores.masked_fill_(hidden, -std::numeric_limits<double>::infinity());
+}
+
 class Attend : public torch::autograd::Function<Attend> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& kv,
@@ -79,10 +95,14 @@ class Attend : public torch::autograd::Function<Attend> {
                                          r.view({keys + 1, heads, width}).permute({1, 2, 0}));
     at::Tensor p = at::baddbmm(ByPosition(distances, queries), content.view({rows, queries, width}),
                                k.transpose(1, 2));
-    AT_DISPATCH_FLOATING_TYPES(p.scalar_type(), "Hide", [&] { Hide<scalar_t>(p, window); });
+    HideKeys(p, window);
     at::_softmax_out(p, p, -1, /*half_to_float=*/false);
     at::Tensor kept;
-    if (dropout > 0) kept = at::empty_like(p).bernoulli_(1 - dropout).div_(1 - dropout);
+    if (dropout > 0) {
+      // Drawn on the CPU, like all random numbers of a run.
+      kept = at::empty(p.sizes(), p.options().device(at::kCPU)).bernoulli_(1 - dropout);
+      kept = kept.div_(1 - dropout).to(p.device());
+    }
     const at::Tensor y = at::bmm(kept.defined() ? p * kept : p, w);
     context->save_for_backward({content, position, k, w, r, p, kept});
     context->saved_data["heads"] = heads;

@@ -53,7 +53,8 @@ at::Tensor Attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
     at::Tensor scores = at::matmul(q * scale, k.transpose(2, 3));
     if (mask.defined()) scores = scores + mask;
     if (causal) {
-      const at::Tensor later = at::ones({q.size(2), k.size(2)}, at::kBool).triu(1);
+      const at::Tensor later =
+          at::ones({q.size(2), k.size(2)}, q.options().dtype(at::kBool)).triu(1);
       scores = scores.masked_fill(later, -std::numeric_limits<double>::infinity());
     }
     y = at::matmul(Dropout(scores.softmax(3), dropout, /*training=*/true), v);
@@ -86,8 +87,8 @@ at::Tensor SinusoidalPositions(int64_t length, int64_t width) {
 
 at::Tensor PaddingMask(const at::Tensor& lengths, int64_t longest) {
   if (lengths.min().item<int64_t>() >= longest) return {};
-  const at::Tensor padding = at::arange(longest) >= lengths.unsqueeze(1);
-  return at::zeros({lengths.size(0), 1, 1, longest})
+  const at::Tensor padding = at::arange(longest, lengths.options()) >= lengths.unsqueeze(1);
+  return at::zeros({lengths.size(0), 1, 1, longest}, lengths.options().dtype(at::kFloat))
       .masked_fill_(padding.view({-1, 1, 1, longest}), -std::numeric_limits<float>::infinity());
 }
 

@@ -103,7 +103,7 @@ at::Tensor TransformerXl::Sinusoids(int64_t farthest, int64_t clamp) const {
   const at::Tensor angles = at::outer(distances, frequencies_);
   return at::cat({angles.sin(), angles.cos()}, 1)
       .slice(1, 0, options_.width)
-      .to(embedding_->weight.scalar_type());
+      .to(embedding_->weight.options());
 }
 
 at::Tensor TransformerXl::forward(const at::Tensor& x, SegmentMemory& memory, const Reach& reach) {

@@ -97,8 +97,9 @@ Values DigitExperiment::Test() {
 }
 
 void DigitExperiment::Measure(const std::string& split, const Cases& cases, Values* values) {
-  const Scores scores = Score([this](const at::Tensor& x) { return Poll(), Logits(x); }, cases,
-                              options_.evaluation_batch);
+  const Scores scores =
+      Score([this](const at::Tensor& x) { return Poll(), Logits(OnDevice(x)).cpu(); }, cases,
+            options_.evaluation_batch);
   (*values)[split + "_nll"] = scores.nll;
   const bool error = options_.metric == "error";
   (*values)[split + "_" + options_.metric] = error ? scores.error : scores.accuracy;

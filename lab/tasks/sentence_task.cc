@@ -133,7 +133,7 @@ class SentenceExperiment final : public Experiment {
     int64_t right = 0;
     for (int64_t b = 0; b < plan.batches(); ++b) {
       Poll();
-      const Tensors batch = Gather(set, plan.batch(b));
+      const Tensors batch = OnDevice(Gather(set, plan.batch(b)));
       const at::Tensor logits = model_.forward(batch[0], batch[1]);
       loss += at::cross_entropy_loss(logits, batch[2], {}, at::Reduction::Sum).item<double>();
       right += logits.argmax(1).eq(batch[2]).sum().item<int64_t>();

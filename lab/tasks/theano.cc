@@ -14,7 +14,9 @@ SettingSpec TheanoAdamSetting() {
 
 TheanoAdam::TheanoAdam(const NamedTensors& parameters, const Options& options)
     : Adam(parameters, options) {
-  for (size_t i = 0; i < parameters.size(); ++i) forever_.push_back(at::full({}, 1e30, at::kFloat));
+  for (const auto& [name, weight] : parameters) {
+    forever_.push_back(at::full({}, 1e30, weight.options().dtype(at::kFloat)));
+  }
 }
 
 void TheanoAdam::Move(const std::vector<at::Tensor>& gradients, double updates) {

@@ -117,7 +117,8 @@ class Reader final : public Experiment {
     for (size_t i = 0; i < corpus_.shown.size(); ++i) {
       const ClozeQuestion& q = corpus_.shown[i];
       const at::Tensor row = at::tensor({static_cast<int64_t>(i)}, at::kLong);
-      const AttentiveReader::Reading reading = Read(Gather(corpus_.valid, row, Identity()));
+      const AttentiveReader::Reading reading =
+          Read(OnDevice(Gather(corpus_.valid, row, Identity())));
       const auto entity = reading.logits[0].argmax().item<int32_t>();
       const auto text = [&](ClozeToken token) {
         return IsEntity(token) ? fmt::format("@entity{}", EntityOf(token))
@@ -134,9 +135,10 @@ class Reader final : public Experiment {
         return text(EntityToken(number)) +
                (name == q.names.end() ? "" : fmt::format(" ({})", name->second));
       };
+      const at::Tensor attention = reading.attention.cpu();
       std::vector<double> shares;
       for (size_t t = 0; t < q.passage.size(); ++t) {
-        shares.push_back(reading.attention[static_cast<int64_t>(t)][0].item<double>());
+        shares.push_back(attention[static_cast<int64_t>(t)][0].item<double>());
       }
       std::string question;
       for (const std::string& word : texts(q.question)) question += word + " ";
@@ -187,7 +189,7 @@ class Reader final : public Experiment {
     model_.BeginEstimates();
     for (int64_t b = 0; b < std::min(estimate_batches_, plan.batches()); ++b) {
       Poll();
-      Read(Batch(plan.batch(b)));
+      Read(OnDevice(Batch(plan.batch(b))));
     }
     model_.EndEstimates();
     permutations_ = permutations;
@@ -204,14 +206,15 @@ class Reader final : public Experiment {
       Poll();
       const at::Tensor permutation =
           permute_evaluations_ ? at::randperm(corpus_.entities, generator, at::kLong) : Identity();
-      const Tensors batch = Gather(set, cases, permutation);
+      const Tensors batch = OnDevice(Gather(set, cases, permutation));
       const at::Tensor logits = Read(batch).logits, &answers = batch[4];
       sums.loss += at::cross_entropy_loss(logits, answers, {}, at::Reduction::Sum).item<double>();
       sums.error += logits.argmax(1).ne(answers).sum().item<double>();
       // Padding is the unknown word, which is not an entity.
-      const at::Tensor there = at::zeros({cases.size(0), corpus_.entities + 1}, at::kBool)
-                                   .scatter(1, batch[0].t().clamp_max(corpus_.entities), true)
-                                   .slice(1, 0, corpus_.entities);
+      const at::Tensor there =
+          at::zeros({cases.size(0), corpus_.entities + 1}, batch[0].options().dtype(at::kBool))
+              .scatter(1, batch[0].t().clamp_max(corpus_.entities), true)
+              .slice(1, 0, corpus_.entities);
       const at::Tensor among =
           logits.masked_fill(there.logical_not(), -std::numeric_limits<float>::infinity());
       sums.passage_error += among.argmax(1).ne(answers).sum().item<double>();

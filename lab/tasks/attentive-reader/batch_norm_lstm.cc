@@ -38,7 +38,8 @@ BatchNormLstm::BatchNormLstm(const Options& options)
 std::pair<at::Tensor, at::Tensor> BatchNormLstm::forward(const at::Tensor& x,
                                                          const at::Tensor& state,
                                                          const at::Tensor& lengths) {
-  if (!is_training() || options_.composed) return Composed(x, state, lengths);
+  // The cell has no kernels for GPUs.
+  if (!is_training() || options_.composed || !x.is_cpu()) return Composed(x, state, lengths);
   nn::RnnSequences sequences;
   sequences.lengths = lengths;
   const auto [y, last] = layer_->forward(x, std::make_tuple(state[0], state[1]), sequences);
@@ -46,25 +47,27 @@ std::pair<at::Tensor, at::Tensor> BatchNormLstm::forward(const at::Tensor& x,
 }
 
 at::Tensor BatchNormLstm::ZeroState(int64_t batch) const {
-  return at::zeros({2, 1, batch, options_.hidden});
+  return at::zeros({2, 1, batch, options_.hidden}, mean_.options());
 }
 
 void BatchNormLstm::BeginEstimates() {
-  sums_.count = at::zeros({options_.steps}, at::kDouble);
-  sums_.mean = at::zeros({options_.steps, 9 * options_.hidden}, at::kDouble);
+  const auto options = mean_.options().dtype(at::kDouble);
+  sums_.count = at::zeros({options_.steps}, options);
+  sums_.mean = at::zeros({options_.steps, 9 * options_.hidden}, options);
   sums_.variance = at::zeros_like(sums_.mean);
 }
 
 void BatchNormLstm::EndEstimates() {
   at::NoGradGuard no_grad;
-  const double* counts = sums_.count.const_data_ptr<double>();
+  const at::Tensor cpu_count = sums_.count.cpu();
+  const double* counts = cpu_count.const_data_ptr<double>();
   std::vector<int64_t> from(static_cast<size_t>(options_.steps));
   int64_t last = 0;
   for (int64_t t = 0; t < options_.steps; ++t) {
     if (counts[t] >= kMinSequences) last = t;
     from[static_cast<size_t>(t)] = last;
   }
-  const at::Tensor steps = at::tensor(from, at::kLong);
+  const at::Tensor steps = at::tensor(from, at::kLong).to(mean_.device());
   const at::Tensor count = sums_.count.clamp_min(1).unsqueeze(1);
   mean_.copy_((sums_.mean / count).index_select(0, steps));
   variance_.copy_((sums_.variance / count).index_select(0, steps));
@@ -104,7 +107,9 @@ std::pair<at::Tensor, at::Tensor> BatchNormLstm::Composed(const at::Tensor& x,
   const int64_t hidden = options_.hidden;
   at::Tensor active;
   if (lengths.defined()) {
-    active = (at::arange(x.size(0)).unsqueeze(1) < lengths).unsqueeze(2).to(x.scalar_type());
+    active = (at::arange(x.size(0), lengths.options()).unsqueeze(1) < lengths)
+                 .unsqueeze(2)
+                 .to(x.scalar_type());
   }
   const at::Tensor zx = LinearProduct(x, p("weight_ih_l0"), {});
   at::Tensor h = state[0][0].contiguous(), c = state[1][0];

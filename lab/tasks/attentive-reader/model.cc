@@ -132,7 +132,8 @@ AttentiveReader::Reading AttentiveReader::forward(const at::Tensor& passage,
   const auto normalized = [](const std::shared_ptr<NormModule>& norm, const at::Tensor& z) {
     return norm ? norm->forward(z) : z;
   };
-  const at::Tensor active = at::arange(y.size(0)).unsqueeze(1) < passage_lengths;  // [T, B]
+  const at::Tensor active =
+      at::arange(y.size(0), passage_lengths.options()).unsqueeze(1) < passage_lengths;  // [T, B]
 
   at::Tensor ym = LinearProduct(y, passage_attention_, {});
   if (norm_ym_) {  // of the real words

@@ -78,9 +78,10 @@ class CharLm final : public Experiment, public TextSampler {
     at::Tensor state = model_.ZeroState(1);
     return WriteText(corpus_.vocabulary, prompt, length, temperature, generator,
                      [&](const at::Tensor& characters) {
-                       const auto [logits, after] = model_.forward(characters.unsqueeze(1), state);
+                       const auto [logits, after] =
+                           model_.forward(OnDevice(characters.unsqueeze(1)), state);
                        state = after;
-                       return logits[-1];
+                       return logits[-1].cpu();
                      });
   }
 
@@ -93,7 +94,7 @@ class CharLm final : public Experiment, public TextSampler {
     const auto columns = [&](int64_t from) {
       return text.slice(0, from, from + count).to(at::kLong).view({kEvaluationStreams, length}).t();
     };
-    const at::Tensor x = columns(0), next = columns(1);
+    const at::Tensor x = OnDevice(columns(0)), next = OnDevice(columns(1));
     at::Tensor state = model_.ZeroState(kEvaluationStreams);
     double nats = 0;
     for (int64_t begin = 0; begin < length; begin += kEvaluationSteps) {

@@ -10,7 +10,7 @@ int64_t BorderWidth(int64_t side) { return std::max<int64_t>(1, side / 8); }
 
 BorderStatistics StatisticsOf(const ConvNet::Units& units) {
   const int64_t side = units.sums.size(1), width = BorderWidth(side);
-  at::Tensor border = at::ones({side, side}, at::kBool);
+  at::Tensor border = at::ones({side, side}, units.sums.options().dtype(at::kBool));
   border.slice(0, width, side - width).slice(1, width, side - width).fill_(false);
   // [H, W, C] over the cases, then the units at one kind of place.
   const at::Tensor on = units.activated.gt(0).to(at::kFloat).mean(0);

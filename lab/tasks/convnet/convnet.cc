@@ -78,7 +78,7 @@ class ConvNetExperiment final : public DigitExperiment {
   std::vector<BorderStatistics> Statistics() {
     std::vector<BorderStatistics> statistics;
     for (const ConvNet::Units& units :
-         model_.UnitsOf(FirstCases(data().valid, kStatisticsProbe).x)) {
+         model_.UnitsOf(OnDevice(FirstCases(data().valid, kStatisticsProbe).x))) {
       Poll();
       statistics.push_back(StatisticsOf(units));
     }

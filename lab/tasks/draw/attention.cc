@@ -36,15 +36,15 @@ SelectiveAttention::SelectiveAttention(int64_t side, int64_t read, int64_t write
 // Computed in every step, so with few operations: one softmax for all filters of both grids. Unlike
 // a quotient, it stays finite if a grid is far outside the image.
 SelectiveAttention::Filters SelectiveAttention::MakeFilters(const at::Tensor& parameters) const {
-  const auto type = parameters.scalar_type();
+  const auto options = parameters.options();
   const std::vector<at::Tensor> split = parameters.split_with_sizes({4, 6}, 1);
   // delta~, 1 / sigma^2, and gamma of reading and 1 / gamma of writing.
   const std::vector<at::Tensor> scales =
-      (split[1] * signs_.to(type)).exp().split_with_sizes({2, 2, 1, 1}, 1);
+      (split[1] * signs_.to(options)).exp().split_with_sizes({2, 2, 1, 1}, 1);
   const at::Tensor centres =
-      at::addmm(middle_.to(type), at::cat({split[0], scales[0]}, 1), spread_.to(type));
-  const at::Tensor factors = at::mm(scales[1], sharpness_.to(type));
-  const at::Tensor distances = pixels_.to(type) - centres.unsqueeze(2);
+      at::addmm(middle_.to(options), at::cat({split[0], scales[0]}, 1), spread_.to(options));
+  const at::Tensor factors = at::mm(scales[1], sharpness_.to(options));
+  const at::Tensor distances = pixels_.to(options) - centres.unsqueeze(2);
   const std::vector<at::Tensor> filters = at::softmax(distances.square() * factors.unsqueeze(2), 2)
                                               .split_with_sizes({read_, read_, write_, write_}, 1);
   return {.read_x = filters[0],

@@ -81,10 +81,11 @@ class Draw final : public Experiment {
 
   std::vector<RunResult::Sample> Samples(at::Generator& generator) override {
     const std::vector<int64_t> shown = ShownGlimpses(glimpses_, kShown);
-    const auto drawing = model_.Generate(at::randn({glimpses_, kSamples, latents_}, generator));
+    const auto [canvases, windows] =
+        model_.Generate(OnDevice(at::randn({glimpses_, kSamples, latents_}, generator)));
     return {{fmt::format("{} digits, one a row, after glimpse {} of {}; red: where it wrote",
                          kSamples, fmt::join(shown, ", "), glimpses_),
-             "", DrawCanvases(drawing, shown)}};
+             "", DrawCanvases({canvases.cpu(), windows.cpu()}, shown)}};
   }
 
  private:
@@ -95,8 +96,9 @@ class Draw final : public Experiment {
     for (int64_t begin = 0; begin < count; begin += kEvaluationBatch) {
       Poll();
       const int64_t end = std::min(begin + kEvaluationBatch, count);
-      const auto bound = model_.forward(images.slice(0, begin, end).to(at::kFloat),
-                                        at::randn({glimpses_, end - begin, latents_}, generator));
+      const at::Tensor noise = at::randn({glimpses_, end - begin, latents_}, generator);
+      const auto bound =
+          model_.forward(OnDevice(images.slice(0, begin, end).to(at::kFloat)), OnDevice(noise));
       reconstruction += bound.reconstruction.sum().item<double>();
       kl += bound.kl.sum().item<double>();
     }

@@ -93,14 +93,14 @@ class Enwik8 final : public Experiment, public TextSampler {
   std::string Sample(const std::string& prompt, int64_t length, double temperature,
                      at::Generator& generator) override {
     SegmentMemory memory;
-    return WriteText(corpus_.vocabulary, prompt, length, temperature, generator,
-                     [&](const at::Tensor& bytes) {
-                       at::Tensor logits;
-                       for (const at::Tensor& segment : bytes.split(eval_target_)) {
-                         logits = model_.forward(segment.unsqueeze(0), memory, eval_reach_);
-                       }
-                       return logits[-1];
-                     });
+    return WriteText(
+        corpus_.vocabulary, prompt, length, temperature, generator, [&](const at::Tensor& bytes) {
+          at::Tensor logits;
+          for (const at::Tensor& segment : bytes.split(eval_target_)) {
+            logits = model_.forward(OnDevice(segment.unsqueeze(0)), memory, eval_reach_);
+          }
+          return logits[-1].cpu();
+        });
   }
 
  private:
@@ -129,7 +129,7 @@ class Enwik8 final : public Experiment, public TextSampler {
     const auto rows = [&](int64_t from) {
       return text.slice(0, from, from + count).to(at::kLong).view({eval_streams_, length});
     };
-    const at::Tensor x = rows(0), next = rows(1);
+    const at::Tensor x = OnDevice(rows(0)), next = OnDevice(rows(1));
     SegmentMemory memory;
     double nats = 0;
     for (int64_t begin = 0; begin < length; begin += target) {

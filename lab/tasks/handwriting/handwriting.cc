@@ -133,7 +133,7 @@ class Writing final : public Experiment, public HandWriter {
     double nats = 0;
     for (const at::Tensor& lines : order.split(kEvaluationLines)) {
       Poll();
-      nats += Nats(set.Batch(lines)).sum().item<double>();
+      nats += Nats(OnDevice(set.Batch(lines))).sum().item<double>();
     }
     values[name + "_nats"] = nats / static_cast<double>(count);
     values[name + "_point_nats"] = nats / set.steps.slice(0, 0, count).sum().item<double>();
@@ -146,12 +146,12 @@ class Writing final : public Experiment, public HandWriter {
       given = corpus_.valid.Line(*request.prime);
       text = corpus_.valid.texts[static_cast<size_t>(*request.prime)] + " " + text;
     }
-    const at::Tensor symbols = SymbolsOf(corpus_.alphabet.Encode(text));
+    const at::Tensor symbols = OnDevice(SymbolsOf(corpus_.alphabet.Encode(text)));
     HandwritingModel::Pen pen = model_.Start(1);
     at::Tensor y;
     for (int64_t i = 0; i < given.size(0); ++i) {
       if (i % kPollSteps == 0) Poll();
-      y = model_.Step(given.slice(0, i, i + 1), symbols, pen);
+      y = model_.Step(OnDevice(given.slice(0, i, i + 1)), symbols, pen);
     }
     // A line begins with the first point of its strokes; a primed line continues elsewhere.
     std::vector<at::Tensor> rows;
@@ -159,9 +159,9 @@ class Writing final : public Experiment, public HandWriter {
     Written written;
     for (int64_t step = 0; step < request.steps && !written.whole; ++step) {
       if (step % kPollSteps == 0) Poll();
-      const auto point = SampleMixture(y[0], floor_, request.bias, generator);
+      const auto point = SampleMixture(y[0].cpu(), floor_, request.bias, generator);
       rows.push_back(at::tensor({point[0], point[1], point[2]}).unsqueeze(0));
-      y = model_.Step(rows.back(), symbols, pen);
+      y = model_.Step(OnDevice(rows.back()), symbols, pen);
       written.whole = HasPassed(pen.raw, pen.positions, symbols.size(1));
     }
     written.svg = Picture(corpus_.Trace(at::cat(rows)), request.text);

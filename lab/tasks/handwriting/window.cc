@@ -100,7 +100,8 @@ class WindowFunction final : public torch::autograd::Function<WindowFunction> {
 TextWindow::TextWindow(const at::Tensor& symbols, int64_t alphabet, at::ScalarType type,
                        bool composed)
     : symbols_(symbols), alphabet_(alphabet) {
-  if (!composed) return;
+  // The custom function is for the CPU.
+  if (!composed && symbols.is_cpu()) return;
   one_hot_ = at::one_hot(symbols.clamp_min(0), alphabet) * (symbols >= 0).unsqueeze(2);
   one_hot_ = one_hot_.to(type);
 }

@@ -47,12 +47,14 @@ class BeamSearcher {
         searches_(static_cast<size_t>(source.size(0))),
         active_(searches_.size()),
         prefixes_(searches_.size()),
-        sums_(at::zeros({source.size(0)})),
-        pieces_(at::full({source.size(0)}, Bpe::kEnd, at::kLong)),
+        device_(source.device()),
+        sums_(at::zeros({source.size(0)}, device_)),
+        pieces_(at::full({source.size(0)}, Bpe::kEnd, source.options().dtype(at::kLong))),
         state_(model.Start(source, lengths)) {
     std::iota(active_.begin(), active_.end(), 0);
+    const at::Tensor cpu_lengths = lengths.cpu();
     for (size_t i = 0; i < searches_.size(); ++i) {
-      const auto n = static_cast<double>(lengths[static_cast<int64_t>(i)].item<int64_t>());
+      const auto n = static_cast<double>(cpu_lengths[static_cast<int64_t>(i)].item<int64_t>());
       searches_[i].longest = static_cast<int64_t>(options.longest_ratio * n) + options.longest_more;
     }
   }
@@ -104,9 +106,10 @@ class BeamSearcher {
     const at::Tensor next_sums = NextSums(length);
     const int64_t vocabulary = next_sums.size(1);
     // At most half of twice the beam's candidates end, one in each row.
-    const auto [values, places] =
+    const auto [top_values, top_places] =
         next_sums.view({static_cast<int64_t>(active_.size()), width_ * vocabulary})
             .topk(std::min(2 * options_.beam, width_ * vocabulary), 1);
+    const at::Tensor values = top_values.cpu(), places = top_places.cpu();
     const auto value = values.accessor<float, 2>();
     const auto place = places.accessor<int64_t, 2>();
 
@@ -139,10 +142,10 @@ class BeamSearcher {
     const bool some_are_done = active.size() < active_.size();
     active_ = std::move(active);
     if (active_.empty()) return;
-    state_.Reorder(at::tensor(rows));
-    if (some_are_done) state_.ReorderMemory(at::tensor(kept));
-    pieces_ = at::tensor(pieces);
-    sums_ = at::tensor(sums);
+    state_.Reorder(at::tensor(rows).to(device_));
+    if (some_are_done) state_.ReorderMemory(at::tensor(kept).to(device_));
+    pieces_ = at::tensor(pieces).to(device_);
+    sums_ = at::tensor(sums).to(device_);
     prefixes_ = std::move(prefixes);
     width_ = options_.beam;
   }
@@ -153,6 +156,7 @@ class BeamSearcher {
   std::vector<int64_t> active_;  // sentences that are not done
   int64_t width_ = 1;
   std::vector<std::vector<int32_t>> prefixes_;  // of each row
+  c10::Device device_;                          // of the model
   at::Tensor sums_;                             // of each row
   at::Tensor pieces_;                           // the last piece of each row
   DecoderState state_;

@@ -21,8 +21,9 @@ TranslationModel::TranslationModel(const Options& options) : dropout_(options.tr
 
 at::Tensor TranslationModel::Embed(const at::Tensor& pieces, int64_t first) {
   const int64_t width = embedding_.size(1), end = first + pieces.size(1);
-  if (!positions_.defined() || positions_.size(0) < end) {
-    positions_ = SinusoidalPositions(std::max<int64_t>(2 * end, 64), width);
+  if (!positions_.defined() || positions_.size(0) < end ||
+      positions_.device() != embedding_.device()) {
+    positions_ = SinusoidalPositions(std::max<int64_t>(2 * end, 64), width).to(embedding_.device());
   }
   const at::Tensor x = at::embedding(embedding_, pieces, /*padding_idx=*/0) * std::sqrt(width);
   return Dropout(x + positions_.slice(0, first, end), dropout_, is_training());

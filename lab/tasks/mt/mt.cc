@@ -143,7 +143,7 @@ class Translation final : public Experiment, public LineTranslator {
     for (const at::Tensor& cases :
          SortedBatches(Longer(set).slice(0, 0, count), kEvaluationTokens)) {
       Poll();
-      const Tensors batch = Batch(set, cases);
+      const Tensors batch = OnDevice(Batch(set, cases));
       const at::Tensor logits = Predict(batch);
       nats += at::cross_entropy_loss(logits, batch[4], {}, at::Reduction::Sum).item<double>();
       right += (logits.argmax(1) == batch[4]).sum().item<double>();
@@ -159,7 +159,8 @@ class Translation final : public Experiment, public LineTranslator {
     for (const at::Tensor& cases : SortedBatches(source.lengths, kTranslationTokens)) {
       Poll();
       const Pieces batch = source.Select(cases);
-      const std::vector<Hypothesis> found = BeamSearch(model_, batch.rows, batch.lengths, options);
+      const std::vector<Hypothesis> found =
+          BeamSearch(model_, OnDevice(batch.rows), OnDevice(batch.lengths), options);
       const auto place = cases.accessor<int64_t, 1>();
       const auto length = batch.lengths.accessor<int64_t, 1>();
       for (int64_t i = 0; i < cases.size(0); ++i) {

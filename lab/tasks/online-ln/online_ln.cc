@@ -44,7 +44,8 @@ class OnlineLn final : public DigitExperiment {
 
   Values Evaluate() override {
     Values values = DigitExperiment::Evaluate();
-    const auto statistics = model_.StatisticsOf(FirstCases(data().valid, kEvaluationBatch).x);
+    const auto statistics =
+        model_.StatisticsOf(OnDevice(FirstCases(data().valid, kEvaluationBatch).x));
     for (size_t layer = 0; layer < statistics.size(); ++layer) {
       values["mu_" + std::to_string(layer)] = statistics[layer].mu;
       values["sigma_" + std::to_string(layer)] = statistics[layer].sigma;

@@ -90,7 +90,7 @@ at::Tensor ContrastiveLoss(const at::Tensor& errors, double margin) {
   const at::Tensor right = errors.diagonal();
   const at::Tensor other_images = (margin - errors + right.unsqueeze(1)).clamp_min(0);
   const at::Tensor other_captions = (margin - errors + right.unsqueeze(0)).clamp_min(0);
-  const at::Tensor same = at::eye(errors.size(0), at::kBool);
+  const at::Tensor same = at::eye(errors.size(0), errors.options().dtype(at::kBool));
   return (other_images + other_captions).masked_fill(same, 0).sum();
 }
 

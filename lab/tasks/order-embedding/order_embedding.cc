@@ -165,7 +165,7 @@ class Retrieval final : public Experiment, public CaptionSearcher {
     for (int64_t i = begin; i < begin + count; i += kEvaluationCases) {
       Poll();
       const int64_t end = std::min(i + kEvaluationCases, begin + count);
-      places.push_back(model_.Images(set.Features(at::arange(i, end))));
+      places.push_back(model_.Images(OnDevice(set.Features(at::arange(i, end)))));
     }
     return at::cat(places);
   }
@@ -179,11 +179,11 @@ class Retrieval final : public Experiment, public CaptionSearcher {
     for (int64_t i = 0; i < count; i += kEvaluationCases) {
       Poll();
       const at::Tensor cases = order.slice(0, i, std::min(i + kEvaluationCases, count)) + begin;
-      const Tensors batch = set.symbols.Select(cases);
+      const Tensors batch = OnDevice(set.symbols.Select(cases));
       places.push_back(model_.Captions(batch[0], batch[1]));
     }
     const at::Tensor sorted = at::cat(places);
-    return at::empty_like(sorted).index_copy_(0, order, sorted);
+    return at::empty_like(sorted).index_copy_(0, OnDevice(order), sorted);
   }
 
   // Adds the metrics of `count` images and their captions, divided by `folds`, to `values`.
@@ -210,8 +210,8 @@ class Retrieval final : public Experiment, public CaptionSearcher {
 
   // Returns the errors [N] of a caption with images of these embeddings [N, H].
   at::Tensor ErrorsOf(const std::string& caption, const at::Tensor& places) {
-    const Tensors batch = corpus_.Encode({caption}).Select(at::zeros({1}, at::kLong));
-    return model_.Errors(model_.Captions(batch[0], batch[1]), places)[0];
+    const Tensors batch = OnDevice(corpus_.Encode({caption}).Select(at::zeros({1}, at::kLong)));
+    return model_.Errors(model_.Captions(batch[0], batch[1]), places)[0].cpu();
   }
 
   // Returns the images of the `max_count` smallest errors.

@@ -60,7 +60,7 @@ struct PairProducts : torch::autograd::Function<PairProducts> {
 }  // namespace
 
 TokenPairs FindPairs(const at::Tensor& tokens, int64_t vocabulary) {
-  const at::Tensor places = tokens.contiguous();
+  const at::Tensor places = tokens.cpu().contiguous();
   const int64_t count = places.size(0), positions = places.size(1);
   const int32_t* token = places.const_data_ptr<int32_t>();
   TokenPairs pairs;
@@ -80,7 +80,8 @@ TokenPairs FindPairs(const at::Tensor& tokens, int64_t vocabulary) {
     }
   }
   pairs.offsets.push_back(std::ssize(found));
-  pairs.tokens = at::tensor(found, at::kLong);
+  pairs.tokens = at::tensor(found, at::kLong).to(tokens.device());
+  pairs.rows = pairs.rows.to(tokens.device());
   return pairs;
 }
 
@@ -97,7 +98,7 @@ TokenLinear::TokenLinear(int64_t tokens, int64_t positions, int64_t embedding, i
 at::Tensor TokenLinear::forward(const at::Tensor& tokens) {
   const TokenPairs pairs = FindPairs(tokens, embedding_.size(0));
   const at::Tensor products = PairProducts::apply(embedding_, weight_, pairs);
-  const at::Tensor bags = at::arange(0, tokens.numel(), tokens.size(1), at::kInt);
+  const at::Tensor bags = at::arange(0, tokens.numel(), tokens.size(1), pairs.rows.options());
   return std::get<0>(at::embedding_bag(products, pairs.rows, bags)).add_(bias_);
 }
 

@@ -83,17 +83,18 @@ class Parsing final : public Experiment {
       const auto part = [&](const at::Tensor& of) {
         return of.slice(0, begin, std::min(begin + kEvaluationBatch, count));
       };
-      const at::Tensor logits =
-          model_.forward(part(valid.features)) + feasible_.index_select(0, part(valid.legal));
-      sum += at::cross_entropy_loss(logits, part(valid.transitions), {}, at::Reduction::Sum)
-                 .item<double>();
+      const at::Tensor logits = model_.forward(OnDevice(part(valid.features))) +
+                                OnDevice(feasible_.index_select(0, part(valid.legal)));
+      sum +=
+          at::cross_entropy_loss(logits, OnDevice(part(valid.transitions)), {}, at::Reduction::Sum)
+              .item<double>();
     }
     return sum / static_cast<double>(count);
   }
 
   Values Scores(const std::string& split, const std::vector<EncodedSentence>& sentences) {
     const std::vector<Tree> trees = Decode(sentences, trees_.vocabulary, [&](const at::Tensor& x) {
-      return Poll(), model_.forward(x);
+      return Poll(), model_.forward(OnDevice(x)).cpu();
     });
     const Attachment score = Score(trees, sentences);
     return {{split + "_uas", score.unlabelled}, {split + "_las", score.labelled}};

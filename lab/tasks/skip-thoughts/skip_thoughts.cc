@@ -77,6 +77,7 @@ class SkipThoughts final : public Experiment, public SentenceEncoder {
 
   at::Tensor Loss(const Tensors& batch) override {
     const at::Tensor states = States(batch);
+    log_probabilities_ = OnDevice(log_probabilities_);
     return samples_ > 0 ? SampledLoss(states, model_.output(), batch[kTargets], batch[kDrawn],
                                       log_probabilities_)
                         : FullLoss(states, batch);
@@ -122,7 +123,7 @@ class SkipThoughts final : public Experiment, public SentenceEncoder {
     for (const at::Tensor& which : order.split(kSentencesAtOnce)) {
       Poll();
       const auto [x, lengths] = rows.Select(which);
-      vectors.push_back(model_.Encode(x, lengths));
+      vectors.push_back(model_.Encode(OnDevice(x), OnDevice(lengths)).cpu());
     }
     return at::cat(vectors).index_select(0, order.argsort());
   }
@@ -167,7 +168,7 @@ class SkipThoughts final : public Experiment, public SentenceEncoder {
     double nats = 0, words = 0;
     for (const at::Tensor& cases : triples.lengths.argsort().split(kTriplesAtOnce)) {
       Poll();
-      const Tensors batch = Batch(triples, cases);
+      const Tensors batch = OnDevice(Batch(triples, cases));
       nats += FullLoss(States(batch), batch).item<double>();
       words += static_cast<double>(batch[kTargets].size(0));
     }

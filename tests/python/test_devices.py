@@ -1,0 +1,95 @@
+"""planish train --device: every task on a fake CUDA device whose kernels are the GPU's, run as C++."""
+
+import json
+import os
+import pathlib
+import signal
+import time
+
+import pytest
+
+BUILD = pathlib.Path(os.environ["PLANISH_BUILD"]).resolve()
+EMULATED = BUILD / "torch/emulated"  # torch/CMakeLists.txt
+
+# Enough for two evaluations; the fake device runs each of PyTorch's operators by way of a fallback.
+TASKS = {
+    "pi-mnist": (),
+    "mnist-cnn": (),
+    "convnet": (),
+    "online-ln": (),
+    "char-lm": ("--cell", "ln-lstm"),
+    "rt": (),
+    "sst5": (),
+    "parser": (),
+    "mt": (),
+    "enwik8": (),
+    "attentive-reader": (),
+    "handwriting": (),
+    "draw": (),
+    "order-embedding": (),
+    "skip-thoughts": (),
+}
+
+
+def on_gpu(planish, *arguments):
+    planish.environment["LD_PRELOAD"] = str(EMULATED / "libplanish_fake_cuda_device.so")
+    planish.environment["LD_LIBRARY_PATH"] = str(EMULATED)
+    try:
+        return planish(*arguments)
+    finally:
+        del planish.environment["LD_PRELOAD"], planish.environment["LD_LIBRARY_PATH"]
+
+
+def values(folder):
+    (run,) = folder.glob("*/*/metrics.jsonl")
+    return [json.loads(line)["values"] for line in run.read_text().splitlines()]
+
+
+def test_a_libtorch_without_cuda_is_a_usage_error(planish):
+    result = planish("train", "pi-mnist", "--preset", "smoke", "--device", "cuda:7")
+    assert result.returncode == 2
+    assert result.stderr == (
+        "planish: [train] --device cuda:7 needs a libtorch with CUDA and a GPU; this one computes on the CPU\n"
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_trains_on_a_gpu_as_on_the_cpu(planish, tmp_path, task):
+    arguments = ("train", task, "--preset", "smoke", "--threads", 1, "--quiet", *TASKS[task])
+    cpu = planish(*arguments, "--out", tmp_path / "cpu")
+    assert cpu.returncode == 0, cpu.stderr
+    gpu = on_gpu(planish, *arguments, "--device", "cuda", "--out", tmp_path / "gpu")
+    assert gpu.returncode == 0, gpu.stderr
+    ours, theirs = values(tmp_path / "gpu"), values(tmp_path / "cpu")
+    assert len(ours) == len(theirs) > 1
+    # The weights and random numbers are equal, so the first evaluation, and the losses up to the second one, differ by
+    # rounding only, which the updates in between multiply.
+    for name, value in theirs[0].items():
+        assert ours[0][name] == pytest.approx(value, rel=1e-4, abs=1e-4), name
+    assert ours[1]["train_loss"] == pytest.approx(theirs[1]["train_loss"], rel=1e-3)
+
+
+@pytest.mark.long
+def test_a_run_continues_on_another_device(planish):
+    run = ("train", "pi-mnist", "--preset", "smoke", "--threads", 1, "--set", "epochs=200", "--quiet", "--out", "runs")
+    planish.environment |= {
+        "LD_PRELOAD": str(EMULATED / "libplanish_fake_cuda_device.so"), "LD_LIBRARY_PATH": str(EMULATED),
+    }  # fmt: skip
+    process = planish.start(*run, "--device", "cuda")
+    del planish.environment["LD_PRELOAD"], planish.environment["LD_LIBRARY_PATH"]
+    deadline = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < deadline:
+        metrics = list(planish.folder.glob("runs/*/*/metrics.jsonl"))
+        if metrics and metrics[0].read_bytes().count(b"\n") >= 3:
+            break
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    assert process.returncode == 130
+    again = planish(*run)
+    assert again.returncode == 0
+    assert again.stderr == (
+        "warning: smoke-none-b128-epochs=200-s1: the checkpoint was made on cuda:0 and continues on cpu: the last bits "
+        "can differ\n"
+    )
