@@ -45,6 +45,8 @@ std::vector<int64_t> SizesOf(const ModuleParam& param, Cell cell, const RnnShape
   return sizes;
 }
 
+namespace internal {
+
 RnnLayer::RnnLayer(Cell cell, bool bias, std::string suffix, std::string module)
     : cell_(cell),
       bias_(bias),
@@ -207,10 +209,13 @@ bool RnnLayer::is_frozen() const { return Now().freezing != nullptr; }
 
 int64_t RnnLayer::packings() const { return Now().packings; }
 
+}  // namespace internal
+
 // ---- Python
 
 namespace {
 
+using internal::RnnLayer;
 using Self = c10::intrusive_ptr<RnnLayer>;
 using OptionalTensor = std::optional<Tensor>;
 

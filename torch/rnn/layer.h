@@ -34,6 +34,8 @@ std::vector<ModuleParam> ModuleParams(Cell cell, bool bias);
 /// Returns the sizes of a module's parameter.
 std::vector<int64_t> SizesOf(const ModuleParam& param, Cell cell, const RnnShape& shape);
 
+namespace internal {
+
 /// A layer of a module in one direction: folds its biases, packs its weights, caches and compares
 /// them, and runs it. Shared by the C++ modules and, as torch.classes.planish.RnnLayer, by those of
 /// Python. Several threads can use an object at once.
@@ -111,6 +113,7 @@ class RnnLayer final : public torch::CustomClassHolder {
   State state_;
 };
 
+}  // namespace internal
 }  // namespace planish
 
 #endif  // PLANISH_TORCH_RNN_LAYER_H_

@@ -129,7 +129,7 @@ namespace detail {
 
 RecurrentLayer::RecurrentLayer(torch::nn::Module& module, const std::string& owner, Cell cell,
                                const RnnShape& shape, bool bias, const std::string& suffix)
-    : layer_(std::make_shared<RnnLayer>(cell, bias, suffix, owner)) {
+    : layer_(std::make_shared<internal::RnnLayer>(cell, bias, suffix, owner)) {
   for (const ModuleParam& param : layer_->params()) {
     const Tensor empty = at::empty(SizesOf(param, cell, shape));
     params_.push_back(module.register_parameter(param.name + suffix, empty));
@@ -138,7 +138,7 @@ RecurrentLayer::RecurrentLayer(torch::nn::Module& module, const std::string& own
 
 RecurrentLayer::RecurrentLayer(const RecurrentLayer& other)
     : params_(other.params_),
-      layer_(other.layer_ ? std::make_shared<RnnLayer>(*other.layer_) : nullptr) {}
+      layer_(other.layer_ ? std::make_shared<internal::RnnLayer>(*other.layer_) : nullptr) {}
 
 RecurrentLayer& RecurrentLayer::operator=(const RecurrentLayer& other) {
   RecurrentLayer copy(other);

@@ -32,6 +32,10 @@
 //   std::printf("%d", y[3].equal(h_n[0]));
 //   // prints 1
 namespace planish {
+namespace internal {
+class RnnLayer;  // torch/rnn/layer.h
+}  // namespace internal
+
 inline namespace PLANISH_API {
 
 /// Returns the name of a cell in operators: "lstm", "ln_lstm", "ln_lstm_haste", ... Throws
@@ -140,8 +144,6 @@ class RnnSteps {
   RnnSteps() = default;
   /// Tensors with their names.
   using Sources = std::vector<std::pair<std::string, at::Tensor>>;
-  /// A flag that is true while a module is frozen, or null.
-  using Frozen = std::shared_ptr<const std::atomic<bool>>;
 
   /// Packs the parameters in `params` as they are now. They are constants unless gradients are
   /// enabled. With `packed`, which must hold the same parameters, only the weights are needed, and
@@ -151,12 +153,12 @@ class RnnSteps {
   /// empty, `sources` are the parameters themselves, named as in a module's state dict (weight_ih,
   /// bias_ih, ...).
   ///
-  /// Each step compares the bytes of the sources with those that were packed. While `*frozen` is
-  /// true, it compares only their addresses and version counters, which misses writes that do not
-  /// bump the version. During the call, another thread may write to the parameters, but not to
-  /// sources from which they were computed. Throws as rnn_step does.
+  /// Each step compares the bytes of the sources with those that were packed. During the call,
+  /// another thread may write to the parameters, but not to sources from which they were computed.
+  /// Throws as rnn_step does.
   RnnSteps(Cell cell, const RnnTensors& params, double eps = 1e-5, const RnnPacked& packed = {},
-           const Sources& sources = {}, const Frozen& frozen = {});
+           const Sources& sources = {})
+      : RnnSteps(cell, params, eps, packed, sources, nullptr) {}
 
   explicit operator bool() const { return layer_ != nullptr; }
 
@@ -167,13 +169,21 @@ class RnnSteps {
                                           const at::Tensor& c = {}) const;
 
  private:
+  friend class internal::RnnLayer;
+
   struct Layer;
+  /// A flag that is true while a module is frozen, or null.
+  using Frozen = std::shared_ptr<const std::atomic<bool>>;
+
+  /// While `*frozen` is true, steps compare only the addresses and version counters of the sources,
+  /// which misses writes that do not bump the version.
+  RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPacked& packed,
+           const Sources& sources, const Frozen& frozen);
+
   std::shared_ptr<const Layer> layer_;
 };
 
 }  // namespace PLANISH_API
-
-class RnnLayer;  // internal: torch/rnn/layer.h
 
 namespace nn {
 inline namespace PLANISH_API {
@@ -256,12 +266,12 @@ class RecurrentLayer {
   RecurrentLayer(const RecurrentLayer& other);
   RecurrentLayer& operator=(const RecurrentLayer& other);
 
-  RnnLayer* operator->() const { return layer_.get(); }
+  internal::RnnLayer* operator->() const { return layer_.get(); }
   const std::vector<at::Tensor>& params() const { return params_; }
 
  private:
   std::vector<at::Tensor> params_;
-  std::shared_ptr<RnnLayer> layer_;
+  std::shared_ptr<internal::RnnLayer> layer_;
 };
 
 /// Base of LayerNormLSTM, LayerNormGRU and LayerNormRNN. Several threads can call a module at once.
