@@ -4,8 +4,8 @@
 #include <stdexcept>
 
 // Errors of a command. main.cc prints each as one line on stderr and maps it to an exit status; all
-// other exceptions give status 1. Texts on arguments have the core's form:
-// `[Function] argument must ..., got VALUE`.
+// other exceptions give status 1. Texts on arguments have the core's form,
+// `[Function] argument must ..., got VALUE`. Other texts are sentences that name the file first.
 namespace planish::lab {
 
 /// Error of the command line, such as an unknown name or a value out of range. Exit status 2.

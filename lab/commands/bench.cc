@@ -28,8 +28,8 @@ namespace fs = std::filesystem;
   argv.push_back(nullptr);
   execv(program.c_str(), argv.data());
   const int error = errno;
-  throw RunError(fmt::format("[bench] cannot run {}: {}. CMake's target planish_bench builds it",
-                             program, std::generic_category().message(error)));
+  throw RunError(fmt::format("cannot run {}: {}. CMake's target planish_bench builds it", program,
+                             std::generic_category().message(error)));
 }
 
 }  // namespace

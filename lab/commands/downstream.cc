@@ -18,9 +18,11 @@
 #include <vector>
 
 #include "lab/base/escape.h"
+#include "lab/base/format_integer.h"
 #include "lab/commands/commands.h"
 #include "lab/commands/options.h"
 #include "lab/commands/trained_run.h"
+#include "lab/data/file_content.h"
 #include "lab/data/source.h"
 #include "lab/downstream/evaluate.h"
 #include "lab/downstream/sentence_sets.h"
@@ -50,10 +52,6 @@ bool IsRun(const fs::path& source) {
   return fs::is_directory(source, error);
 }
 
-[[noreturn]] void Fail(const fs::path& file, const std::string& must, const std::string& has) {
-  throw DataError(fmt::format("[downstream] {} must {}, got {}", file.string(), must, has));
-}
-
 // Sentence vectors in a file.
 class VectorFile {
  public:
@@ -64,20 +62,23 @@ class VectorFile {
 
   at::Tensor Vectors(const std::string& name, int64_t sentences) const {
     const StoredTensor* stored = content_.Find(name);
-    if (!stored) Fail(file_, "have the tensor " + name, "none");
+    if (!stored) FailToRead(file_, "it has no tensor " + name);
     const bool is_double = stored->dtype == "F64";
     if ((!is_double && stored->dtype != "F32") || stored->shape.size() != 2) {
-      Fail(file_, fmt::format("hold {} as F32 or F64 of two dimensions", name),
-           fmt::format("{} of {}", stored->dtype, stored->shape.size()));
+      FailToRead(file_,
+                 fmt::format("{} is {} with {}; F32 or F64 with 2 dimensions was expected", name,
+                             stored->dtype, Count(std::ssize(stored->shape), "dimension")));
     }
     if (stored->shape[0] != sentences || stored->shape[1] < 1) {
-      Fail(file_, fmt::format("have a vector for each of the {} sentences of {}", sentences, name),
-           fmt::format("{} of {} elements", stored->shape[0], stored->shape[1]));
+      FailToRead(file_,
+                 fmt::format("{} has {} of {}; one for each of the {} sentences was expected", name,
+                             Count(stored->shape[0], "vector"), Count(stored->shape[1], "element"),
+                             sentences));
     }
     const at::Tensor vectors = at::empty(stored->shape, is_double ? at::kDouble : at::kFloat);
     std::ranges::copy(stored->data, static_cast<std::byte*>(vectors.mutable_data_ptr()));
     if (!at::isfinite(vectors).all().item<bool>()) {
-      Fail(file_, fmt::format("have only finite elements in {}", name), "others");
+      FailToRead(file_, fmt::format("{} has elements that are not finite", name));
     }
     return vectors;
   }
@@ -105,8 +106,8 @@ const fs::path& Required(const std::optional<fs::path>& folder) {
 SentenceEvaluationSets ReadSets(const fs::path& folder) {
   SentenceEvaluationSets sets = ReadSentenceEvaluationSets(folder);
   if (sets.empty()) {
-    throw DataError(fmt::format("[downstream] {} must hold sick, mr, cr, subj or mpqa, got none",
-                                folder.string()));
+    throw DataError(fmt::format("{} has none of the sets sick, mr, cr, subj and mpqa",
+                                Escaped(folder.string())));
   }
   return sets;
 }
@@ -123,7 +124,7 @@ SentenceEvaluationSets SetsOf(const VectorFile& file, SentenceEvaluationSets set
   if (!has_sick) sets.sick.reset();
   std::erase_if(sets.classified,
                 [&](const ClassifiedSentences& set) { return !file.Has(set.name); });
-  if (sets.empty()) Fail(path, "have vectors of a set that is there", "none");
+  if (sets.empty()) FailToRead(path, "it has no vectors of the sets in the data folder");
   return sets;
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "lab/base/escape.h"
 #include "lab/commands/commands.h"
 #include "lab/commands/options.h"
 #include "lab/data/source.h"
@@ -226,7 +227,7 @@ int RunReproduce(const ReproduceFlags& flags) {
 
   // Created here once, not in each run.
   if (std::error_code error; fs::create_directories(request.out, error), error) {
-    throw RunError(fmt::format("[reproduce] cannot create --out {}: {}", request.out.string(),
+    throw RunError(fmt::format("cannot create {} (--out): {}", Escaped(request.out.string()),
                                error.message()));
   }
 

@@ -36,14 +36,11 @@ void PrintHits(CaptionSearcher& searcher, const std::string& caption, int64_t co
 void SearchLines(CaptionSearcher& searcher, int64_t count) {
   int64_t number = 0;
   for (std::string line; ReadLine(std::cin, "stdin", number + 1, line);) {
-    const std::string place = fmt::format("line {} of stdin", ++number);
-    if (FindInvalidUtf8(line)) {
-      throw DataError(fmt::format("[search] {} must be UTF-8", place));
-    }
+    CheckUtf8("stdin", ++number, line);
     try {
       if (!IsBlank(line)) PrintHits(searcher, line, count);
     } catch (const UsageError& e) {
-      throw DataError(fmt::format("{}, on {}", e.what(), place));
+      throw DataError(fmt::format("{}, on line {} of stdin", e.what(), number));
     }
     Print("\n");
     FlushStdout();

@@ -13,7 +13,6 @@
 #include "lab/commands/trained_run.h"
 #include "lab/data/lines.h"
 #include "lab/engine/capabilities.h"
-#include "lab/error.h"
 
 namespace planish::lab {
 
@@ -34,10 +33,7 @@ std::vector<std::string> NextLines(size_t max_lines, int64_t& number) {
   std::string line;
   while (lines.size() < max_lines && ReadLine(std::cin, "stdin", number + 1, line)) {
     ++number;
-    if (FindInvalidUtf8(line)) {
-      throw DataError(
-          fmt::format("[translate] input must be UTF-8, got other bytes on line {}", number));
-    }
+    CheckUtf8("stdin", number, line);
     lines.push_back(line);
   }
   return lines;

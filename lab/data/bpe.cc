@@ -77,14 +77,14 @@ Bpe::Bpe(std::string model)
     : model_(std::move(model)),
       processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
   if (!processor_->LoadFromSerializedProto(model_).ok()) {
-    throw DataError(fmt::format("[Bpe] model must be a sentencepiece model, got {} other bytes",
-                                model_.size()));
+    throw DataError(
+        fmt::format("the {} bytes of the vocabulary are not a sentencepiece model", model_.size()));
   }
   const auto check = [&](int64_t place, int id, const char* piece) {
     if (id != place) {
-      throw DataError(fmt::format("[Bpe] vocabulary must have the piece {} at {}, got it {}", piece,
-                                  place,
-                                  id < 0 ? std::string("nowhere") : fmt::format("at {}", id)));
+      throw DataError(fmt::format("the vocabulary has {} {}; index {} was expected", piece,
+                                  id < 0 ? std::string("nowhere") : fmt::format("at index {}", id),
+                                  place));
     }
   };
   check(kPad, processor_->pad_id(), "<pad>");
@@ -143,7 +143,8 @@ int64_t Bpe::size() const { return processor_->GetPieceSize(); }
 std::vector<int32_t> Bpe::Encode(std::string_view line) const {
   std::vector<int> ids;
   if (const auto status = processor_->Encode({line.data(), line.size()}, &ids); !status.ok()) {
-    throw DataError(fmt::format("[Bpe] cannot encode the line: {}", status.error_message()));
+    throw DataError(
+        fmt::format("sentencepiece cannot encode the line: {}", status.error_message()));
   }
   return {ids.begin(), ids.end()};
 }
@@ -158,7 +159,8 @@ std::string Bpe::Decode(std::span<const int32_t> pieces) const {
   }
   std::string line;
   if (const auto status = processor_->Decode(ids, &line); !status.ok()) {
-    throw DataError(fmt::format("[Bpe] cannot decode the pieces: {}", status.error_message()));
+    throw DataError(
+        fmt::format("sentencepiece cannot decode the pieces: {}", status.error_message()));
   }
   return line;
 }

@@ -95,9 +95,9 @@ TEST(Bpe, RefusesForeignVocabularies) {
     }
     return std::string("no error");
   };
-  EXPECT_EQ(error({}), "[Bpe] vocabulary must have the piece <pad> at 0, got it nowhere");
+  EXPECT_EQ(error({}), "the vocabulary has <pad> nowhere; index 0 was expected");
   EXPECT_EQ(error({{"pad_id", "0"}, {"eos_id", "2"}, {"unk_id", "1"}, {"bos_id", "-1"}}),
-            "[Bpe] vocabulary must have the piece </s> at 1, got it at 2");
+            "the vocabulary has </s> at index 2; index 1 was expected");
   EXPECT_THROW(Bpe("no model"), DataError);
   EXPECT_THROW(Bpe(""), DataError);
 }

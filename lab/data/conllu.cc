@@ -51,30 +51,25 @@ class Parser {
       ++line_;
       Line(line);
     }
-    if (InSentence()) {
-      Fail(line_, "have an empty line after it, since it ends a sentence", "none");
-    }
-    if (treebank_.trees.empty()) {
-      throw DataError(fmt::format("[ReadConllu] {} has no sentence", name_));
-    }
+    if (InSentence()) Fail(line_, "the empty line that ends a sentence is missing after it");
+    if (treebank_.trees.empty()) FailToRead(name_, "it has no sentence");
     return std::move(treebank_);
   }
 
  private:
-  [[noreturn]] void Fail(int64_t line, const std::string& must, const std::string& has) const {
-    throw DataError(
-        fmt::format("[ReadConllu] {}, line {}, must {}, got {}", name_, line, must, has));
+  [[noreturn]] void Fail(int64_t line, const std::string& reason) const {
+    FailAtLine(name_, line, reason);
   }
 
   bool InSentence() const { return !lines_.empty() || range_line_ > 0 || has_empty_nodes_; }
 
   void Line(std::string_view line) {
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (FindInvalidUtf8(line)) Fail(line_, "be UTF-8", "bytes that are not");
+    CheckUtf8(name_, line_, line);
     if (line.empty()) {
       if (InSentence()) EndSentence();
     } else if (line.front() == '#') {
-      if (InSentence()) Fail(line_, "be a word or an empty line, in a sentence", "a comment");
+      if (InSentence()) Fail(line_, "a comment is inside a sentence");
     } else {
       Word(Split(line));
     }
@@ -84,13 +79,13 @@ class Parser {
     std::array<std::string_view, kColumns> columns;
     const auto count = static_cast<size_t>(std::ranges::count(line, '\t')) + 1;
     if (count != kColumns) {
-      Fail(line_, fmt::format("have {} columns with tabs between them", kColumns),
-           std::to_string(count));
+      Fail(line_, fmt::format("it has {}; {} with tabs between them were expected",
+                              Count(static_cast<int64_t>(count), "column"), kColumns));
     }
-    for (std::string_view& column : columns) {
+    for (size_t i = 0; i < kColumns; ++i) {
       const size_t end = std::min(line.find('\t'), line.size());
-      column = line.substr(0, end);
-      if (column.empty()) Fail(line_, "have no empty column", "one");
+      columns[i] = line.substr(0, end);
+      if (columns[i].empty()) Fail(line_, fmt::format("column {} is empty", i + 1));
       line.remove_prefix(std::min(end + 1, line.size()));
     }
     return columns;
@@ -101,28 +96,32 @@ class Parser {
     const std::string_view id = columns[0];
     if (const auto range = TwoNumbers(id, '-')) {
       if (range->first != words + 1 || range->second < range->first || words < range_end_) {
-        Fail(line_, fmt::format("have a range of ids from {}, outside of any other", words + 1),
-             Quoted(id));
+        Fail(line_,
+             fmt::format("the range of ids is {}; one from {}, outside of any other, was expected",
+                         Quoted(id), words + 1));
       }
       range_end_ = range->second;
       range_line_ = line_;
       ++treebank_.ranges;
     } else if (const auto node = TwoNumbers(id, '.')) {
       if (node->first != words) {
-        Fail(line_, fmt::format("have an id from {}.1, since it is an empty node", words),
-             Quoted(id));
+        Fail(line_, fmt::format("the id of an empty node is {}; one from {}.1 was expected",
+                                Quoted(id), words));
       }
       has_empty_nodes_ = true;
       ++treebank_.empty_nodes;
     } else {
       if (Number(id) != words + 1) {
-        Fail(line_, fmt::format("have the id {}", words + 1),
+        Fail(line_,
              fmt::format(
-                 "{}{}", Quoted(id),
+                 "the id is {}; {} was expected{}", Quoted(id), words + 1,
                  words > 0 && id == "1" ? ": is the empty line before a sentence missing?" : ""));
       }
       const std::optional<int32_t> head = Number(columns[6]);
-      if (!head) Fail(line_, "have the number of a word, or 0, for a head", Quoted(columns[6]));
+      if (!head) {
+        Fail(line_, fmt::format("the head is {}; the number of a word, or 0, was expected",
+                                Quoted(columns[6])));
+      }
       tree_.words.push_back({std::string(columns[1]), std::string(columns[3]),
                              std::string(columns[4]), *head, std::string(columns[7])});
       lines_.push_back(line_);
@@ -132,25 +131,26 @@ class Parser {
   // Checks that the sentence read is a tree, and stores it.
   void EndSentence() {
     const auto count = static_cast<int32_t>(tree_.words.size());
-    if (count == 0) Fail(line_, "end a sentence with a word in it", "none before it");
+    if (count == 0) Fail(line_, "it ends a sentence without words");
     if (range_end_ > count) {
-      Fail(range_line_, fmt::format("have a range of ids up to {} at most", count),
-           std::to_string(range_end_));
+      Fail(range_line_, fmt::format("the range of ids ends at {}, but the sentence has {}",
+                                    range_end_, Count(count, "word")));
     }
     int32_t root = 0;
     for (int32_t id = 1; id <= count; ++id) {
       const int32_t head = HeadOf(id);
-      if (head > count)
-        Fail(LineOf(id), fmt::format("have a head from 0 to {}", count), std::to_string(head));
+      if (head > count) {
+        Fail(LineOf(id),
+             fmt::format("the head is {}, but the sentence has {}", head, Count(count, "word")));
+      }
       if (head != 0) continue;
       if (root != 0) {
-        Fail(LineOf(id), "have a head other than 0, since the sentence must have one root",
-             fmt::format("0, as word {}", root));
+        Fail(LineOf(id), fmt::format("the head is 0, but word {} is already the root", root));
       }
       root = id;
     }
     if (root == 0) {
-      Fail(LineOf(1), "begin a sentence with one root, a word whose head is 0", "none");
+      Fail(LineOf(1), "the sentence that begins here has no root, a word whose head is 0");
     }
     CheckCycles(count);
     treebank_.trees.push_back(std::move(tree_));
@@ -168,9 +168,7 @@ class Parser {
     for (int32_t id = 1; id <= count; ++id) {
       for (int32_t word = id; word != 0; word = HeadOf(word)) {
         int32_t& by = met[static_cast<size_t>(word)];
-        if (by == id) {
-          Fail(LineOf(word), "have a head that leads to the root", "one that leads back to it");
-        }
+        if (by == id) Fail(LineOf(word), "the heads lead back to this word, not to the root");
         if (by != 0) break;
         by = id;
       }
@@ -215,9 +213,9 @@ std::optional<fs::path> Find(const fs::path& folder, const Parts& parts) {
            std::ranges::find(all, fs::path(file).replace_extension()) != all.end();
   });
   if (found.size() > 1) {
-    throw DataError(fmt::format("[ReadTreebanks] {} must hold one {} file, got {} and {}",
-                                folder.string(), *parts.begin(), found[0].filename().string(),
-                                found[1].filename().string()));
+    throw DataError(fmt::format("{} has more than one {} file: {} and {}", Escaped(folder.string()),
+                                *parts.begin(), Escaped(found[0].filename().string()),
+                                Escaped(found[1].filename().string())));
   }
   return found.front();
 }
@@ -238,9 +236,9 @@ TreebankSet ReadTreebanks(const fs::path& folder) {
     const auto read = [&](const std::optional<fs::path>& file, const char* part) {
       if (!file) {
         throw DataError(
-            fmt::format("[ReadTreebanks] {} must hold a train, a dev (or valid) and a test file in "
-                        "CoNLL-U, got no {} file",
-                        place.string(), part));
+            fmt::format("{} has no {} file; a train, a dev (or valid) and a test file in CoNLL-U "
+                        "are needed",
+                        Escaped(place.string()), part));
       }
       return ReadInMemory(*file, [&] {
         const std::string content = ReadTextFile(*file);
@@ -262,10 +260,10 @@ TreebankSet ReadTreebanks(const fs::path& folder) {
         place.string(), sum(&Treebank::ranges), sum(&Treebank::empty_nodes));
     return set;
   }
-  throw DataError(fmt::format(
-      "[ReadTreebanks] {} must hold *train*.conllu[.gz], *dev*.conllu[.gz] and *test*.conllu[.gz], "
-      "or a folder ud_ewt with them, got none",
-      folder.string()));
+  throw DataError(
+      fmt::format("{} has no files *train*.conllu[.gz], *dev*.conllu[.gz] and *test*.conllu[.gz], "
+                  "itself or in a folder ud_ewt",
+                  Escaped(folder.string())));
 }
 
 }  // namespace planish::lab

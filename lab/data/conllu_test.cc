@@ -16,7 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -73,54 +72,58 @@ TEST(ParseConllu, ReportsErrorsWithTheirLine) {
     std::string text, line, what;
   } cases[] = {
       {good + "1\tx\t_\tNOUN\tNN\t_\t0\troot\t_\n\n", "5",
-       "have 10 columns with tabs between them, got 9"},
-      {good + "1\tx\t_\tNOUN\tNN\t_\t0\troot\t_\t_\t_\n\n", "5", "tabs between them, got 11"},
-      {good + "1 x _ NOUN NN _ 0 root _ _\n\n", "5", "tabs between them, got 1"},
-      {good + "1\t\t_\tNOUN\tNN\t_\t0\troot\t_\t_\n\n", "5", "have no empty column, got one"},
-      {good + "1\tx\t_\tNOUN\tNN\t_\t0\troot\t_\t\n\n", "5", "have no empty column, got one"},
-      {good + word("2", "0") + "\n", "5", "have the id 1, got \"2\""},
-      {good + word("1", "0") + word("3", "1") + "\n", "6", "have the id 2, got \"3\""},
+       "it has 9 columns; 10 with tabs between them were expected"},
+      {good + "1\tx\t_\tNOUN\tNN\t_\t0\troot\t_\t_\t_\n\n", "5", "it has 11 columns; 10"},
+      {good + "1 x _ NOUN NN _ 0 root _ _\n\n", "5", "it has 1 column; 10"},
+      {good + "1\t\t_\tNOUN\tNN\t_\t0\troot\t_\t_\n\n", "5", "column 2 is empty"},
+      {good + "1\tx\t_\tNOUN\tNN\t_\t0\troot\t_\t\n\n", "5", "column 10 is empty"},
+      {good + word("2", "0") + "\n", "5", "the id is \"2\"; 1 was expected"},
+      {good + word("1", "0") + word("3", "1") + "\n", "6", "the id is \"3\"; 2 was expected"},
       {good + word("1", "0") + word("2", "1") + word("2", "1") + "\n", "7",
-       "have the id 3, got \"2\""},
-      {good + word("x", "0") + "\n", "5", "have the id 1, got \"x\""},
-      {good + word("-1", "0") + "\n", "5", "have the id 1, got \"-1\""},
-      {good + word("2-3", "_") + word("1", "0") + "\n", "5", "a range of ids from 1, outside"},
+       "the id is \"2\"; 3 was expected"},
+      {good + word("x", "0") + "\n", "5", "the id is \"x\"; 1 was expected"},
+      {good + word("-1", "0") + "\n", "5", "the id is \"-1\"; 1 was expected"},
+      {good + word("2-3", "_") + word("1", "0") + "\n", "5",
+       "; one from 1, outside of any other, was expected"},
       {good + word("1-2", "_") + word("1", "0") + word("2-3", "_") + "\n", "7",
-       "a range of ids from 2, outside of any other, got \"2-3\""},
-      {good + word("2-1", "_") + word("1", "0") + "\n", "5", "a range of ids from 1, outside"},
+       "the range of ids is \"2-3\"; one from 2, outside of any other, was expected"},
+      {good + word("2-1", "_") + word("1", "0") + "\n", "5",
+       "; one from 1, outside of any other, was expected"},
       {good + word("1-3", "_") + word("1", "0") + word("2", "1") + "\n", "5",
-       "a range of ids up to 2 at most, got 3"},
-      {good + word("1", "0") + word("2.1", "_") + "\n", "6", "an id from 1.1"},
-      {good + word("1-2", "_") + "\n", "6", "end a sentence with a word in it, got none"},
-      {good + word("1", "0") + word("2", "3") + "\n", "6", "a head from 0 to 2, got 3"},
-      {good + word("1", "0") + word("2", "-1") + "\n", "6", "for a head, got \"-1\""},
-      {good + word("1", "_") + "\n", "5", "have the number of a word, or 0, for a head, got \"_\""},
-      {good + word("1", "99999999999") + "\n", "5", "for a head, got \"99999999999\""},
+       "the range of ids ends at 3, but the sentence has 2 words"},
+      {good + word("1", "0") + word("2.1", "_") + "\n", "6",
+       "the id of an empty node is \"2.1\"; one from 1.1 was expected"},
+      {good + word("1-2", "_") + "\n", "6", "it ends a sentence without words"},
+      {good + word("1", "0") + word("2", "3") + "\n", "6",
+       "the head is 3, but the sentence has 2 words"},
+      {good + word("1", "0") + word("2", "-1") + "\n", "6", "the head is \"-1\""},
+      {good + word("1", "_") + "\n", "5",
+       "the head is \"_\"; the number of a word, or 0, was expected"},
+      {good + word("1", "99999999999") + "\n", "5", "the head is \"99999999999\""},
       {good + word("1", "2") + word("2", "1") + "\n", "5",
-       "begin a sentence with one root, a word whose head is 0, got none"},
+       "the sentence that begins here has no root, a word whose head is 0"},
       {good + word("1", "0") + word("2", "1") + word("3", "0") + "\n", "7",
-       "one root, got 0, as word 1"},
+       "the head is 0, but word 1 is already the root"},
       {good + word("1", "0") + word("2", "2") + "\n", "6",
-       "have a head that leads to the root, got one that leads back to it"},
+       "the heads lead back to this word, not to the root"},
       {good + word("1", "0") + word("2", "1") + word("3", "4") + word("4", "5") + word("5", "3") +
            "\n",
-       "7", "leads back to it"},
-      {good + kDogs + "# two\n" + kDogs + "\n", "7",
-       "be a word or an empty line, in a sentence, got a comment"},
+       "7", "lead back to this word"},
+      {good + kDogs + "# two\n" + kDogs + "\n", "7", "a comment is inside a sentence"},
       {good + kDogs + kDogs + "\n", "7",
-       "have the id 3, got \"1\": is the empty line before a sentence missing?"},
-      {good + kDogs, "6", "have an empty line after it, since it ends a sentence, got none"},
-      {good + kDogs.substr(0, kDogs.size() - 1), "6", "have an empty line after it"},
-      {good + Line("1", "caf\xe9", "0", "root") + "\n", "5", "be UTF-8, got bytes that are not"},
+       "the id is \"1\"; 3 was expected: is the empty line before a sentence missing?"},
+      {good + kDogs, "6", "the empty line that ends a sentence is missing after it"},
+      {good + kDogs.substr(0, kDogs.size() - 1), "6",
+       "the empty line that ends a sentence is missing"},
+      {good + Line("1", "caf\xe9", "0", "root") + "\n", "5", "byte 0xe9 at column 6 is not UTF-8"},
   };
   for (const auto& c : cases) {
     EXPECT_THAT(ErrorOf(c.text),
-                AllOf(StartsWith("[ReadConllu] some.conllu, line " + c.line + ", must "),
-                      HasSubstr(c.what)))
+                AllOf(StartsWith("some.conllu, line " + c.line + ": "), HasSubstr(c.what)))
         << c.text;
   }
   for (const char* text : {"", "\n\n", "# only a comment\n"}) {
-    EXPECT_EQ(ErrorOf(text), "[ReadConllu] some.conllu has no sentence");
+    EXPECT_EQ(ErrorOf(text), "cannot read some.conllu: it has no sentence");
   }
   EXPECT_EQ(ErrorOf(good), "no error");
 }
@@ -166,21 +169,21 @@ TEST_F(ReadTreebanksTest, FindsPlainAndCompressedFiles) {
 
 TEST_F(ReadTreebanksTest, ReportsMissingFiles) {
   const std::string one = kDogs + "\n";
-  EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("must hold *train*.conllu[.gz]"));
-  EXPECT_THAT(ErrorOf(folder / "nowhere"), HasSubstr("must hold *train*.conllu[.gz]"));
+  EXPECT_THAT(ErrorOf(folder.path()), HasSubstr(" has no files *train*.conllu[.gz]"));
+  EXPECT_THAT(ErrorOf(folder / "nowhere"), HasSubstr(" has no files *train*.conllu[.gz]"));
   WriteFile(folder / "a-train.conllu", one);
   WriteFile(folder / "a-test.conllu", one);
-  EXPECT_THAT(ErrorOf(folder.path()), EndsWith("got no dev file"));
+  EXPECT_THAT(ErrorOf(folder.path()), HasSubstr(" has no dev file; "));
   WriteFile(folder / "a-dev.conllu", one);
   EXPECT_EQ(ErrorOf(folder.path()), "no error");
   WriteFile(folder / "a-dev.conllu.gz", "not read: the plain file is");
   EXPECT_EQ(ErrorOf(folder.path()), "no error");
   WriteFile(folder / "b-dev.conllu.gz", Gzip(one));
   EXPECT_THAT(ErrorOf(folder.path()),
-              HasSubstr("must hold one dev file, got a-dev.conllu and b-dev.conllu.gz"));
+              HasSubstr("has more than one dev file: a-dev.conllu and b-dev.conllu.gz"));
   fs::remove(folder / "b-dev.conllu.gz");
   WriteFile(folder / "a-test.conllu", one + kDogs);
-  EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("a-test.conllu, line 5, must have an empty line"));
+  EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("a-test.conllu, line 5: the empty line that ends"));
 }
 
 TEST_F(ReadTreebanksTest, RefusesBrokenFiles) {

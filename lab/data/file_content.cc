@@ -107,6 +107,10 @@ void FailToRead(const fs::path& file, const std::string& reason) {
   throw DataError(fmt::format("cannot read {}: {}", Escaped(file.string()), reason));
 }
 
+void FailAtLine(const fs::path& file, int64_t line, const std::string& reason) {
+  throw DataError(fmt::format("{}, line {}: {}", Escaped(file.string()), line, reason));
+}
+
 // Stream of the content's bytes. zlib's gzread is not used, because it ignores whatever follows a
 // gzip stream.
 class FileContent::Stream {
@@ -303,9 +307,13 @@ std::optional<fs::path> FindFile(const fs::path& folder, const std::string& name
   return std::nullopt;
 }
 
+void FailWithoutFile(const fs::path& folder, const std::string& name) {
+  throw DataError(fmt::format("{} has no file {} or {}.gz", Escaped(folder.string()), name, name));
+}
+
 fs::path NeedFile(const fs::path& folder, const std::string& name) {
   if (auto file = FindFile(folder, name)) return *std::move(file);
-  throw DataError(fmt::format("{} has no file {} or {}.gz", Escaped(folder.string()), name, name));
+  FailWithoutFile(folder, name);
 }
 
 std::optional<std::string_view> PackedByName(const fs::path& file) {

@@ -46,6 +46,10 @@ class FileContent {
 /// Throws DataError: "cannot read FILE: REASON".
 [[noreturn]] void FailToRead(const std::filesystem::path& file, const std::string& reason);
 
+/// Throws DataError: "FILE, line LINE: REASON".
+[[noreturn]] void FailAtLine(const std::filesystem::path& file, int64_t line,
+                             const std::string& reason);
+
 /// Returns read(). Turns std::bad_alloc into a DataError naming `file`.
 template <class Function>
 auto ReadInMemory(const std::filesystem::path& file, Function&& read) {
@@ -60,7 +64,10 @@ auto ReadInMemory(const std::filesystem::path& file, Function&& read) {
 std::optional<std::filesystem::path> FindFile(const std::filesystem::path& folder,
                                               const std::string& name);
 
-/// Returns FindFile's file. Throws DataError if there is none.
+/// Throws DataError: "FOLDER has no file NAME or NAME.gz".
+[[noreturn]] void FailWithoutFile(const std::filesystem::path& folder, const std::string& name);
+
+/// Returns FindFile's file. Throws like FailWithoutFile if there is none.
 std::filesystem::path NeedFile(const std::filesystem::path& folder, const std::string& name);
 
 /// Returns the format of the file's extension ("a zip archive") if it is an archive or compressed

@@ -107,6 +107,14 @@ bool ReadLine(std::istream& in, const std::string& name, int64_t number, std::st
   return true;
 }
 
+void CheckUtf8(const fs::path& file, int64_t number, std::string_view line) {
+  if (const auto at = FindInvalidUtf8(line)) {
+    FailAtLine(file, number,
+               fmt::format("byte 0x{:02x} at column {} is not UTF-8",
+                           static_cast<uint8_t>(line[*at]), *at + 1));
+  }
+}
+
 std::vector<std::string_view> SplitLines(std::string_view text) {
   std::vector<std::string_view> lines;
   for (size_t begin = 0; begin < text.size();) {
@@ -141,11 +149,7 @@ std::vector<std::string> ReadLines(const fs::path& file) {
     std::vector<std::string> lines;
     for (std::string_view line : SplitLines(text)) {
       if (line.ends_with('\r')) line.remove_suffix(1);
-      if (const auto at = FindInvalidUtf8(line)) {
-        throw DataError(
-            fmt::format("[ReadLines] {} must be UTF-8, got byte 0x{:02x} at column {} of line {}",
-                        file.string(), static_cast<uint8_t>(line[*at]), *at + 1, lines.size() + 1));
-      }
+      CheckUtf8(file, std::ssize(lines) + 1, line);
       lines.emplace_back(line);
     }
     return lines;

@@ -30,6 +30,9 @@ std::string ReadTextStart(const std::filesystem::path& file, FileContent& conten
 /// memory, and like FileContent.
 std::string ReadTextFile(const std::filesystem::path& file);
 
+/// Throws DataError if `line`, line `number` of `file`, is not UTF-8.
+void CheckUtf8(const std::filesystem::path& file, int64_t number, std::string_view line);
+
 /// Returns the lines of ReadTextFile(file) without their ends ("\n" or "\r\n"; no other character
 /// ends a line). Throws DataError with the number of a line that is not UTF-8.
 std::vector<std::string> ReadLines(const std::filesystem::path& file);

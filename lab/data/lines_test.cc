@@ -57,8 +57,8 @@ TEST_F(ReadLinesTest, UnpacksGzipUnderAnyName) {
 }
 
 TEST_F(ReadLinesTest, ReportsErrors) {
-  EXPECT_THAT(ErrorOf("fine\nfi\xfcr\n"), HasSubstr("be UTF-8, got byte 0xfc at column 3 of line "
-                                                    "2"));
+  EXPECT_THAT(ErrorOf("fine\nfi\xfcr\n"), HasSubstr("text, line 2: byte 0xfc at column 3 is not "
+                                                    "UTF-8"));
   std::string packed = Gzip("some text that is long enough to be cut somewhere in its middle\n");
   EXPECT_THAT(ErrorOf(packed.substr(0, packed.size() - 12)),
               HasSubstr("its gzip stream is truncated"));

@@ -16,7 +16,6 @@
 
 #include "lab/base/escape.h"
 #include "lab/data/file_content.h"
-#include "lab/error.h"
 
 namespace planish::lab {
 
@@ -27,14 +26,10 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-// NumPy itself reads no longer header.
-constexpr int64_t kLongestHeader = 10'000;
+// Maximum size of a header in bytes, which NumPy has, too.
+constexpr int64_t kMaxHeader = 10'000;
 // Bytes that are read and converted at once.
 constexpr int64_t kPiece = 1 << 20;
-
-[[noreturn]] void Fail(const fs::path& file, const std::string& must, const std::string& has) {
-  throw DataError(fmt::format("[ReadNpy] {} must {}, got {}", file.string(), must, has));
-}
 
 std::string Hex(std::string_view bytes) {
   std::string text;
@@ -69,7 +64,7 @@ class HeaderReader {
       } else if (key == "shape") {
         Once(header.shape, key, at) = Tuple();
       } else {
-        Wrong("descr, fortran_order or shape as a key", at);
+        Wrong("the key descr, fortran_order or shape", at);
       }
       if (!Take(',')) {
         Expect('}');
@@ -77,20 +72,22 @@ class HeaderReader {
       }
     }
     SkipBlanks();
-    if (next_ != text_.size()) Wrong("nothing after its dictionary", Here());
+    if (next_ != text_.size()) Wrong("the end", Here());
     return header;
   }
 
  private:
-  [[noreturn]] void Wrong(const std::string& must, int64_t at) const {
+  [[noreturn]] void Wrong(const std::string& expected, int64_t at) const {
     const auto i = static_cast<size_t>(at - offset_);
-    Fail(file_, fmt::format("have {} at byte {}, in its header", must, at),
-         i < text_.size() ? Quoted(text_.substr(i, 12)) : "its end");
+    const bool ends = i >= text_.size();
+    FailToRead(file_,
+               fmt::format("its header {} at byte {}; {} was expected",
+                           ends ? "ends" : "has " + Quoted(text_.substr(i, 12)), at, expected));
   }
 
   template <class T>
   std::optional<T>& Once(std::optional<T>& value, const std::string& key, int64_t at) const {
-    if (value) Wrong(key + " once", at);
+    if (value) FailToRead(file_, fmt::format("its header has {} again at byte {}", key, at));
     return value;
   }
 
@@ -212,28 +209,36 @@ class NpyReader {
   NpyArray Read() {
     const Header header = ReadHeader();
     if (*header.fortran_order) {
-      Fail(file_, "be in C order, fortran_order False", "fortran_order True");
+      FailToRead(file_, "its elements are in Fortran order; C order was expected");
     }
     const auto* const type = std::ranges::find(kTypes, *header.descr, &Type::descr);
     if (type == std::end(kTypes)) {
-      Fail(file_, "have elements of type <f4, <f8 or <f2", Quoted(*header.descr));
+      FailToRead(file_, fmt::format("its elements have the type {}; <f4, <f8 or <f2 was expected",
+                                    Quoted(*header.descr)));
     }
     NpyArray array{.shape = *header.shape, .values = {}};
     ReadValues(*type, array);
     std::array<uint8_t, 1> more;
     if (content_.Read(more) > 0) {
-      Fail(file_, fmt::format("end at byte {}", offset_), "more bytes");
+      FailToRead(file_, fmt::format("its array ends at byte {}, but more bytes follow", offset_));
     }
     return array;
   }
 
  private:
+  // Throws for a file that ends at byte `end`, before the `count` bytes of `what`.
+  [[noreturn]] void FailTruncated(const std::string& end, const std::string& count,
+                                  const std::string& what) const {
+    FailToRead(file_,
+               fmt::format("it ends at byte {}; {} bytes of {} were expected from byte {} on", end,
+                           count, what, offset_));
+  }
+
   // Reads `count` bytes. `what` names them in errors.
   std::string Take(int64_t count, const std::string& what) {
     const std::string bytes = content_.Rest(count);
     if (std::ssize(bytes) < count) {
-      Fail(file_, fmt::format("have {} bytes of {} from byte {} on", count, what, offset_),
-           fmt::format("{}: it is truncated", bytes.size()));
+      FailTruncated(std::to_string(offset_ + std::ssize(bytes)), std::to_string(count), what);
     }
     offset_ += count;
     return bytes;
@@ -242,26 +247,29 @@ class NpyReader {
   Header ReadHeader() {
     const std::string magic = content_.Rest(std::ssize(kMagic));
     if (magic != kMagic) {
-      Fail(file_, fmt::format("begin with NumPy's {}", Hex(kMagic)), Hex(magic));
+      FailToRead(file_, fmt::format("it begins with {}; NumPy's {} was expected",
+                                    magic.empty() ? "no bytes" : Hex(magic), Hex(kMagic)));
     }
     offset_ = std::ssize(kMagic);
     const std::string version = Take(2, "version");
     const int major = static_cast<uint8_t>(version[0]), minor = static_cast<uint8_t>(version[1]);
     if (major < 1 || major > 3 || minor != 0) {
-      Fail(file_, "have version 1.0, 2.0 or 3.0 at byte 6", fmt::format("{}.{}", major, minor));
+      FailToRead(file_, fmt::format("it has version {}.{} at byte 6; 1.0, 2.0 or 3.0 was expected",
+                                    major, minor));
     }
     const std::string size = Take(major == 1 ? 2 : 4, "header size");
     int64_t length = 0;
     for (size_t i = size.size(); i-- > 0;) length = length << 8 | static_cast<uint8_t>(size[i]);
-    if (length > kLongestHeader) {
-      Fail(file_, fmt::format("have a header of at most {} bytes", kLongestHeader),
-           fmt::format("{} at byte 8", length));
+    if (length > kMaxHeader) {
+      FailToRead(file_,
+                 fmt::format("its header has {} bytes, according to byte 8; at most {} are allowed",
+                             length, kMaxHeader));
     }
     const int64_t begin = offset_;
     const std::string text = Take(length, "header");
     Header header = HeaderReader(file_, text, begin).Read();
     const auto needs = [&](bool has, const char* key) {
-      if (!has) Fail(file_, fmt::format("have {} in its header", key), "none");
+      if (!has) FailToRead(file_, fmt::format("its header has no {}", key));
     };
     needs(header.descr.has_value(), "descr");
     needs(header.fortran_order.has_value(), "fortran_order");
@@ -271,17 +279,16 @@ class NpyReader {
 
   void ReadValues(const Type& type, NpyArray& array) {
     const std::string what =
-        fmt::format("elements, for the shape ({}),", fmt::join(array.shape, ", "));
+        fmt::format("elements for the shape ({})", fmt::join(array.shape, ", "));
     int64_t count = 1, bytes = 0;
     bool overflow = false;
     for (const int64_t size : array.shape) overflow |= __builtin_mul_overflow(count, size, &count);
     overflow |= __builtin_mul_overflow(count, type.size, &bytes);
     // Checked before allocating memory for the size in the header.
-    if (const int64_t left = content_.UpperBound() - offset_; overflow || bytes > left) {
-      Fail(file_,
-           fmt::format("have {} bytes of {} from byte {} on",
-                       overflow ? "2^63 or more" : std::to_string(bytes), what, offset_),
-           fmt::format("{}{}: it is truncated", content_.is_gzip() ? "at most " : "", left));
+    const int64_t max_end = content_.UpperBound();
+    if (overflow || bytes > max_end - offset_) {
+      FailTruncated(fmt::format("{}{}", max_end, content_.is_gzip() ? " or before" : ""),
+                    overflow ? "2^63 or more" : std::to_string(bytes), what);
     }
     array.values.resize(static_cast<size_t>(count));
     float* out = array.values.data();
@@ -291,8 +298,7 @@ class NpyReader {
           std::span(piece).first(static_cast<size_t>(std::min(bytes - done, kPiece)));
       const int64_t got = content_.Read(wanted);
       if (got < std::ssize(wanted)) {
-        Fail(file_, fmt::format("have {} bytes of {} from byte {} on", bytes, what, offset_),
-             fmt::format("{}: it is truncated", done + got));
+        FailTruncated(std::to_string(offset_ + done + got), std::to_string(bytes), what);
       }
       type.convert(wanted, out);
       out += got / type.size;

@@ -53,9 +53,7 @@ Sentences SentenceReader::Read(const fs::path& file, int64_t label) {
   Sentences sentences;
   for (const std::string& line : lines) Add(line, label, &sentences);
   // A class without sentences makes the task trivial.
-  if (sentences.size() == 0) {
-    throw DataError(fmt::format("[SentenceReader] {} has no sentence", file.string()));
-  }
+  if (sentences.size() == 0) FailToRead(file, "it has no sentence");
   return sentences;
 }
 
@@ -71,9 +69,9 @@ Sentences SentenceReader::ReadLabelled(const fs::path& file, int64_t classes) {
     }
     const int64_t label = line[0] - '0';
     if (label < 0 || label >= classes || (line.size() > 1 && BlankLength(line.substr(1)) == 0)) {
-      throw DataError(fmt::format(
-          "[SentenceReader] line {} of {} must begin with a class from 0 to {} and a blank, got {}",
-          i + 1, file.string(), classes - 1, Quoted(line.substr(0, line.find(' ')))));
+      FailAtLine(file, static_cast<int64_t>(i) + 1,
+                 fmt::format("it begins with {}; a class from 0 to {} and a blank were expected",
+                             Quoted(line.substr(0, line.find(' '))), classes - 1));
     }
     Add(line.substr(1), label, &sentences);
   }
@@ -113,8 +111,8 @@ fs::path FolderWith(const fs::path& folder, const std::string& name, const std::
   for (const fs::path& candidate : {folder, folder / name}) {
     if (FindFile(candidate, file)) return candidate;
   }
-  throw DataError(fmt::format("[{}] {} must hold {} or {}/{}, got neither", name, folder.string(),
-                              file, name, file));
+  throw DataError(fmt::format("{} has no file {} or {}.gz, itself or in a folder {}",
+                              Escaped(folder.string()), file, file, name));
 }
 
 Lexicon::Lexicon(const Sentences& sentences, int64_t min_count) {

@@ -70,12 +70,11 @@ TEST_F(SentencesTest, ReadsClasses) {
 TEST_F(SentencesTest, NamesTheLineWhoseClassIsWrong) {
   for (const std::string wrong : {"5", "-1", "12", "x", "good"}) {
     EXPECT_THAT(ErrorOf([&] { ReadLabelled("1 fine\n\n" + wrong + " film\n"); }),
-                ::testing::AllOf(HasSubstr("line 3 of "),
-                                 HasSubstr("must begin with a class from 0 to 4 and a blank"),
-                                 HasSubstr("got \"" + wrong + "\"")))
+                HasSubstr("file, line 3: it begins with \"" + wrong +
+                          "\"; a class from 0 to 4 and a blank were expected"))
         << wrong;
   }
-  EXPECT_THAT(ErrorOf([&] { ReadLabelled(" 1 fine\n"); }), HasSubstr("line 1 of "));
+  EXPECT_THAT(ErrorOf([&] { ReadLabelled(" 1 fine\n"); }), HasSubstr("file, line 1: "));
 }
 
 TEST_F(SentencesTest, NamesTheLineThatIsNotUtf8) {
@@ -88,12 +87,12 @@ TEST_F(SentencesTest, NamesTheLineThatIsNotUtf8) {
 TEST_F(SentencesTest, NamesAMissingFile) {
   EXPECT_THAT(ErrorOf([&] { reader.Read(folder / "none", 0); }), HasSubstr("none"));
   EXPECT_THAT(ErrorOf([&] { FolderWith(folder.path(), "set", "some.train"); }),
-              HasSubstr("must hold some.train or set/some.train, got neither"));
+              HasSubstr(" has no file some.train or some.train.gz, itself or in a folder set"));
 }
 
 TEST_F(SentencesTest, RefusesAClassWithoutSentences) {
   for (const char* text : {"", "\n \n"}) {
-    EXPECT_THAT(ErrorOf([&] { Read(text); }), HasSubstr("file has no sentence"));
+    EXPECT_THAT(ErrorOf([&] { Read(text); }), HasSubstr("file: it has no sentence"));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <system_error>
 
+#include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
 #include "lab/data/file_content.h"
 #include "lab/data/lines.h"
@@ -185,9 +186,8 @@ fs::path TextFile(const fs::path& path) {
     if (const auto file = FindFile(folder, "input.txt")) return *file;
   }
   throw DataError(
-      fmt::format("[ReadText] {} must be a text file, or a folder with input.txt[.gz] or "
-                  "tinyshakespeare/input.txt[.gz] in it, got a folder without",
-                  path.string()));
+      fmt::format("{} has no file input.txt or input.txt.gz, itself or in a folder tinyshakespeare",
+                  Escaped(path.string())));
 }
 
 std::string NameOf(const fs::path& file) {
@@ -231,9 +231,7 @@ Text ReadText(const fs::path& path, int64_t max_characters) {
     FailToRead(file, fmt::format("byte {} is zero: it is not text, or not in UTF-8",
                                  FormatInteger(static_cast<int64_t>(zero))));
   }
-  if (text.characters.empty()) {
-    throw DataError(fmt::format("[ReadText] {} must not be empty", file.string()));
-  }
+  if (text.characters.empty()) FailToRead(file, "it is empty");
   text.name = NameOf(file);
   text.source = "files";
   text.description =
@@ -265,9 +263,8 @@ std::vector<uint8_t> Vocabulary::Encode(std::string_view text) const {
   for (const char c : text) {
     const int16_t index = index_[static_cast<uint8_t>(c)];
     if (index < 0) {
-      throw DataError(
-          fmt::format("[Vocabulary] text must have only characters of the vocabulary, got byte {}",
-                      static_cast<uint8_t>(c)));
+      throw DataError(fmt::format("byte 0x{:02x} of the text is not in the vocabulary",
+                                  static_cast<uint8_t>(c)));
     }
     indices.push_back(static_cast<uint8_t>(index));
   }

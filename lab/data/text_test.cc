@@ -160,7 +160,7 @@ TEST(ReadText, LeavesOutAByteOrderMark) {
               std::string("round").substr(0, static_cast<size_t>(max_characters)));
   }
   WriteFile(temp / "marked", "\xef\xbb\xbf");
-  EXPECT_THAT(ErrorOf(temp / "marked"), HasSubstr("must not be empty"));
+  EXPECT_THAT(ErrorOf(temp / "marked"), HasSubstr("marked: it is empty"));
   WriteFile(temp / "marked", "\xff\xfer\0o\0");
   EXPECT_THAT(ErrorOf(temp / "marked"), HasSubstr("marked: it is in UTF-16: convert it"));
 }
@@ -169,7 +169,7 @@ TEST(ReadText, ReportsErrors) {
   const TestFolder temp;
   EXPECT_THAT(ErrorOf(temp / "none.txt"), HasSubstr("none.txt: No such"));
   WriteFile(temp / "empty.txt", "");
-  EXPECT_THAT(ErrorOf(temp / "empty.txt"), HasSubstr("empty.txt must not be empty"));
+  EXPECT_THAT(ErrorOf(temp / "empty.txt"), HasSubstr("empty.txt: it is empty"));
   WriteFile(temp / "picture.png", "\x89PNG\r\n\x1a\n\0\0\0\rIHDR"s);
   EXPECT_THAT(ErrorOf(temp / "picture.png"), HasSubstr("byte 8 is zero: it is not text"));
   WriteFile(temp / "data.sqlite", "SQLite format 3\0"s);

@@ -56,7 +56,7 @@ class Solver {
       if (active.sum().item<double>() == 0) return w_;
       Step(active);
     }
-    throw RunError(fmt::format("[FitLogistic] iterations must be enough to converge, got {}",
+    throw RunError(fmt::format("the logistic regression did not converge in {} iterations",
                                options.iterations));
   }
 

@@ -29,20 +29,15 @@ constexpr std::array<uint16_t, 32> kWindows = {
     0x2039, 0x0152, 0,      0x017d, 0,      0,      0x2018, 0x2019, 0x201c, 0x201d, 0x2022,
     0x2013, 0x2014, 0x02dc, 0x2122, 0x0161, 0x203a, 0x0153, 0,      0x017e, 0x0178};
 
-[[noreturn]] void Fail(const char* function, const fs::path& file, size_t line,
-                       const std::string& must, const std::string& has) {
-  throw DataError(
-      fmt::format("[{}] {}, line {}, must {}, got {}", function, file.string(), line, must, has));
-}
-
-std::string FromWindows(const fs::path& file, size_t number, std::string_view line) {
+std::string FromWindows(const fs::path& file, int64_t number, std::string_view line) {
   std::string text;
   for (size_t i = 0; i < line.size(); ++i) {
     const auto byte = static_cast<uint8_t>(line[i]);
     const uint16_t code = byte >= 0x80 && byte < 0xa0 ? kWindows[byte - 0x80] : byte;
     if (code == 0 && byte != 0) {
-      Fail("ReadSentences", file, number, "be UTF-8 or Windows-1252",
-           fmt::format("byte 0x{:02x} at column {}", byte, i + 1));
+      FailAtLine(
+          file, number,
+          fmt::format("byte 0x{:02x} at column {} is neither UTF-8 nor Windows-1252", byte, i + 1));
     }
     if (code < 0x80) {
       text += static_cast<char>(code);
@@ -62,14 +57,13 @@ std::string FromWindows(const fs::path& file, size_t number, std::string_view li
 std::vector<std::string> ReadSentences(const fs::path& file) {
   const std::string text = ReadTextFile(file);
   const std::vector<std::string_view> lines = SplitLines(text);
-  if (lines.empty()) {
-    throw DataError(fmt::format("[ReadSentences] {} must not be empty", file.string()));
-  }
+  if (lines.empty()) FailToRead(file, "it is empty");
   const bool windows = FindInvalidUtf8(text).has_value();
   return ReadInMemory(file, [&] {
     std::vector<std::string> sentences;
     for (size_t i = 0; i < lines.size(); ++i) {
-      std::string line = windows ? FromWindows(file, i + 1, lines[i]) : std::string(lines[i]);
+      std::string line = windows ? FromWindows(file, static_cast<int64_t>(i) + 1, lines[i])
+                                 : std::string(lines[i]);
       if (line.ends_with('\r')) line.pop_back();
       sentences.push_back(std::move(line));
     }
@@ -86,9 +80,8 @@ void Add(ClassifiedSentences& set, std::string sentence, int64_t label) {
 void CheckClasses(const ClassifiedSentences& set, const fs::path& file) {
   const auto ones = std::ranges::count(set.labels, 1);
   if (ones == 0 || ones == set.size()) {
-    throw DataError(
-        fmt::format("[ReadClassified] {} must have sentences of both classes, got only {}",
-                    file.string(), ones == 0 ? 0 : 1));
+    FailToRead(file, fmt::format("all its sentences have class {}; both 0 and 1 are needed",
+                                 ones == 0 ? 0 : 1));
   }
 }
 
@@ -103,9 +96,8 @@ std::optional<fs::path> Place(const fs::path& folder, const std::string& name,
     }
     if (missing.empty()) return place;
     if (missing.size() < files.size()) {
-      throw DataError(fmt::format("[ReadSentenceEvaluationSets] {} must hold {}, and has no {}",
-                                  place.string(), fmt::join(files, ", "),
-                                  fmt::join(missing, ", ")));
+      throw DataError(fmt::format("{} has no {}; the set consists of {}", Escaped(place.string()),
+                                  fmt::join(missing, ", "), fmt::join(files, ", ")));
     }
   }
   return std::nullopt;
@@ -133,10 +125,10 @@ void Describe(SentenceEvaluationSets& sets) {
 }  // namespace
 
 RelatedPairs ReadSick(const fs::path& file) {
-  constexpr const char* kFunction = "ReadSick";
   const std::vector<std::string> lines = ReadLines(file);
   RelatedPairs pairs;
   for (size_t i = 0; i < lines.size(); ++i) {
+    const int64_t number = static_cast<int64_t>(i) + 1;
     std::vector<std::string> columns;
     for (size_t begin = 0; begin <= lines[i].size();) {
       const size_t end = std::min(lines[i].find('\t', begin), lines[i].size());
@@ -144,11 +136,14 @@ RelatedPairs ReadSick(const fs::path& file) {
       begin = end + 1;
     }
     if (columns.size() != 5) {
-      Fail(kFunction, file, i + 1, "have 5 columns", std::to_string(columns.size()));
+      FailAtLine(file, number,
+                 fmt::format("it has {}; 5 were expected", Count(std::ssize(columns), "column")));
     }
     if (i == 0) {
       if (columns[3] != "relatedness_score") {
-        Fail(kFunction, file, 1, "name its fourth column relatedness_score", Quoted(columns[3]));
+        FailAtLine(
+            file, number,
+            fmt::format("column 4 is {}; relatedness_score was expected", Quoted(columns[3])));
       }
       continue;
     }
@@ -156,19 +151,18 @@ RelatedPairs ReadSick(const fs::path& file) {
     const std::string& text = columns[3];
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), score);
     if (error != std::errc() || end != text.data() + text.size() || !(score >= 1 && score <= 5)) {
-      Fail(kFunction, file, i + 1, "have a score from 1 to 5", Quoted(text));
+      FailAtLine(file, number, fmt::format("the score is {}; 1 to 5 was expected", Quoted(text)));
     }
     for (const size_t side : {1, 2}) {
-      if (IsBlank(columns[side]))
-        Fail(kFunction, file, i + 1, "have two sentences", "an empty one");
+      if (IsBlank(columns[side])) {
+        FailAtLine(file, number, fmt::format("the sentence in column {} is empty", side + 1));
+      }
     }
     pairs.a.push_back(columns[1]);
     pairs.b.push_back(columns[2]);
     pairs.scores.push_back(score);
   }
-  if (pairs.size() == 0) {
-    throw DataError(fmt::format("[ReadSick] {} has no pairs", file.string()));
-  }
+  if (pairs.size() == 0) FailToRead(file, "it has no pairs");
   return pairs;
 }
 
@@ -178,8 +172,9 @@ ClassifiedSentences ReadClassified(const fs::path& file, const std::string& name
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::string& line = lines[i];
     if (line.size() < 2 || (line[0] != '0' && line[0] != '1') || line[1] != ' ') {
-      Fail("ReadClassified", file, i + 1, "begin with 0 or 1 and a blank",
-           Quoted(line.substr(0, line.find(' '))));
+      FailAtLine(file, static_cast<int64_t>(i) + 1,
+                 fmt::format("it begins with {}; 0 or 1 and a blank were expected",
+                             Quoted(line.substr(0, line.find(' ')))));
     }
     Add(set, line.substr(2), line[0] - '0');
   }

@@ -62,14 +62,15 @@ TEST_F(SentenceSets, ReadsSickWithEitherLineEnd) {
 
 TEST_F(SentenceSets, NamesTheLineOfSickThatIsWrong) {
   EXPECT_THAT(SickError(kHead + "1\ta\tb\t4\tX\n2\ta\tb\t4\n"),
-              HasSubstr("line 3, must have 5 columns, got 4"));
+              HasSubstr("line 3: it has 4 columns; 5 were expected"));
   for (const char* score : {"0.9", "5.1", "nan", "four", "", "4 "}) {
     EXPECT_THAT(SickError(kHead + "1\ta\tb\t" + score + "\tX\n"),
-                HasSubstr(std::string("line 2, must have a score from 1 to 5, got \"") + score))
+                HasSubstr(std::string("line 2: the score is \"") + score))
         << score;
   }
-  EXPECT_THAT(SickError(kHead + "1\ta\t \t4\tX\n"), HasSubstr("must have two sentences"));
-  EXPECT_THAT(SickError("1\ta\tb\t4\tX\n"), HasSubstr("line 1, must name its fourth column"));
+  EXPECT_THAT(SickError(kHead + "1\ta\t \t4\tX\n"), HasSubstr("the sentence in column 3 is empty"));
+  EXPECT_THAT(SickError("1\ta\tb\t4\tX\n"),
+              HasSubstr("line 1: column 4 is \"4\"; relatedness_score was expected"));
   EXPECT_THAT(SickError(kHead), HasSubstr("has no pairs"));
   EXPECT_THAT(SickError(""), HasSubstr("has no pairs"));
 }
@@ -93,13 +94,14 @@ TEST_F(SentenceSets, ReadsFilesThatAreNotUtf8AsWindows1252) {
 
 TEST_F(SentenceSets, NamesTheLineOfAClassThatIsWrong) {
   EXPECT_THAT(ClassError("1 a\n2 b\n"),
-              HasSubstr("line 2, must begin with 0 or 1 and a blank, got \"2\""));
+              HasSubstr("line 2: it begins with \"2\"; 0 or 1 and a blank were expected"));
   EXPECT_THAT(ClassError("1 a\n0\tb\n"), HasSubstr("line 2"));
   EXPECT_THAT(ClassError("1 a\n\n0 b\n"), HasSubstr("line 2"));
-  EXPECT_THAT(ClassError("1 a\n1 b\n"), HasSubstr("of both classes, got only 1"));
-  EXPECT_THAT(ClassError("0 a\n"), HasSubstr("of both classes, got only 0"));
-  EXPECT_THAT(ClassError(""), HasSubstr("must not be empty"));
-  EXPECT_THAT(ClassError("1 a\xff\n0 \x81\n"), HasSubstr("line 2, must be UTF-8 or Windows-1252"));
+  EXPECT_THAT(ClassError("1 a\n1 b\n"), HasSubstr("all its sentences have class 1"));
+  EXPECT_THAT(ClassError("0 a\n"), HasSubstr("all its sentences have class 0"));
+  EXPECT_THAT(ClassError(""), HasSubstr("it is empty"));
+  EXPECT_THAT(ClassError("1 a\xff\n0 \x81\n"),
+              HasSubstr("line 2: byte 0x81 at column 3 is neither UTF-8 nor Windows-1252"));
 }
 
 TEST_F(SentenceSets, FindsTheSetsThatAreThere) {

@@ -40,9 +40,7 @@ std::string TypeName(at::ScalarType type) {
   for (const auto& [key, name] : kTypes) {
     if (key == type) return name;
   }
-  throw RunError(
-      fmt::format("[SaveCheckpoint] a tensor must have a type that safetensors knows, got {}",
-                  c10::toString(type)));
+  throw RunError(fmt::format("a checkpoint cannot store tensors of type {}", c10::toString(type)));
 }
 
 // Returns every tensor of a checkpoint, sharing memory with its owner.

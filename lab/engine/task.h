@@ -35,6 +35,17 @@ struct Dataset {
   RunConfig::Data about;
 };
 
+/// Returns a Dataset's `about`: the name, source and hash of `set`, and the cases of each split.
+template <class Set>
+RunConfig::Data AboutSplits(const Set& set, const std::string& description, int64_t train,
+                            int64_t valid, int64_t test) {
+  return {set.name,
+          set.source,
+          description,
+          set.sha256,
+          {{"train", train}, {"valid", valid}, {"test", test}}};
+}
+
 using Tensors = std::vector<at::Tensor>;
 
 /// Exception that stops an evaluation.

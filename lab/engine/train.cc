@@ -456,9 +456,9 @@ Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
     const lab::Run earlier = ReadRun(plan.folder);
     const std::vector<std::string> differences = ConfigDifferences(earlier.config, config);
     if (!differences.empty()) {
-      throw RunError(fmt::format(
-          "[train] {} holds another run: {}. Choose another --out, or remove the folder",
-          plan.folder.string(), fmt::join(differences, "; ")));
+      throw RunError(
+          fmt::format("{} contains another run: {}. Choose another --out, or remove the folder",
+                      plan.folder.string(), fmt::join(differences, "; ")));
     }
     if (earlier.result) return Outcome::kSkipped;
   }

@@ -21,7 +21,7 @@ namespace planish::lab {
 namespace {
 
 RunError CannotStart(const std::string& program, int error) {
-  return RunError("[reproduce] cannot start " + program + ": " + SystemReason(error));
+  return RunError("cannot start " + program + ": " + SystemReason(error));
 }
 
 // Options of posix_spawn for a child: its streams and its process group.

@@ -77,8 +77,7 @@ TEST(Children, NameAMissingProgram) {
     children.Start(1, {});
     FAIL() << "must throw";
   } catch (const RunError& error) {
-    EXPECT_STREQ(error.what(),
-                 "[reproduce] cannot start /nowhere/planish: No such file or directory");
+    EXPECT_STREQ(error.what(), "cannot start /nowhere/planish: No such file or directory");
   }
   EXPECT_EQ(children.running(), 0u);
   EXPECT_TRUE(children.Wait(1000).empty());

@@ -18,8 +18,8 @@
 #include <utility>
 
 #include "lab/base/escape.h"
-#include "lab/error.h"
 #include "lab/run/atomic_file.h"
+#include "lab/run/json.h"
 #include "lab/run/posix_file.h"
 
 namespace planish::lab {
@@ -63,10 +63,20 @@ constexpr std::array<std::pair<std::string_view, int64_t>, 12> kSkippedDtypes{{{
                                                                                {"F6_E3M2", 6},
                                                                                {"F4", 4}}};
 
-// Error without function and file, which the caller adds.
+// Error as a sentence without the file, which the caller adds.
 struct Fault {
   std::string text;
 };
+
+std::string TooLongHeader(uint64_t bytes) {
+  return fmt::format("its header has {} bytes; at most {} are allowed", bytes, kMaxHeader);
+}
+
+std::string WrongSize(const std::string& name, std::string_view dtype,
+                      std::span<const int64_t> shape, uint64_t bytes, int64_t expected) {
+  return fmt::format("tensor \"{}\" has {} bytes, but dtype {} and shape [{}] take {}", name, bytes,
+                     dtype, fmt::join(shape, ", "), expected);
+}
 
 // Returns the size of a tensor in units of `width`. Multiplies the nonzero sizes first, so that a
 // zero does not hide an overflow.
@@ -75,13 +85,13 @@ int64_t Size(const std::string& name, int64_t width, std::span<const int64_t> sh
   bool empty = false;
   for (const int64_t size : shape) {
     if (size < 0) {
-      throw Fault{fmt::format("sizes >= 0 for tensor \"{}\", got {}", name, size)};
+      throw Fault{fmt::format("the shape of tensor \"{}\" has the negative size {}", name, size)};
     }
     if (size == 0) {
       empty = true;
     } else if (__builtin_mul_overflow(bytes, size, &bytes)) {
-      throw Fault{fmt::format("a size below 2^63 bytes for tensor \"{}\", got shape [{}]", name,
-                              fmt::join(shape, ", "))};
+      throw Fault{fmt::format("the shape [{}] of tensor \"{}\" takes 2^63 bytes or more",
+                              fmt::join(shape, ", "), name)};
     }
   }
   return empty ? 0 : bytes;
@@ -91,7 +101,7 @@ int64_t Size(const std::string& name, int64_t width, std::span<const int64_t> sh
 int64_t ByteSize(const std::string& name, std::string_view dtype, std::span<const int64_t> shape) {
   const int64_t width = DtypeWidth(dtype);
   if (width == 0) {
-    throw Fault{fmt::format("a known dtype for tensor \"{}\", got \"{}\"", name, dtype)};
+    throw Fault{fmt::format("tensor \"{}\" has the unknown dtype \"{}\"", name, dtype)};
   }
   return Size(name, width, shape);
 }
@@ -105,7 +115,7 @@ std::optional<int64_t> StoredSize(const std::string& name, std::string_view dtyp
   if (skipped == kSkippedDtypes.end()) return std::nullopt;
   const int64_t bits = Size(name, skipped->second, shape);
   if (bits % 8 != 0) {
-    throw Fault{fmt::format("whole bytes for tensor \"{}\", got {} bits", name, bits)};
+    throw Fault{fmt::format("tensor \"{}\" takes {} bits, not whole bytes", name, bits)};
   }
   return bits / 8;
 }
@@ -118,18 +128,18 @@ Json ParseHeader(std::string_view header) {
     constexpr int kDepth = 3;
     switch (event) {
       case Json::parse_event_t::object_start:
-        if (depth > kDepth) throw Fault{"a flat header, got nested objects"};
+        if (depth > kDepth) throw Fault{"its header has nested objects"};
         keys.emplace_back();
         break;
       case Json::parse_event_t::array_start:
-        if (depth > kDepth) throw Fault{"a flat header, got nested arrays"};
+        if (depth > kDepth) throw Fault{"its header has nested arrays"};
         break;
       case Json::parse_event_t::object_end:
         keys.pop_back();
         break;
       case Json::parse_event_t::key:
         if (!keys.back().insert(value.get<std::string>()).second) {
-          throw Fault{fmt::format("each key once, got \"{}\" twice", value.get<std::string>())};
+          throw Fault{fmt::format("its header has the key \"{}\" twice", value.get<std::string>())};
         }
         break;
       default:
@@ -138,11 +148,11 @@ Json ParseHeader(std::string_view header) {
     return true;
   };
   // The parser would treat a zero byte as the end.
-  if (header.find('\0') != header.npos) throw Fault{"a header in JSON, got a zero byte in it"};
+  if (header.find('\0') != header.npos) throw Fault{"its header is not JSON: it has a zero byte"};
   try {
     return Json::parse(header, check);
   } catch (const Json::exception& e) {
-    throw Fault{std::string("a header in JSON: ") + e.what()};
+    throw Fault{std::string("its header is not JSON: ") + JsonReason(e)};
   }
 }
 
@@ -150,10 +160,10 @@ std::map<std::string, std::string> ReadMetadata(const Json& header) {
   std::map<std::string, std::string> metadata;
   const auto found = header.find(kMetadata);
   if (found == header.end()) return metadata;
-  if (!found->is_object()) throw Fault{"an object as __metadata__, got another type"};
+  if (!found->is_object()) throw Fault{"__metadata__ is not an object"};
   for (const auto& [key, value] : found->items()) {
     if (!value.is_string()) {
-      throw Fault{fmt::format("strings in __metadata__, got another type for \"{}\"", key)};
+      throw Fault{fmt::format("\"{}\" in __metadata__ is not a string", key)};
     }
     metadata[key] = value.get<std::string>();
   }
@@ -163,7 +173,7 @@ std::map<std::string, std::string> ReadMetadata(const Json& header) {
 const Json& Member(const std::string& name, const Json& tensor, const char* key) {
   const auto found = tensor.find(key);
   if (found == tensor.end()) {
-    throw Fault{fmt::format("{} for tensor \"{}\", got none", key, name)};
+    throw Fault{fmt::format("tensor \"{}\" has no {}", name, key)};
   }
   return *found;
 }
@@ -176,44 +186,45 @@ struct Placed {
 
 Placed ReadEntry(const std::string& name, const Json& entry) {
   if (!entry.is_object()) {
-    throw Fault{fmt::format("an object for tensor \"{}\", got another type", name)};
+    throw Fault{fmt::format("tensor \"{}\" is not an object", name)};
   }
   Placed placed;
   placed.tensor.name = name;
   const Json& dtype = Member(name, entry, "dtype");
   if (!dtype.is_string()) {
-    throw Fault{fmt::format("a string as dtype of tensor \"{}\", got another type", name)};
+    throw Fault{fmt::format("the dtype of tensor \"{}\" is not a string", name)};
   }
   placed.tensor.dtype = dtype.get<std::string>();
   const Json& shape = Member(name, entry, "shape");
   if (!shape.is_array()) {
-    throw Fault{fmt::format("an array as shape of tensor \"{}\", got another type", name)};
+    throw Fault{fmt::format("the shape of tensor \"{}\" is not an array", name)};
   }
   for (const Json& size : shape) {
     if (!size.is_number_integer() ||
         (size.is_number_unsigned() && std::cmp_greater(size.get<uint64_t>(), INT64_MAX))) {
-      throw Fault{fmt::format("integers below 2^63 in the shape of tensor \"{}\", got {}", name,
-                              size.dump())};
+      throw Fault{
+          fmt::format("the shape of tensor \"{}\" has {}; integers below 2^63 were expected", name,
+                      size.dump())};
     }
     placed.tensor.shape.push_back(size.get<int64_t>());
   }
   const Json& offsets = Member(name, entry, "data_offsets");
   if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
       !offsets[1].is_number_unsigned()) {
-    throw Fault{fmt::format("two integers >= 0 as data_offsets of tensor \"{}\", got {}", name,
-                            offsets.dump())};
+    throw Fault{
+        fmt::format("the data_offsets of tensor \"{}\" are {}; two integers >= 0 were expected",
+                    name, offsets.dump())};
   }
   placed.begin = offsets[0].get<uint64_t>();
   placed.end = offsets[1].get<uint64_t>();
   if (placed.begin > placed.end) {
     throw Fault{
-        fmt::format("data_offsets in order for tensor \"{}\", got {}", name, offsets.dump())};
+        fmt::format("the data_offsets {} of tensor \"{}\" are not in order", offsets.dump(), name)};
   }
   const auto bytes = StoredSize(name, placed.tensor.dtype, placed.tensor.shape);
   if (bytes && !std::cmp_equal(placed.end - placed.begin, *bytes)) {
-    throw Fault{fmt::format("{} bytes for tensor \"{}\" of dtype {} and shape [{}], got {}", *bytes,
-                            name, placed.tensor.dtype, fmt::join(placed.tensor.shape, ", "),
-                            placed.end - placed.begin)};
+    throw Fault{WrongSize(name, placed.tensor.dtype, placed.tensor.shape, placed.end - placed.begin,
+                          *bytes)};
   }
   return placed;
 }
@@ -230,16 +241,16 @@ std::vector<Placed> ReadEntries(const Json& header, uint64_t data_bytes) {
   uint64_t covered = 0;
   for (const Placed& entry : entries) {
     if (entry.begin != covered) {
-      throw Fault{
-          fmt::format("tensor \"{}\" to begin at byte {}, where the one before it ends, got {} at "
-                      "byte {}",
-                      entry.tensor.name, covered,
-                      entry.begin < covered ? "overlap" : "leave a hole", entry.begin)};
+      throw Fault{fmt::format(
+          "tensor \"{}\" begins at byte {}: it {} the one before it, which ends at byte {}",
+          entry.tensor.name, entry.begin,
+          entry.begin < covered ? "overlaps" : "leaves a hole after", covered)};
     }
     covered = entry.end;
   }
   if (covered != data_bytes) {
-    throw Fault{fmt::format("{} bytes of data, as its tensors take, got {}", covered, data_bytes)};
+    throw Fault{
+        fmt::format("it has {} bytes of data, but its tensors take {}", data_bytes, covered)};
   }
   return entries;
 }
@@ -269,7 +280,8 @@ void CheckChecksum(std::span<const std::byte> length, std::string header,
                    std::span<const std::byte> data, const std::string& expected) {
   const std::optional<size_t> at = FindChecksum(header, expected);
   if (!at || expected.size() != kChecksumDigits) {
-    throw Fault{fmt::format("eight hexadecimal digits as checksum, got \"{}\"", expected)};
+    throw Fault{
+        fmt::format("its checksum is \"{}\"; eight hexadecimal digits were expected", expected)};
   }
   header.replace(*at, kChecksumDigits, kChecksumDigits, '0');
   uLong crc = AddToChecksum(0, length);
@@ -278,8 +290,8 @@ void CheckChecksum(std::span<const std::byte> length, std::string header,
   const std::string actual = fmt::format("{:08x}", crc);
   if (actual != expected) {
     throw Fault{
-        fmt::format("the checksum {} that it was written with, got {}: it was damaged or altered",
-                    expected, actual)};
+        fmt::format("its checksum is {}, but it was written with {}: it was damaged or altered",
+                    actual, expected)};
   }
 }
 
@@ -313,20 +325,18 @@ SafetensorsFile SafetensorsFile::Read(const fs::path& path, Checksum checksum) t
   const uint64_t size = static_cast<uint64_t>(status.st_size);
   std::array<std::byte, 8> length_bytes;
   if (size < length_bytes.size()) {
-    throw Fault{fmt::format("at least 8 bytes, got {}", size)};
+    throw Fault{fmt::format("it ends at byte {}; at least 8 bytes were expected", size)};
   }
   read(length_bytes);
   const uint64_t length = std::bit_cast<uint64_t>(length_bytes);
-  if (length > kMaxHeader) {
-    throw Fault{fmt::format("a header of at most {} bytes, got {}", kMaxHeader, length)};
-  }
+  if (length > kMaxHeader) throw Fault{TooLongHeader(length)};
   if (length > size - length_bytes.size()) {
-    throw Fault{fmt::format("a header of {} bytes, as it begins, got {} bytes left", length,
-                            size - length_bytes.size())};
+    throw Fault{fmt::format("its first 8 bytes give a header of {} bytes, but only {} follow",
+                            length, size - length_bytes.size())};
   }
   std::string header(length, '\0');
   read(std::as_writable_bytes(std::span(header)));
-  if (!header.starts_with('{')) throw Fault{"a JSON object as header, got none"};
+  if (!header.starts_with('{')) throw Fault{"its header is not a JSON object"};
 
   SafetensorsFile file;
   const Json json = ParseHeader(header);
@@ -341,7 +351,7 @@ SafetensorsFile SafetensorsFile::Read(const fs::path& path, Checksum checksum) t
     CheckChecksum(length_bytes, std::move(header), data, found->second);
     file.metadata_.erase(found);
   } else if (checksum == Checksum::kRequired) {
-    throw Fault{fmt::format("a checksum (\"{}\" in its metadata), got none", kChecksum)};
+    throw Fault{fmt::format("it has no checksum (\"{}\" in its metadata)", kChecksum)};
   }
   for (Placed& entry : entries) {
     entry.tensor.data = data.subspan(entry.begin, entry.end - entry.begin);
@@ -349,28 +359,26 @@ SafetensorsFile SafetensorsFile::Read(const fs::path& path, Checksum checksum) t
   }
   return file;
 } catch (const Fault& fault) {
-  throw RunError("[SafetensorsFile::Read] " + path.string() + " must have " + Escaped(fault.text));
+  throw CannotRead(path, Escaped(fault.text));
 } catch (const std::bad_alloc&) {
-  throw RunError("cannot read " + path.string() + ": not enough memory");
+  throw CannotRead(path, "not enough memory");
 }
 
 void WriteSafetensors(const fs::path& path, std::span<const StoredTensor> tensors,
                       const std::map<std::string, std::string>& metadata) try {
   if (metadata.contains(std::string(kChecksum))) {
-    throw Fault{fmt::format("metadata without \"{}\", which is added here", kChecksum)};
+    throw Fault{fmt::format("the metadata has \"{}\", which is reserved", kChecksum)};
   }
   std::vector<const StoredTensor*> order;
   std::set<std::string_view> names;
   for (const StoredTensor& tensor : tensors) {
     const int64_t bytes = ByteSize(tensor.name, tensor.dtype, tensor.shape);
     if (!std::cmp_equal(tensor.data.size(), bytes)) {
-      throw Fault{fmt::format("{} bytes for tensor \"{}\" of dtype {} and shape [{}], got {}",
-                              bytes, tensor.name, tensor.dtype, fmt::join(tensor.shape, ", "),
-                              tensor.data.size())};
+      throw Fault{WrongSize(tensor.name, tensor.dtype, tensor.shape, tensor.data.size(), bytes)};
     }
     if (tensor.name == kMetadata || !names.insert(tensor.name).second) {
-      throw Fault{fmt::format("a name of its own for each tensor, got \"{}\" {}", tensor.name,
-                              tensor.name == kMetadata ? "for one" : "twice")};
+      throw Fault{fmt::format("the name \"{}\" of a tensor is {}", tensor.name,
+                              tensor.name == kMetadata ? "reserved" : "used twice")};
     }
     order.push_back(&tensor);
   }
@@ -395,12 +403,10 @@ void WriteSafetensors(const fs::path& path, std::span<const StoredTensor> tensor
     }
     header += '}';
   } catch (const Json::exception& e) {
-    throw Fault{std::string("names and metadata in UTF-8: ") + e.what()};
+    throw Fault{std::string("a name or its metadata is not UTF-8: ") + JsonReason(e)};
   }
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  if (header.size() > kMaxHeader) {
-    throw Fault{fmt::format("a header of at most {} bytes, got {}", kMaxHeader, header.size())};
-  }
+  if (header.size() > kMaxHeader) throw Fault{TooLongHeader(header.size())};
 
   const auto length = std::bit_cast<std::array<std::byte, 8>>(uint64_t{header.size()});
   std::vector<std::span<const std::byte>> pieces{length, AsBytes(header)};
@@ -411,7 +417,7 @@ void WriteSafetensors(const fs::path& path, std::span<const StoredTensor> tensor
   std::memcpy(header.data() + FindChecksum(header, zeros).value(), digits.data(), digits.size());
   WriteFileAtomically(path, pieces);
 } catch (const Fault& fault) {
-  throw RunError("[WriteSafetensors] " + path.string() + " must have " + Escaped(fault.text));
+  throw CannotWrite(path, Escaped(fault.text));
 }
 
 }  // namespace planish::lab

@@ -15,6 +15,8 @@
 
 #include "lab/error.h"
 #include "lab/run/atomic_file.h"
+#include "lab/run/json.h"
+#include "lab/run/posix_file.h"
 
 namespace planish::lab {
 
@@ -26,25 +28,27 @@ namespace {
 constexpr char kMetrics[] = "metrics.jsonl";
 
 // Throws RunError for NaN and infinity, which the library would write as null: a malformed file.
-void CheckFinite(const Json& json, const std::string& where) {
+void CheckFinite(const fs::path& file, const Json& json, const std::string& where) {
   if (json.is_number_float() && !std::isfinite(json.get<double>())) {
-    throw RunError(fmt::format("[RunWriter] {} must be finite, got {}", where, json.get<double>()));
+    throw CannotWrite(file,
+                      fmt::format("{} is {}, which JSON cannot store", where, json.get<double>()));
   }
   if (json.is_structured()) {
     for (const auto& [key, value] : json.items())
-      CheckFinite(value, fmt::format("{}.{}", where, key));
+      CheckFinite(file, value, fmt::format("{}.{}", where, key));
   }
 }
 
 // Returns `value` as JSON, with doubles as the shortest decimal that reads back to the same bits.
+// `file` and `name` name its file and `value` in errors.
 template <class T>
-std::string ToText(const T& value, const char* name, int indent) {
+std::string ToText(const fs::path& file, const T& value, const char* name, int indent) {
   const Json json(value);
-  CheckFinite(json, name);
+  CheckFinite(file, json, name);
   try {
     return json.dump(indent) + "\n";
   } catch (const Json::exception& e) {
-    throw RunError(fmt::format("[RunWriter] {} must be UTF-8: {}", name, e.what()));
+    throw CannotWrite(file, fmt::format("the {} is not UTF-8: {}", name, JsonReason(e)));
   }
 }
 
@@ -76,7 +80,8 @@ void RunWriter::CheckFolder() const {
 
 void RunWriter::WriteConfig(const RunConfig& config) {
   CheckFolder();
-  WriteFileAtomically(folder_ / "config.json", ToText(config, "config", 2));
+  const fs::path file = folder_ / "config.json";
+  WriteFileAtomically(file, ToText(file, config, "config", 2));
 }
 
 // Opens metrics.jsonl for appending. Removes a partial line of a killed process, which the next
@@ -99,7 +104,7 @@ void RunWriter::CheckMetrics() const {
 }
 
 void RunWriter::Append(const Evaluation& evaluation) {
-  const std::string line = ToText(evaluation, "evaluation", -1);
+  const std::string line = ToText(folder_ / kMetrics, evaluation, "evaluation", -1);
   CheckFolder();
   CheckMetrics();
   if (!metrics_) OpenMetrics();
@@ -136,7 +141,8 @@ void RunWriter::TruncateAfter(int64_t step) {
 
 void RunWriter::Finish(const RunResult& result) {
   Sync();
-  WriteFileAtomically(folder_ / "result.json", ToText(result, "result", 2));
+  const fs::path file = folder_ / "result.json";
+  WriteFileAtomically(file, ToText(file, result, "result", 2));
 }
 
 std::vector<std::string> ConfigDifferences(const RunConfig& a, const RunConfig& b) {

@@ -87,7 +87,7 @@ TEST(RunWriter, RefusesNumbersThatJsonHasNot) {
   const TestFolder folder;
   RunWriter writer(folder.path());
   const auto says = [](const char* key) {
-    return ThrowsMessage<RunError>(AllOf(HasSubstr("must be finite"), HasSubstr(key)));
+    return ThrowsMessage<RunError>(AllOf(HasSubstr(", which JSON cannot store"), HasSubstr(key)));
   };
   for (const double bad : {kNan, kInfinity, -kInfinity}) {
     Evaluation evaluation = At(1);
@@ -112,7 +112,7 @@ TEST(RunWriter, RefusesTextThatIsNotUtf8) {
   RunConfig config = Config();
   config.preset = "\xff";
   EXPECT_THAT([&] { writer.WriteConfig(config); },
-              ThrowsMessage<RunError>(HasSubstr("config must be UTF-8")));
+              ThrowsMessage<RunError>(HasSubstr("config.json: the config is not UTF-8")));
 }
 
 TEST(RunWriter, TruncatesAfterACheckpoint) {

@@ -40,16 +40,12 @@ std::unique_ptr<DigitCases> CutCases(std::string_view task, const Settings& sett
   data->train = Slice(set.train, 0, train);
   data->valid = Slice(set.train, train, train + valid);
   data->test = Slice(set.test, 0, test);
-  data->about = {set.name,
-                 set.source,
-                 set.description,
-                 set.sha256,
-                 {{"train", train}, {"valid", valid}, {"test", test}}};
+  data->about = AboutSplits(set, set.description, train, valid, test);
   return data;
 }
 
-Tensors TakeCases(const Cases& cases, const at::Tensor& numbers) {
-  return {cases.x.index_select(0, numbers), cases.labels.index_select(0, numbers)};
+Tensors TakeCases(const Cases& cases, const at::Tensor& indices) {
+  return {cases.x.index_select(0, indices), cases.labels.index_select(0, indices)};
 }
 
 Cases FirstCases(const Cases& cases, int64_t count) {

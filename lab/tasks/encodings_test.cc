@@ -284,7 +284,7 @@ TEST_P(EncodingsTest, ReadsAFileWithoutAFinalLineFeed) {
   if (std::string(GetParam().name) == "Text") GTEST_SKIP() << "every character counts";
   const Change cut = [](const std::string& text) { return text.substr(0, text.size() - 1); };
   if (GetParam().needs_final_blank) {
-    EXPECT_THAT(ErrorOf(cut), HasSubstr("must have an empty line after it"));
+    EXPECT_THAT(ErrorOf(cut), HasSubstr("the empty line that ends a sentence is missing after it"));
   } else {
     EXPECT_EQ(Read(cut), Plain());
   }

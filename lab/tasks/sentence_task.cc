@@ -210,7 +210,7 @@ std::unique_ptr<Dataset> SentenceTask::Load(
   for (const auto& [set, what] :
        {std::pair(&sets.train, "training"), {&sets.valid, "validation"}, {&sets.test, "test"}}) {
     if (set->size() == 0) {
-      throw DataError(fmt::format("[{}] there are no {} sentences", name, what));
+      throw DataError(fmt::format("{} has no {} sentences", sets.name, what));
     }
   }
   const Lexicon lexicon(sets.train, s.Int("min_count"));
@@ -222,16 +222,13 @@ std::unique_ptr<Dataset> SentenceTask::Load(
   for (const Numbered* set : {&corpus->train, &corpus->valid, &corpus->test}) {
     corpus->longest = std::max(corpus->longest, set->words.size(1));
   }
-  corpus->about = {sets.name,
-                   sets.source,
-                   fmt::format("{}; {} words in the lexicon, {:.1f}% of the test words are not",
-                               sets.description, FormatInteger(lexicon.size() - 1),
-                               100 * static_cast<double>(corpus->test.unknown) /
-                                   static_cast<double>(corpus->test.tokens)),
-                   sets.sha256,
-                   {{"train", corpus->train.size()},
-                    {"valid", corpus->valid.size()},
-                    {"test", corpus->test.size()}}};
+  corpus->about =
+      AboutSplits(sets,
+                  fmt::format("{}; {} words in the lexicon, {:.1f}% of the test words are not",
+                              sets.description, FormatInteger(lexicon.size() - 1),
+                              100 * static_cast<double>(corpus->test.unknown) /
+                                  static_cast<double>(corpus->test.tokens)),
+                  corpus->train.size(), corpus->valid.size(), corpus->test.size());
   return corpus;
 }
 

@@ -170,7 +170,7 @@ TEST_P(SentenceTaskTest, NamesMissingFiles) {
     task->Load(Smoke(), folder.path());
     FAIL() << "no error";
   } catch (const DataError& e) {
-    EXPECT_THAT(e.what(), HasSubstr(", got neither"));
+    EXPECT_THAT(e.what(), HasSubstr(" has no file "));
   }
 }
 

@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include "lab/base/escape.h"
+#include "lab/base/format_integer.h"
 #include "lab/error.h"
 
 namespace planish::lab {
@@ -37,13 +39,14 @@ std::unique_ptr<TextCorpus> SplitText(const Text& text, std::string_view task,
   const auto size = static_cast<int64_t>(text.characters.size());
   const int64_t fewest = kHeldOutShare * fewest_held_out;
   if (size < fewest) {
-    throw DataError(
-        fmt::format("[{}] the text must have at least {} characters, got {}", task, fewest, size));
+    throw DataError(fmt::format("{} has {}; {} needs at least {}", Escaped(text.name),
+                                Count(size, "character"), task, FormatInteger(fewest)));
   }
   auto corpus = std::make_unique<TextCorpus>();
   corpus->vocabulary = Vocabulary(text.characters);
   if (corpus->vocabulary.size() < 2) {
-    throw DataError(fmt::format("[{}] the text must have two different characters, got one", task));
+    throw DataError(fmt::format("{} repeats one character; {} needs two different characters",
+                                Escaped(text.name), task));
   }
   std::vector<uint8_t> numbers = corpus->vocabulary.Encode(text.characters);
   const at::Tensor all = at::from_blob(numbers.data(), {size}, at::kByte).clone();
@@ -51,12 +54,9 @@ std::unique_ptr<TextCorpus> SplitText(const Text& text, std::string_view task,
   corpus->train = all.slice(0, 0, train);
   corpus->valid = all.slice(0, train, train + held_out);
   corpus->test = all.slice(0, train + held_out);
-  corpus->about = {
-      text.name,
-      text.source,
-      fmt::format("{}; {} different characters", text.description, corpus->vocabulary.size()),
-      text.sha256,
-      {{"train", train}, {"valid", held_out}, {"test", held_out}}};
+  corpus->about = AboutSplits(
+      text, fmt::format("{}; {} different characters", text.description, corpus->vocabulary.size()),
+      train, held_out, held_out);
   return corpus;
 }
 

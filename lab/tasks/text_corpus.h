@@ -25,7 +25,7 @@ struct TextCorpus final : Dataset {
   at::Tensor train, valid, test;  ///< [N] uint8
 };
 
-/// Splits `text` in order. Throws DataError beginning with `task` if it has fewer than
+/// Splits `text` in order. Throws DataError naming `text` and `task` if it has fewer than
 /// kHeldOutShare * `fewest_held_out` characters, or only one distinct character.
 std::unique_ptr<TextCorpus> SplitText(const Text& text, std::string_view task,
                                       int64_t fewest_held_out);

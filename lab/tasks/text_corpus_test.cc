@@ -42,8 +42,9 @@ TEST(SplitText, RefusesTextsWithNothingToLearn) {
   };
   EXPECT_THAT(error(std::string(39, 'a').append("b")), "no error");
   EXPECT_THAT(error(std::string(38, 'a').append("b")),
-              HasSubstr("[task] the text must have at least 40 characters, got 39"));
-  EXPECT_THAT(error(std::string(40, 'a')), HasSubstr("two different characters, got one"));
+              HasSubstr(" has 39 characters; task needs at least 40"));
+  EXPECT_THAT(error(std::string(40, 'a')),
+              HasSubstr(" repeats one character; task needs two different characters"));
 }
 
 // A deterministic model: b follows a, c follows b, a follows c.

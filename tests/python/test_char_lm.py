@@ -41,8 +41,8 @@ def test_the_default_preset_is_small(shared):
     "content, status, part",
     [
         (None, 3, "no such file: some.txt"),
-        (b"", 3, "some.txt must not be empty"),
-        (b"abc" * 100, 3, "at least 340 characters, got 300"),
+        (b"", 3, "some.txt: it is empty"),
+        (b"abc" * 100, 3, "some.txt has 300 characters; char-lm needs at least 340"),
         (b"a" * 400, 3, "two different characters"),
         (b"ab" * 200, 2, "(batch_size + 1) * window = 900 characters, got 360"),
     ],

@@ -149,7 +149,7 @@ def test_quoted_data_are_escaped(planish):
     for part in ("dev", "test"):
         (planish.folder / f"stsa.fine.{part}").write_bytes(b"0 bad\n")
     task = ("train", "sst5", "--preset", "smoke", "--quiet", "--data", ".")
-    assert_refused(planish, task, 'line 1 of ./stsa.fine.train', '"\\x1b[31mred\\x07"')
+    assert_refused(planish, task, './stsa.fine.train, line 1: ', '"\\x1b[31mred\\x07"')
     assert_refused(planish, (*CHARACTERS, "--data", "\x1b[31m"), "\\x1b[31m")
 
 
@@ -191,4 +191,4 @@ def test_other_dtypes_beside_the_wanted_tensor_are_skipped(planish):
     safetensors.save_file({"cr": vectors} | others, file)
     assert planish.ok(*judge).stdout == expected
     safetensors.save_file({"cr": vectors.to(torch.uint16)} | others, file)
-    assert_refused(planish, judge, "vectors.safetensors", "hold cr as F32 or F64", "U16")
+    assert_refused(planish, judge, "vectors.safetensors", "cr is U16 with 2 dimensions; F32 or F64")

@@ -181,13 +181,13 @@ def bad(planish, status, part, *arguments):
 def test_vectors_that_do_not_fit(sets):
     data = ("--data", sets.sets)
     cr = sets.vectors["cr"]
-    bad(sets, 3, "a vector for each of the 83 sentences of cr", write(sets, {"cr": cr[:-1]}), *data)
-    bad(sets, 3, "must hold cr as F32 or F64", write(sets, {"cr": cr[0]}), *data)
-    bad(sets, 3, "must hold cr as F32 or F64", write(sets, {"cr": cr.astype(np.int32)}), *data)
-    bad(sets, 3, "must have only finite elements in cr", write(sets, {"cr": np.where(cr > 2, np.nan, cr)}), *data)
-    bad(sets, 3, "must have vectors of a set", write(sets, {"mr": cr, "other": cr}), *data)
+    bad(sets, 3, "one for each of the 83 sentences was expected", write(sets, {"cr": cr[:-1]}), *data)
+    bad(sets, 3, "cr is F32 with 1 dimension; F32 or F64", write(sets, {"cr": cr[0]}), *data)
+    bad(sets, 3, "cr is I32 with 2 dimensions; F32 or F64", write(sets, {"cr": cr.astype(np.int32)}), *data)
+    bad(sets, 3, "cr has elements that are not finite", write(sets, {"cr": np.where(cr > 2, np.nan, cr)}), *data)
+    bad(sets, 3, "it has no vectors of the sets", write(sets, {"mr": cr, "other": cr}), *data)
     sick = {"sick.train.a": sets.vectors["sick.train.a"]}
-    bad(sets, 3, "must have the tensor sick.train.b", write(sets, sick), *data)
+    bad(sets, 3, "it has no tensor sick.train.b", write(sets, sick), *data)
     (sets.folder / "text.safetensors").write_text("no vectors")
     bad(sets, 3, "text.safetensors", "text.safetensors", *data)
     bad(sets, 3, "nothing.safetensors", "nothing.safetensors", *data)
@@ -196,7 +196,7 @@ def test_vectors_that_do_not_fit(sets):
 def test_sets_that_are_not_there(trained):
     bad(trained, 2, "--data must name the folder", "vectors.safetensors")
     bad(trained, 2, "--data must name the folder", trained.run)
-    bad(trained, 3, "must hold sick, mr, cr, subj or mpqa", "vectors.safetensors", "--data", trained.folder)
+    bad(trained, 3, "has none of the sets sick, mr, cr, subj and mpqa", "vectors.safetensors", "--data", trained.folder)
     (trained.folder / "broken").mkdir()
     (trained.folder / "broken/custrev.all").write_text("1 a\n2 b\n")
     bad(trained, 3, "custrev.all, line 2", "vectors.safetensors", "--data", trained.folder / "broken")
@@ -220,8 +220,8 @@ def test_books_that_cannot_be_read(planish):
     train = ("train", "skip-thoughts", "--preset", "smoke", "--data", planish.folder)
     result = planish(*train)
     assert result.returncode == 3
-    assert "must hold two books" in result.stderr
+    assert "has 1 book (*.txt or *.txt.gz)" in result.stderr
     (planish.folder / "books/b.txt").write_bytes(b"One.\nb\xfcse\n")
     result = planish(*train)
     assert result.returncode == 3
-    assert "b.txt must be UTF-8, got byte 0xfc at column 2 of line 2" in result.stderr
+    assert "b.txt, line 2: byte 0xfc at column 2 is not UTF-8" in result.stderr

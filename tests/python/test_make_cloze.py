@@ -82,7 +82,7 @@ def test_questions_are_not_mixed(planish, books):
     planish.ok("make", "cloze", books, "-o", "made", "--train", 10)
     again = planish("make", "cloze", books, "-o", "made", "--train", 10)
     assert again.returncode == 1
-    assert "made/questions must be new or empty, got a folder with files" in again.stderr
+    assert "cannot write made/questions: it exists and is not empty" in again.stderr
 
 
 QUESTION = "url\n\n@entity1 met @entity2 .\n\n@placeholder met @entity2\n\n@entity1\n\n@entity1:A\n@entity2:B\n"
@@ -91,10 +91,10 @@ QUESTION = "url\n\n@entity1 met @entity2 .\n\n@placeholder met @entity2\n\n@enti
 @pytest.mark.parametrize(
     "content, part",
     [
-        (QUESTION.replace("@placeholder", "who"), "broken.question, line 5, must have @placeholder"),
-        (QUESTION.split("\n\n@entity1\n")[0] + "\n", "broken.question, line 6, must be empty, got the end of the file"),
-        (QUESTION.replace("\n@entity2:B", "\n@entity2"), "broken.question, line 10, must name an entity"),
-        (QUESTION.replace("\n\n@entity1\n\n", "\n\n@entity7\n\n"), "line 7, must be one of the entities named"),
+        (QUESTION.replace("@placeholder", "who"), "broken.question, line 5: the question has no @placeholder"),
+        (QUESTION.split("\n\n@entity1\n")[0] + "\n", "broken.question, line 6: it is the end of the file"),
+        (QUESTION.replace("\n@entity2:B", "\n@entity2"), 'line 10: it is "@entity2"; the name of an entity'),
+        (QUESTION.replace("\n\n@entity1\n\n", "\n\n@entity7\n\n"), 'line 7: the answer "@entity7" is not among'),
     ],
 )
 def test_questions_that_cannot_be_read(planish, content, part):
@@ -112,7 +112,7 @@ def test_questions_that_cannot_be_read(planish, content, part):
 def test_a_folder_without_either(planish):
     result = planish("train", "attentive-reader", "--preset", "smoke", "--data", ".", "--quiet")
     assert result.returncode == 3
-    assert "must hold questions" in result.stderr and "or books" in result.stderr
+    assert "has neither questions" in result.stderr and "nor books" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_search_can_be_changed(trained):
 @pytest.mark.parametrize(
     "arguments, lines, status, part",
     [
-        ((), b"fine\nb\xfcse\n", 3, "[translate] input must be UTF-8, got other bytes on line 2"),
+        ((), b"fine\nb\xfcse\n", 3, "stdin, line 2: byte 0xfc at column 2 is not UTF-8"),
         (("--beam", 0), b"", 2, "--beam"),
         (("--length-penalty", -1), b"", 2, "--length-penalty"),
     ],
@@ -113,10 +113,10 @@ def test_files_of_the_user_are_trained_on(planish):
 @pytest.mark.parametrize(
     "file, content, status, part",
     [
-        ("train.bb", b"one line\n", 3, "must have the 40 lines of train.aa, got 1"),
-        ("train.aa", b"a\nb\xff\n", 3, "must be UTF-8, got byte 0xff at column 2 of line 2"),
+        ("train.bb", b"one line\n", 3, "train.bb: it has 1 line, but train.aa has 40"),
+        ("train.aa", b"a\nb\xff\n", 3, "train.aa, line 2: byte 0xff at column 2 is not UTF-8"),
         ("valid.aa", b"\n" * 5, 3, "has no validation pairs"),
-        ("test.bb", None, 3, "must hold test.aa and test.bb, got only test.aa"),
+        ("test.bb", None, 3, " has test.aa, but no test.bb"),
     ],
 )
 def test_files_that_cannot_be_used(planish, file, content, status, part):

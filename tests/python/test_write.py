@@ -84,7 +84,7 @@ def test_the_report_shows_handwriting(shared, runs):
         ("handwriting", ("tea", "--prime-case", 8), 2, "--prime-case must be below 8"),
         ("handwriting", ("tea", "--prime-case", "x"), 2, "--prime-case must be a whole number"),
         ("handwriting", ("tea", "-o", "nowhere/a.svg"), 1, "nowhere/a.svg"),
-        ("handwriting", ("tea", "--data", "empty"), 3, "empty must hold IAM-OnDB's lineStrokes"),
+        ("handwriting", ("tea", "--data", "empty"), 3, "empty has neither IAM-OnDB's lineStrokes"),
     ],
 )
 def test_invalid_requests_are_refused(shared, runs, run, arguments, status, part):
@@ -136,7 +136,6 @@ def test_handwriting_trains_on_iam_ondb(planish):
     result = planish(*train, "--out", "other")
     assert result.returncode == 3
     assert re.fullmatch(
-        r'planish: \[ParseLineStrokes\] \S+a01-003u-02.xml, Point at byte \d+, must have a number from -100000 to '
-        r'100000 as x, got "1e7"\n',
+        r'planish: \S+a01-003u-02.xml, Point at byte \d+: x is "1e7"; a number from -100000 to 100000 was expected\n',
         result.stderr,
     )

@@ -558,10 +558,8 @@ bool HasBooks(const fs::path& folder) { return !FindBooks(folder).empty(); }
 ClozeSets MakeBookCloze(const fs::path& folder, const BookCloze& request) {
   const fs::path found = FindBooks(folder);
   if (found.empty()) {
-    throw DataError(fmt::format(
-        "[MakeBookCloze] {} must hold texts *.txt or *.txt.gz, or a folder books that does, got "
-        "neither",
-        folder.string()));
+    throw DataError(fmt::format("{} has no books *.txt or *.txt.gz, itself or in a folder books",
+                                Escaped(folder.string())));
   }
   std::map<std::string, fs::path> books;  // the uncompressed one if a book exists in both forms
   std::error_code error;
@@ -576,8 +574,8 @@ ClozeSets MakeBookCloze(const fs::path& folder, const BookCloze& request) {
     order.emplace_back(NumberOf(fmt::format("split {} {}", request.seed, name)), file);
   }
   if (order.size() < 3) {
-    throw DataError(fmt::format("[MakeBookCloze] {} must hold three books at least, got {}",
-                                found.string(), order.size()));
+    throw DataError(fmt::format("{} has {}; at least three are needed", Escaped(found.string()),
+                                Count(std::ssize(order), "book")));
   }
   std::ranges::sort(order);
   const size_t held_out = std::max(order.size() / kHeldOutBooks, size_t{1});
@@ -603,8 +601,7 @@ ClozeSets MakeBookCloze(const fs::path& folder, const BookCloze& request) {
   for (const auto& [set, what] :
        {std::pair(&sets.train, "training"), {&sets.valid, "validation"}, {&sets.test, "test"}}) {
     if (set->empty()) {
-      throw DataError(
-          fmt::format("[MakeBookCloze] {} gives no {} questions", found.string(), what));
+      throw DataError(fmt::format("{} gives no {} questions", Escaped(found.string()), what));
     }
   }
   sets.name = "books";

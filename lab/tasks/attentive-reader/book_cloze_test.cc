@@ -226,13 +226,13 @@ TEST_F(BookClozeTest, KeepsToItsLimits) {
 }
 
 TEST_F(BookClozeTest, ReportsErrors) {
-  EXPECT_THAT(ErrorOf(), HasSubstr("must hold texts *.txt or *.txt.gz, or a folder books"));
+  EXPECT_THAT(ErrorOf(), HasSubstr(" has no books *.txt or *.txt.gz, itself or in a folder books"));
   WriteBooks();
   fs::remove(folder / "books/one.txt");
   fs::remove(folder / "books/two.txt.gz");
-  EXPECT_THAT(ErrorOf(), HasSubstr("must hold three books at least, got 2"));
+  EXPECT_THAT(ErrorOf(), HasSubstr(" has 2 books; at least three are needed"));
   WriteFile(folder / "books/two.txt", "fine\ncaf\xe9\n");
-  EXPECT_THAT(ErrorOf(), HasSubstr("two.txt must be UTF-8, got byte 0xe9 at column 4 of line 2"));
+  EXPECT_THAT(ErrorOf(), HasSubstr("two.txt, line 2: byte 0xe9 at column 4 is not UTF-8"));
   WriteFile(folder / "books/two.txt", Gzip(Story("Carl", "Dora", 60)).substr(0, 50));
   EXPECT_THAT(ErrorOf(), HasSubstr("gzip"));
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <numeric>
@@ -12,9 +13,11 @@
 
 #include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
+#include "lab/data/file_content.h"
 #include "lab/data/lines.h"
 #include "lab/data/sha256.h"
 #include "lab/error.h"
+#include "lab/run/posix_file.h"
 
 namespace planish::lab {
 
@@ -69,10 +72,10 @@ std::vector<fs::path> QuestionFiles(const fs::path& folder) {
       if (entry.path().extension() == ".question") files.push_back(entry.path());
     }
   } catch (const fs::filesystem_error& e) {
-    throw DataError(fmt::format("cannot read {}: {}", folder.string(), e.code().message()));
+    FailToRead(folder, e.code().message());
   }
   if (files.empty()) {
-    throw DataError(fmt::format("[ReadQuestions] {} has no files *.question", folder.string()));
+    throw DataError(fmt::format("{} has no files *.question", Escaped(folder.string())));
   }
   std::ranges::sort(files);
   return files;
@@ -209,42 +212,45 @@ std::string HashQuestions(const ClozeSets& sets) {
 ClozeQuestion ParseQuestion(const std::vector<std::string>& lines, const std::string& name,
                             ClozeWords* words) {
   constexpr const char* kWhat[] = {"the source", "the passage", "the question", "the answer"};
-  const auto fail = [&](size_t line, const std::string& must, const std::string& has) {
-    throw DataError(
-        fmt::format("[ParseQuestion] {}, line {}, must {}, got {}", name, line + 1, must, has));
+  constexpr const char* kEmpty = "an empty line";
+  const auto fail = [&](size_t i, const std::string& reason) {
+    FailAtLine(name, static_cast<int64_t>(i) + 1, reason);
+  };
+  const auto fail_unlike = [&](size_t i, const std::string& has, const std::string& expected) {
+    fail(i, fmt::format("it is {}; {} was expected", has, expected));
   };
   for (size_t i = 0; i < 7; ++i) {
-    const std::string must = i % 2 == 0 ? fmt::format("be {}", kWhat[i / 2]) : "be empty";
-    if (i >= lines.size()) fail(i, must, "the end of the file");
-    if (i % 2 == 0 && IsBlank(lines[i])) fail(i, must, "no text");
-    if (i % 2 == 1 && !IsBlank(lines[i])) fail(i, must, Quoted(lines[i]));
+    const std::string expected = i % 2 == 0 ? kWhat[i / 2] : kEmpty;
+    if (i >= lines.size()) fail_unlike(i, "the end of the file", expected);
+    if (i % 2 == 0 && IsBlank(lines[i])) fail_unlike(i, "empty", expected);
+    if (i % 2 == 1 && !IsBlank(lines[i])) fail_unlike(i, Quoted(lines[i]), expected);
   }
   ClozeQuestion q;
   q.source = lines[0];
   q.passage = Tokens(lines[2], words);
   q.question = Tokens(lines[4], words);
   if (std::ranges::find(q.question, kPlaceholder) == q.question.end()) {
-    fail(4, fmt::format("have {}", kPlaceholderText), Quoted(lines[4]));
+    fail(4, fmt::format("the question has no {}: {}", kPlaceholderText, Quoted(lines[4])));
   }
   const auto answer = EntityIn(lines[6].substr(0, lines[6].find_last_not_of(" \t") + 1));
-  if (!answer) fail(6, "be an entity such as @entity3", Quoted(lines[6]));
+  if (!answer) fail_unlike(6, Quoted(lines[6]), "an entity such as @entity3");
   q.answer = *answer;
-  if (lines.size() > 7 && !IsBlank(lines[7])) fail(7, "be empty", Quoted(lines[7]));
+  if (lines.size() > 7 && !IsBlank(lines[7])) fail_unlike(7, Quoted(lines[7]), kEmpty);
   std::set<int32_t> named;
   for (size_t i = 8; i < lines.size(); ++i) {
     if (IsBlank(lines[i])) continue;
     const size_t colon = lines[i].find(':');
     const auto entity = EntityIn(std::string_view(lines[i]).substr(0, colon));
     if (!entity || colon == std::string::npos) {
-      fail(i, "name an entity as @entity3:name does", Quoted(lines[i]));
+      fail_unlike(i, Quoted(lines[i]), "the name of an entity, such as @entity3:name,");
     }
     if (!named.insert(*entity).second) {
-      fail(i, "name another entity than lines before", Quoted(lines[i]));
+      fail(i, fmt::format("an earlier line names the entity of {}", Quoted(lines[i])));
     }
     q.names.emplace_back(*entity, lines[i].substr(colon + 1));
   }
   if (!named.contains(q.answer)) {
-    fail(6, "be one of the entities named below", Quoted(lines[6]));
+    fail(6, fmt::format("the answer {} is not among the entities named below", Quoted(lines[6])));
   }
   return q;
 }
@@ -265,9 +271,9 @@ ClozeSets ReadQuestions(const fs::path& folder, const QuestionsRequest& request)
   const fs::path found = FindQuestions(folder);
   if (found.empty()) {
     throw DataError(fmt::format(
-        "[ReadQuestions] {} must hold training, validation and test, or a folder questions, cnn or "
-        "dailymail that does, got none of them",
-        folder.string()));
+        "{} has no folders training, validation and test, itself or in a folder questions, cnn or "
+        "dailymail",
+        Escaped(folder.string())));
   }
   ClozeSets sets;
   Cutter cutter(request, &sets.words);
@@ -317,24 +323,21 @@ void WriteQuestions(const ClozeSets& sets, const fs::path& folder) {
   const fs::path root = folder / "questions";
   std::error_code error;
   if (fs::exists(root, error) && !fs::is_empty(root, error)) {
-    throw RunError(fmt::format("[WriteQuestions] {} must be new or empty, got a folder with files",
-                               root.string()));
+    throw CannotWrite(root, "it exists and is not empty");
   }
   for (const auto& [set, part] :
        {std::pair(&sets.train, kParts[0]), {&sets.valid, kParts[1]}, {&sets.test, kParts[2]}}) {
     fs::create_directories(root / part, error);
     if (error) {
-      throw RunError(fmt::format("cannot create {}: {}", (root / part).string(), error.message()));
+      throw RunError(
+          fmt::format("cannot create {}: {}", Escaped((root / part).string()), error.message()));
     }
     for (size_t i = 0; i < set->size(); ++i) {
       const fs::path file = root / part / fmt::format("{:07}.question", i);
       std::ofstream out(file, std::ios::binary);
       out << QuestionText((*set)[i], sets.words);
       out.close();
-      if (!out) {
-        throw RunError(fmt::format("cannot write {}: {}", file.string(),
-                                   std::generic_category().message(errno)));
-      }
+      if (!out) throw CannotWrite(file, SystemReason(errno));
     }
   }
 }

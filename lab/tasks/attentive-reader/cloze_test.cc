@@ -87,23 +87,29 @@ TEST(ParseQuestion, ReportsErrorsWithTheirLine) {
     return "no error";
   };
   EXPECT_EQ(error(1, "(end)"),
-            "[ParseQuestion] some.question, line 1, must be the source, got the end of the file");
+            "some.question, line 1: it is the end of the file; the source was expected");
   EXPECT_THAT(error(5, "(end)"),
-              HasSubstr("line 5, must be the question, got the end of the file"));
-  EXPECT_THAT(error(1, " "), HasSubstr("line 1, must be the source, got no text"));
-  EXPECT_THAT(error(3, ""), HasSubstr("line 3, must be the passage, got no text"));
-  EXPECT_THAT(error(2, "more"), HasSubstr("line 2, must be empty, got \"more\""));
-  EXPECT_THAT(error(8, "@entity1:CNN"), HasSubstr("line 8, must be empty, got \"@entity1:CNN\""));
+              HasSubstr("line 5: it is the end of the file; the question was expected"));
+  EXPECT_THAT(error(1, " "), HasSubstr("line 1: it is empty; the source was expected"));
+  EXPECT_THAT(error(3, ""), HasSubstr("line 3: it is empty; the passage was expected"));
+  EXPECT_THAT(error(2, "more"), HasSubstr("line 2: it is \"more\"; an empty line was expected"));
+  EXPECT_THAT(error(8, "@entity1:CNN"),
+              HasSubstr("line 8: it is \"@entity1:CNN\"; an empty line was expected"));
   EXPECT_THAT(
       error(5, "who left the mayor of @entity40 ?"),
-      HasSubstr("line 5, must have @placeholder, got \"who left the mayor of @entity40 ?\""));
-  EXPECT_THAT(error(7, "Ann"), HasSubstr("line 7, must be an entity such as @entity3, got"));
-  EXPECT_THAT(error(7, "@entity99999999999"), HasSubstr("line 7, must be an entity"));
-  EXPECT_THAT(error(7, "@entity2"), HasSubstr("line 7, must be one of the entities named below"));
-  EXPECT_THAT(error(9, "(end)"), HasSubstr("line 7, must be one of the entities named below"));
-  EXPECT_THAT(error(9, "CNN"), HasSubstr("line 9, must name an entity as @entity3:name does"));
-  EXPECT_THAT(error(9, "@entity1"), HasSubstr("line 9, must name an entity"));
-  EXPECT_THAT(error(10, "@entity1:Ann"), HasSubstr("line 10, must name another entity"));
+      HasSubstr("line 5: the question has no @placeholder: \"who left the mayor of @entity40 ?\""));
+  EXPECT_THAT(error(7, "Ann"),
+              HasSubstr("line 7: it is \"Ann\"; an entity such as @entity3 was expected"));
+  EXPECT_THAT(error(7, "@entity99999999999"),
+              HasSubstr("line 7: it is \"@entity99999999999\"; an entity"));
+  EXPECT_THAT(error(7, "@entity2"), HasSubstr(" is not among the entities named below"));
+  EXPECT_THAT(error(9, "(end)"), HasSubstr(" is not among the entities named below"));
+  EXPECT_THAT(
+      error(9, "CNN"),
+      HasSubstr("line 9: it is \"CNN\"; the name of an entity, such as @entity3:name, was"));
+  EXPECT_THAT(error(9, "@entity1"), HasSubstr("line 9: it is \"@entity1\"; the name of an entity"));
+  EXPECT_THAT(error(10, "@entity1:Ann"),
+              HasSubstr("line 10: an earlier line names the entity of \"@entity1:Ann\""));
   EXPECT_EQ(error(7, "@entity3 "), "no error");
   EXPECT_EQ(error(9, ""), "no error");
 }
@@ -222,17 +228,19 @@ TEST_F(ReadQuestionsTest, ReadsTheOutputOfWriteQuestions) {
 }
 
 TEST_F(ReadQuestionsTest, ReportsErrors) {
-  EXPECT_THAT(ErrorOf(), HasSubstr("must hold training, validation and test, or a folder"));
+  EXPECT_THAT(ErrorOf(),
+              HasSubstr(" has no folders training, validation and test, itself or in a folder"));
   WriteParts("");
   EXPECT_EQ(ErrorOf(), "no error");
   fs::remove(folder / "validation/a.question");
   EXPECT_THAT(ErrorOf(), HasSubstr("validation has no files *.question"));
   Write("validation/b.question", "url\n\npassage\n");
-  EXPECT_THAT(ErrorOf(),
-              HasSubstr("validation/b.question, line 4, must be empty, got the end of the file"));
+  EXPECT_THAT(
+      ErrorOf(),
+      HasSubstr(
+          "validation/b.question, line 4: it is the end of the file; an empty line was expected"));
   Write("validation/b.question", "url\n\ncaf\xe9\n");
-  EXPECT_THAT(ErrorOf(),
-              HasSubstr("b.question must be UTF-8, got byte 0xe9 at column 4 of line 3"));
+  EXPECT_THAT(ErrorOf(), HasSubstr("b.question, line 3: byte 0xe9 at column 4 is not UTF-8"));
   Write("validation/b.question", Gzip(kQuestion).substr(0, 60));
   EXPECT_THAT(ErrorOf(), HasSubstr("gzip"));
 }

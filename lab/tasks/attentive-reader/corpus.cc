@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
 #include "lab/error.h"
 #include "lab/tasks/attentive-reader/book_cloze.h"
@@ -48,10 +49,9 @@ ClozeSets Open(const Settings& s, const std::optional<fs::path>& folder) {
                   .seed = s.Int("questions_seed")});
   }
   throw DataError(fmt::format(
-      "[attentive-reader] {} must hold questions (training, validation and test, or a folder "
-      "questions, cnn or dailymail that does) or books (*.txt, *.txt.gz, or a folder books with "
-      "them), got neither",
-      folder->string()));
+      "{} has neither questions (training, validation and test, itself or in a folder questions, "
+      "cnn or dailymail) nor books (*.txt or *.txt.gz, itself or in a folder books)",
+      Escaped(folder->string())));
 }
 
 // Returns the index of each word of ClozeWords that is frequent enough in training; others are
@@ -125,15 +125,11 @@ std::unique_ptr<ReaderCorpus> LoadReaderCorpus(const Settings& settings,
   corpus->shown = {sets.valid.begin(), sets.valid.begin() + static_cast<std::ptrdiff_t>(std::min(
                                                                 kShown, sets.valid.size()))};
   for (int32_t i = 0; i < sets.words.size(); ++i) corpus->texts.push_back(sets.words.Text(i));
-  corpus->about = {
-      sets.name,
-      sets.source,
+  corpus->about = AboutSplits(
+      sets,
       fmt::format("{}; {} entities, {} words in the lexicon", sets.description, corpus->entities,
                   FormatInteger(corpus->symbols - corpus->entities - 1)),
-      sets.sha256,
-      {{"train", corpus->train.size()},
-       {"valid", corpus->valid.size()},
-       {"test", corpus->test.size()}}};
+      corpus->train.size(), corpus->valid.size(), corpus->test.size());
   return corpus;
 }
 

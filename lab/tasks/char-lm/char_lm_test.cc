@@ -75,9 +75,9 @@ TEST_F(CharLmTest, SplitsTheTextInOrder) {
 }
 
 TEST_F(CharLmTest, ReportsUnusableTexts) {
-  EXPECT_THAT(ErrorOf(""), HasSubstr("must not be empty"));
-  EXPECT_THAT(ErrorOf(Abc(339)), HasSubstr("must have at least 340 characters, got 339"));
-  EXPECT_THAT(ErrorOf(std::string(400, 'a')), HasSubstr("two different characters, got one"));
+  EXPECT_THAT(ErrorOf(""), HasSubstr(": it is empty"));
+  EXPECT_THAT(ErrorOf(Abc(339)), HasSubstr(" has 339 characters; char-lm needs at least 340"));
+  EXPECT_THAT(ErrorOf(std::string(400, 'a')), HasSubstr("needs two different characters"));
   EXPECT_EQ(ErrorOf(Abc(340)), "no error");
   const auto data = Load(Abc(340));  // 306 for training
   EXPECT_THROW(Make(*data, {{"batch_size", "17"}, {"window", "18"}}), UsageError);

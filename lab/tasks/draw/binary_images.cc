@@ -8,6 +8,7 @@
 
 #include "lab/base/format_integer.h"
 #include "lab/data/digits.h"
+#include "lab/data/file_content.h"
 #include "lab/data/idx_files.h"
 #include "lab/papers/paper_data.h"
 
@@ -39,15 +40,13 @@ std::string Counts(const BinaryImageSet& set) {
                      FormatInteger(ImageCount(set.test)));
 }
 
-std::vector<uint8_t> ReadSplit(const IdxFiles& files, const fs::path& folder,
-                               const std::string& name) {
-  const fs::path file = files.Find(folder, name);
-  std::vector<uint8_t> pixels = files.Images(file);
+std::vector<uint8_t> ReadSplit(const fs::path& folder, const std::string& name) {
+  const fs::path file = FindIdxFile(folder, name);
+  std::vector<uint8_t> pixels = ReadIdxImages(file);
   const auto wrong = std::ranges::find_if(pixels, [](uint8_t pixel) { return pixel > 1; });
   if (wrong != pixels.end()) {
-    files.Fail(
-        file, "hold pixels that are 0 or 1",
-        fmt::format("{} in image {}", *wrong, (wrong - pixels.begin()) / kBinaryImagePixels));
+    FailToRead(file, fmt::format("image {} has a pixel of {}; pixels are 0 or 1",
+                                 (wrong - pixels.begin()) / kBinaryImagePixels, *wrong));
   }
   return pixels;
 }
@@ -56,15 +55,14 @@ std::vector<uint8_t> ReadSplit(const IdxFiles& files, const fs::path& folder,
 
 BinaryImageSet LoadBinaryMnist(const fs::path& folder) {
   constexpr std::array<std::string_view, 1> kInner = {"mnist_binarized"};
-  const IdxFiles files("LoadBinaryMnist");
   std::vector<std::string> names;
   for (const char* split : {"train", "valid", "test"})
     names.push_back(fmt::format("binarized_mnist_{}-images-idx3-ubyte", split));
-  const fs::path found = files.Locate(folder, kInner, names, "binarized MNIST's files");
+  const fs::path found = LocateIdxFiles(folder, kInner, names, "binarized MNIST's files");
   BinaryImageSet set;
-  set.train = ReadSplit(files, found, names[0]);
-  set.valid = ReadSplit(files, found, names[1]);
-  set.test = ReadSplit(files, found, names[2]);
+  set.train = ReadSplit(found, names[0]);
+  set.valid = ReadSplit(found, names[1]);
+  set.test = ReadSplit(found, names[2]);
   set.source = "files";
   set.sha256 = Hash(set);
   const bool is_own = IsPaperData("binarized mnist", set.sha256);

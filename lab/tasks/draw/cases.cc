@@ -57,11 +57,7 @@ std::unique_ptr<BinaryCases> LoadBinaryCases(const Settings& settings,
   data->train = Take(set.train, train, "train_cases");
   data->valid = Take(set.valid, valid, "valid_cases");
   data->test = Take(set.test, test, "test_cases");
-  data->about = {set.name,
-                 set.source,
-                 set.description,
-                 set.sha256,
-                 {{"train", train}, {"valid", valid}, {"test", test}}};
+  data->about = AboutSplits(set, set.description, train, valid, test);
   return data;
 }
 

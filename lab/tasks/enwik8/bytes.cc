@@ -68,9 +68,7 @@ Text ReadBytes(const fs::path& path, int64_t max_bytes) {
   const fs::path file = Locate(path);
   Text text;
   text.characters = FileContent(file).Rest(max_bytes);
-  if (text.characters.empty()) {
-    throw DataError(fmt::format("[ReadBytes] {} must not be empty", file.string()));
-  }
+  if (text.characters.empty()) FailToRead(file, "it is empty");
   const int64_t size = std::ssize(text.characters);
   text.source = "files";
   text.description = fmt::format("{} bytes read from {}", FormatInteger(size), file.string());

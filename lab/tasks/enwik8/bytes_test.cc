@@ -116,9 +116,9 @@ TEST(ReadBytes, ReportsErrors) {
   const TestFolder temp;
   EXPECT_THAT(ReadError(temp / "none"), HasSubstr("none: No such file"));
   WriteFile(temp / "empty", "");
-  EXPECT_THAT(ReadError(temp / "empty"), HasSubstr("empty must not be empty"));
+  EXPECT_THAT(ReadError(temp / "empty"), HasSubstr("empty: it is empty"));
   WriteFile(temp / "empty.gz", Gzip(""));
-  EXPECT_THAT(ReadError(temp / "empty.gz"), HasSubstr("empty.gz must not be empty"));
+  EXPECT_THAT(ReadError(temp / "empty.gz"), HasSubstr("empty.gz: it is empty"));
   const std::string packed = Gzip(Bytes(50'000));
   WriteFile(temp / "cut", packed.substr(0, packed.size() - 10));
   EXPECT_THAT(ReadError(temp / "cut"), HasSubstr("its gzip stream is truncated"));

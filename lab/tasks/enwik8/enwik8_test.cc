@@ -58,8 +58,9 @@ TEST_F(Enwik8Test, ReportsErrors) {
     }
     return "no error";
   };
-  EXPECT_THAT(error(""), HasSubstr("some.txt must not be empty"));
-  EXPECT_THAT(error(text.substr(0, 99)), HasSubstr("at least 100 characters, got 99"));
+  EXPECT_THAT(error(""), HasSubstr("some.txt: it is empty"));
+  EXPECT_THAT(error(text.substr(0, 99)),
+              HasSubstr("some.txt has 99 characters; enwik8 needs at least 100"));
   EXPECT_THAT(error(std::string(200, 'a')), HasSubstr("two different characters"));
   const auto data = Load(text);  // 900 for training
   const auto refusal = [&](const Sets& sets) -> std::string {

@@ -33,7 +33,7 @@ OffsetScale ScaleOf(const std::vector<WrittenLine>& lines) {
   for (size_t axis = 0; axis < 2; ++axis) {
     const double mean = sum[axis] / count, variance = squares[axis] / count - mean * mean;
     if (!(variance > 0)) {
-      throw DataError(fmt::format("[handwriting] the training lines have no variance in {}",
+      throw DataError(fmt::format("the pen offsets of the training lines have no variance in {}",
                                   axis == 0 ? "x" : "y"));
     }
     scale.mean[axis] = static_cast<float>(mean);

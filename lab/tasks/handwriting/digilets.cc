@@ -13,6 +13,7 @@
 
 #include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
+#include "lab/data/file_content.h"
 #include "lab/data/lines.h"
 #include "lab/error.h"
 
@@ -23,7 +24,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kNumbersOfPoint = 5;
-constexpr double kFarthest = 100;
+// Largest absolute coordinate.
+constexpr double kMaxCoordinate = 100;
 // Resolution of the tablet in x and y.
 constexpr float kStepX = 1.0f / 274, kStepY = 1.0f / 240;
 // Width between characters, and of a blank.
@@ -37,7 +39,7 @@ class Parser {
 
   DigiletsWriter Parse(const std::vector<std::string>& lines) {
     if (lines.size() % 2 != 0) {
-      Fail(lines.size(), "be followed by the label of its points", "no line after it");
+      FailAtLine(name_, std::ssize(lines), "no line with the label of its points follows");
     }
     DigiletsWriter writer;
     for (line_ = 1; line_ < lines.size(); line_ += 2) {
@@ -51,25 +53,23 @@ class Parser {
         continue;
       }
       std::vector<PenPoint> way = WithoutRests(points);
-      if (way.size() < 2) Fail(line_, "have points at two places", "one");
+      if (way.size() < 2) Fail("all its points are at one place");
       writer.rests += std::ssize(points) - std::ssize(way);
       writer.ways[character].push_back(std::move(way));
     }
     for (size_t i = 0; i < kDigiletsCharacters.size(); ++i) {
       if (writer.ways[i].empty()) {
-        throw DataError(
-            fmt::format("[ParseDigilets] {} must have a way within the unit square for each of 62 "
-                        "characters, got none for {}",
-                        name_, kDigiletsCharacters[i]));
+        FailToRead(name_, fmt::format("it has no way within the unit square for the character {}",
+                                      kDigiletsCharacters[i]));
       }
     }
     return writer;
   }
 
  private:
-  [[noreturn]] void Fail(size_t line, const std::string& must, const std::string& has) const {
-    throw DataError(
-        fmt::format("[ParseDigilets] {}, line {}, must {}, got {}", name_, line, must, has));
+  // Throws for the line of points.
+  [[noreturn]] void Fail(const std::string& reason) const {
+    FailAtLine(name_, static_cast<int64_t>(line_), reason);
   }
 
   std::vector<double> Numbers(std::string_view text, size_t line) const {
@@ -81,8 +81,9 @@ class Parser {
       double value = 0;
       const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
       if (error != std::errc() || end != word.data() + word.size() || !std::isfinite(value)) {
-        Fail(line, fmt::format("have a finite number at position {}", numbers.size() + 1),
-             Quoted(word));
+        FailAtLine(name_, static_cast<int64_t>(line),
+                   fmt::format("number {} is {}; a finite number was expected", numbers.size() + 1,
+                               Quoted(word)));
       }
       numbers.push_back(value);
       text.remove_prefix(word.size());
@@ -91,18 +92,19 @@ class Parser {
 
   std::vector<PenPoint> Points(const std::vector<double>& numbers) const {
     if (numbers.empty() || numbers.size() % kNumbersOfPoint != 0) {
-      Fail(line_, "have five numbers for every point", std::to_string(numbers.size()));
+      Fail(fmt::format("it has {}; five for every point were expected",
+                       Count(std::ssize(numbers), "number")));
     }
     std::vector<PenPoint> points;
     for (size_t i = 0; i < numbers.size(); i += kNumbersOfPoint) {
       const double x = numbers[i], y = numbers[i + 1], starts = numbers[i + 3];
-      if (std::abs(x) > kFarthest || std::abs(y) > kFarthest) {
-        Fail(line_, fmt::format("have coordinates from -{0} to {0}", kFarthest),
-             fmt::format("{:g}, {:g}", x, y));
+      if (std::abs(x) > kMaxCoordinate || std::abs(y) > kMaxCoordinate) {
+        Fail(fmt::format("a point is at {:g}, {:g}; coordinates from -{} to {} were expected", x, y,
+                         kMaxCoordinate, kMaxCoordinate));
       }
       if ((starts != 0 && starts != 1) || (i == 0 && starts != 1)) {
-        Fail(line_, "have 1 for a point that starts a stroke, as the first one does, and else 0",
-             fmt::format("{:g} for point {}", starts, i / kNumbersOfPoint + 1));
+        Fail(fmt::format("point {} has {:g} as the start of a stroke; {} was expected",
+                         i / kNumbersOfPoint + 1, starts, i == 0 ? "1" : "0 or 1"));
       }
       if (starts == 1 && !points.empty()) points.back().lifts = true;
       points.push_back({.x = static_cast<float>(x), .y = static_cast<float>(y)});
@@ -115,8 +117,10 @@ class Parser {
     const auto ones = std::ranges::count(numbers, 1.0), zeros = std::ranges::count(numbers, 0.0);
     if (numbers.size() != kDigiletsCharacters.size() || ones != 1 ||
         ones + zeros != std::ssize(numbers)) {
-      Fail(line_ + 1, "have 62 numbers, one 1 and the others 0",
-           fmt::format("{}, of which {} are 1 and {} are 0", numbers.size(), ones, zeros));
+      FailAtLine(name_, static_cast<int64_t>(line_) + 1,
+                 fmt::format("it has {}, {} of them 1 and {} of them 0; 62 were expected, one of "
+                             "them 1 and the others 0",
+                             Count(std::ssize(numbers), "number"), ones, zeros));
     }
     return static_cast<size_t>(std::ranges::find(numbers, 1.0) - numbers.begin());
   }
@@ -223,9 +227,8 @@ bool IsDigilets(const fs::path& folder) { return !WriterFiles(folder).empty(); }
 Handwriting ReadDigilets(const fs::path& folder, const LineCounts& counts) {
   const std::vector<fs::path> files = WriterFiles(folder);
   if (files.size() < 10) {
-    throw DataError(
-        fmt::format("[ReadDigilets] {} must hold the files of ten writers or more, got {}",
-                    folder.string(), files.size()));
+    throw DataError(fmt::format("{} has the files of {}; at least ten are needed",
+                                Escaped(folder.string()), Count(std::ssize(files), "writer")));
   }
   std::vector<DigiletsWriter> train, valid, test;
   int64_t outside = 0, rests = 0;

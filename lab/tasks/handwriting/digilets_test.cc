@@ -80,21 +80,21 @@ TEST(ParseDigilets, ReportsErrorsWithTheirLine) {
     size_t line;
     std::string text, what;
   } cases[] = {
-      {3, "", "line 3, must have five numbers for every point, got 0"},
-      {5, "1 2 3", "line 5, must have five numbers for every point, got 3"},
-      {3, "0.5 x 0 1 0", "line 3, must have a finite number at position 2, got \"x\""},
-      {3, "0.5 nan 0 1 0", "at position 2, got \"nan\""},
-      {3, "0.5 1e999 0 1 0", "at position 2, got \"1e999\""},
-      {3, two + "101 0.5 0 0 0", "must have coordinates from -100 to 100, got 101, 0.5"},
-      {3, "0.5 0.5 0 0 0", "must have 1 for a point that starts a stroke"},
-      {3, two + "0.6 0.5 0 2 0", "and else 0, got 2 for point 2"},
-      {3, two + "0.5 0.5 0 0 0", "must have points at two places, got one"},
-      {4, "1 0 0", "line 4, must have 62 numbers, one 1 and the others 0, got 3, of which 1"},
-      {4, Label(62), ", got 62, of which 0 are 1 and 62 are 0"},
-      {4, "1" + Label(1).substr(1), ", got 62, of which 2 are 1 and 60 are 0"},
-      {4, "2" + Label(1).substr(1), ", got 62, of which 1 are 1 and 60 are 0"},
-      {9, Way("-0.5"),
-       "must have a way within the unit square for each of 62 characters, got none for 4"},
+      {3, "", "line 3: it has 0 numbers; five for every point were expected"},
+      {5, "1 2 3", "line 5: it has 3 numbers; five for every point were expected"},
+      {3, "0.5 x 0 1 0", "line 3: number 2 is \"x\"; a finite number was expected"},
+      {3, "0.5 nan 0 1 0", "number 2 is \"nan\"; a finite"},
+      {3, "0.5 1e999 0 1 0", "number 2 is \"1e999\"; a finite"},
+      {3, two + "101 0.5 0 0 0",
+       "a point is at 101, 0.5; coordinates from -100 to 100 were expected"},
+      {3, "0.5 0.5 0 0 0", "point 1 has 0 as the start of a stroke; 1 was expected"},
+      {3, two + "0.6 0.5 0 2 0", "point 2 has 2 as the start of a stroke; 0 or 1 was expected"},
+      {3, two + "0.5 0.5 0 0 0", "all its points are at one place"},
+      {4, "1 0 0", "line 4: it has 3 numbers, 1 of them 1 and 2 of them 0; 62 were expected"},
+      {4, Label(62), "it has 62 numbers, 0 of them 1 and 62 of them 0"},
+      {4, "1" + Label(1).substr(1), "it has 62 numbers, 2 of them 1 and 60 of them 0"},
+      {4, "2" + Label(1).substr(1), "it has 62 numbers, 1 of them 1 and 60 of them 0"},
+      {9, Way("-0.5"), "it has no way within the unit square for the character 4"},
       {5, Way(), "no error"},
   };
   for (const auto& c : cases) EXPECT_THAT(error(c.line, c.text), HasSubstr(c.what)) << c.text;
@@ -164,11 +164,12 @@ TEST_F(ReadDigiletsTest, ReportsMissingFiles) {
   EXPECT_TRUE(IsDigilets(folder.path()));
   EXPECT_THAT([&] { ReadDigilets(folder.path(), {}); },
               ::testing::ThrowsMessage<DataError>(
-                  HasSubstr("must hold the files of ten writers or more, got 9")));
+                  HasSubstr(" has the files of 9 writers; at least ten are needed")));
   WriteWriters(10);
   WriteFile(folder / "004.txt", "1 2\n");
-  EXPECT_THAT([&] { ReadDigilets(folder.path(), {}); },
-              ::testing::ThrowsMessage<DataError>(HasSubstr("004.txt, line 1, must be followed")));
+  EXPECT_THAT(
+      [&] { ReadDigilets(folder.path(), {}); },
+      ::testing::ThrowsMessage<DataError>(HasSubstr("004.txt, line 1: no line with the label")));
 }
 
 TEST(ReadDigilets, TheRealOne) {

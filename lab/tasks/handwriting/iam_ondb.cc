@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // The whiteboard has about ten thousand units.
-constexpr double kFarthest = 100'000;
+constexpr double kMaxCoordinate = 100'000;
 // Maximum size of a file of strokes in bytes; real ones have about 50,000.
 constexpr int64_t kMaxStrokes = 16 << 20;
 
@@ -46,15 +46,15 @@ class StrokeParser {
     pugi::xml_document document;
     const pugi::xml_parse_result result = document.load_buffer(xml.data(), xml.size());
     if (!result) {
-      Fail(fmt::format(", byte {},", result.offset), "be XML",
-           fmt::format("an error: {}", result.description()));
+      FailToRead(name_,
+                 fmt::format("it is not XML: {} at byte {}", result.description(), result.offset));
     }
     const pugi::xml_node set = document.document_element().child("StrokeSet");
-    if (!set) Fail("", "hold a StrokeSet in its outermost element", "none");
-    if (!set.child("Stroke")) FailAt(set, "hold a Stroke", "none");
+    if (!set) FailToRead(name_, "its outermost element has no StrokeSet");
+    if (!set.child("Stroke")) FailAt(set, "it has no Stroke");
     std::vector<PenPoint> points;
     for (const pugi::xml_node stroke : set.children("Stroke")) {
-      if (!stroke.child("Point")) FailAt(stroke, "hold a Point", "none");
+      if (!stroke.child("Point")) FailAt(stroke, "it has no Point");
       for (const pugi::xml_node point : stroke.children("Point")) {
         points.push_back({.x = Coordinate(point, "x"), .y = Coordinate(point, "y")});
       }
@@ -64,28 +64,22 @@ class StrokeParser {
   }
 
  private:
-  [[noreturn]] void Fail(const std::string& place, const std::string& must,
-                         const std::string& has) const {
-    throw DataError(
-        fmt::format("[ParseLineStrokes] {}{} must {}, got {}", name_, place, must, has));
-  }
-  [[noreturn]] void FailAt(const pugi::xml_node& node, const std::string& must,
-                           const std::string& has) const {
-    Fail(fmt::format(", {} at byte {},", node.name(), node.offset_debug()), must, has);
+  [[noreturn]] void FailAt(const pugi::xml_node& node, const std::string& reason) const {
+    throw DataError(fmt::format("{}, {} at byte {}: {}", Escaped(name_), node.name(),
+                                node.offset_debug(), reason));
   }
 
   float Coordinate(const pugi::xml_node& point, const char* name) const {
     const pugi::xml_attribute attribute = point.attribute(name);
-    const std::string must =
-        fmt::format("have a number from {0} to {1} as {2}", -kFarthest, kFarthest, name);
-    if (!attribute) FailAt(point, must, "none");
+    if (!attribute) FailAt(point, fmt::format("it has no {}", name));
     const std::string_view text = attribute.value();
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     // NaN compares as false.
     if (error != std::errc() || end != text.data() + text.size() ||
-        !(value >= -kFarthest && value <= kFarthest)) {
-      FailAt(point, must, Quoted(text));
+        !(value >= -kMaxCoordinate && value <= kMaxCoordinate)) {
+      FailAt(point, fmt::format("{} is {}; a number from {} to {} was expected", name, Quoted(text),
+                                -kMaxCoordinate, kMaxCoordinate));
     }
     return static_cast<float>(value);
   }
@@ -119,12 +113,9 @@ std::vector<LineFile> FindLines(const fs::path& folder) {
        entry.increment(error)) {
     if (auto line = LineOf(entry->path())) lines.push_back(std::move(*line));
   }
-  if (error) {
-    throw DataError(fmt::format("cannot read {}: {}", folder.string(), error.message()));
-  }
+  if (error) FailToRead(folder, error.message());
   if (lines.empty()) {
-    throw DataError(
-        fmt::format("[ReadIamOnDb] {} must hold files FORM-NUMBER.xml, got none", folder.string()));
+    throw DataError(fmt::format("{} has no files FORM-NUMBER.xml", Escaped(folder.string())));
   }
   std::ranges::sort(lines, {}, &LineFile::file);
   return lines;
@@ -158,10 +149,8 @@ class Reader {
       }
       *parts[part] = ReadPart(std::move(chosen), part == 0 ? counts.train : counts.held_out);
       if (parts[part]->empty()) {
-        throw DataError(
-            fmt::format("[ReadIamOnDb] {} must hold a line for {} with its transcription, got "
-                        "none: {} lines lack a transcription",
-                        folder_.string(), kParts[part], untranscribed_));
+        throw DataError(fmt::format("{} has no {} line with its transcription: {} lines lack one",
+                                    Escaped(folder_.string()), kParts[part], untranscribed_));
       }
     }
     data.name = "iam-ondb";
@@ -183,10 +172,10 @@ class Reader {
     const auto count = std::ranges::count_if(
         kLists, [&](const char* list) { return FindFile(folder_, list).has_value(); });
     if (count != 0 && count != 3) {
-      throw DataError(
-          fmt::format("[ReadIamOnDb] {} must hold all of trainset.txt, testset_v.txt and "
-                      "testset_f.txt, or none, got {} of them",
-                      folder_.string(), count));
+      throw DataError(fmt::format(
+          "{} has {} of the lists trainset.txt, testset_v.txt and testset_f.txt; all or "
+          "none are needed",
+          Escaped(folder_.string()), count));
     }
     has_lists_ = count == 3;
     std::map<std::string, size_t> part_of;
@@ -195,9 +184,8 @@ class Reader {
         for (const std::string& form : ReadForms(NeedFile(folder_, kLists[part]))) {
           const auto [found, is_new] = part_of.emplace(form, part);
           if (!is_new) {
-            throw DataError(fmt::format(
-                "[ReadIamOnDb] {} must have forms of its own, got {}, as {} has",
-                (folder_ / kLists[part]).string(), Quoted(form), kLists[found->second]));
+            FailToRead(folder_ / kLists[part], fmt::format("it has the form {}, and so has {}",
+                                                           Quoted(form), kLists[found->second]));
           }
         }
       }
@@ -284,10 +272,7 @@ std::vector<std::string> ReadTranscription(const fs::path& file) {
     found = found || text == "CSR:";
   }
   if (!found) {
-    throw DataError(
-        fmt::format("[ReadTranscription] {} must have a line \"CSR:\" before the lines of its text"
-                    ", got none",
-                    file.string()));
+    FailToRead(file, "it has no line \"CSR:\" before the lines of its text");
   }
   return texts;
 }

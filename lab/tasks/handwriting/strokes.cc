@@ -6,6 +6,7 @@
 #include <span>
 #include <system_error>
 
+#include "lab/base/escape.h"
 #include "lab/data/sha256.h"
 #include "lab/error.h"
 #include "lab/tasks/handwriting/digilets.h"
@@ -65,10 +66,10 @@ Handwriting OpenHandwriting(const std::optional<fs::path>& folder, const LineCou
     if (IsDigilets(place)) return ReadDigilets(place, counts);
   }
   throw DataError(
-      fmt::format("[OpenHandwriting] {} must hold IAM-OnDB's lineStrokes and ascii, itself or in a "
-                  "folder iam, iam-ondb or IAM-OnDB, or DigiLeTs' NUMBER.txt[.gz], itself or in a "
-                  "folder digilets, got neither",
-                  folder->string()));
+      fmt::format("{} has neither IAM-OnDB's lineStrokes and ascii, itself or in a folder iam, "
+                  "iam-ondb or IAM-OnDB, nor DigiLeTs' NUMBER.txt[.gz], itself or in a folder "
+                  "digilets",
+                  Escaped(folder->string())));
 }
 
 }  // namespace planish::lab

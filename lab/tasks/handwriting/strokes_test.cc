@@ -56,16 +56,18 @@ TEST(MakeStrokes, WritesTheSameLinesEverywhere) {
 TEST(OpenHandwriting, FindsAvailableData) {
   const TestFolder folder;
   EXPECT_EQ(OpenHandwriting({}, {.train = 2, .held_out = 1}).name, "synthetic strokes");
-  EXPECT_THAT([&] { OpenHandwriting(folder.path(), {}); },
-              ::testing::ThrowsMessage<DataError>(HasSubstr(", got neither")));
+  EXPECT_THAT(
+      [&] { OpenHandwriting(folder.path(), {}); },
+      ::testing::ThrowsMessage<DataError>(HasSubstr(" has neither IAM-OnDB's lineStrokes")));
   fs::create_directories(folder / "iam-ondb/lineStrokes");
   EXPECT_THAT([&] { OpenHandwriting(folder.path(), {}); },
-              ::testing::ThrowsMessage<DataError>(HasSubstr("must hold files FORM-NUMBER.xml")));
+              ::testing::ThrowsMessage<DataError>(HasSubstr(" has no files FORM-NUMBER.xml")));
   const TestFolder other;
   fs::create_directories(other / "digilets");
   WriteFile(other / "digilets/001.txt", "");
   EXPECT_THAT([&] { OpenHandwriting(other.path(), {}); },
-              ::testing::ThrowsMessage<DataError>(HasSubstr("files of ten writers or more")));
+              ::testing::ThrowsMessage<DataError>(
+                  HasSubstr("digilets has the files of 1 writer; at least ten are needed")));
 }
 
 }  // namespace

@@ -127,8 +127,8 @@ Corpus::Corpus(ParallelText text, int64_t vocabulary, int64_t max_length,
   for (const auto& [split, set] :
        {std::pair("training", &train), std::pair("validation", &valid), std::pair("test", &test)}) {
     if (set->size() == 0) {
-      throw DataError(fmt::format("[mt] {} has no {} pairs of at most max_length = {} pieces",
-                                  text.name, split, max_length));
+      throw DataError(fmt::format("{} has no {} pairs of at most max_length = {} pieces", text.name,
+                                  split, max_length));
     }
   }
   about.name = text.name;

@@ -12,6 +12,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
 #include "lab/data/file_content.h"
 #include "lab/data/lines.h"
@@ -66,23 +67,23 @@ std::pair<fs::path, fs::path> FindBoth(const fs::path& folder,
     const auto to = FindFile(folder, stem + "." + direction.to);
     if (from && to) return {*from, *to};
     if (from || to) {
-      throw DataError(fmt::format("[mt] {} must hold {}.{} and {}.{}, got only {}", folder.string(),
-                                  stem, direction.from, stem, direction.to,
-                                  (from ? *from : *to).filename().string()));
+      throw DataError(fmt::format("{} has {}, but no {}.{}", Escaped(folder.string()),
+                                  Escaped((from ? *from : *to).filename().string()), stem,
+                                  from ? direction.to : direction.from));
     }
   }
-  throw DataError(fmt::format("[mt] {} must hold {}.{}[.gz] and its .{}, got neither",
-                              folder.string(), fmt::join(stems, " or "), direction.from,
-                              direction.to));
+  throw DataError(fmt::format("{} has no files NAME.{}[.gz] and NAME.{}[.gz], where NAME is {}",
+                              Escaped(folder.string()), direction.from, direction.to,
+                              fmt::join(stems, " or ")));
 }
 
 std::vector<SentencePair> ReadPairs(const std::pair<fs::path, fs::path>& files,
                                     SkippedPairs& left_out) {
   std::vector<std::string> from = ReadLines(files.first), to = ReadLines(files.second);
   if (from.size() != to.size()) {
-    throw DataError(fmt::format("[mt] {} must have the {} lines of {}, got {}",
-                                files.second.string(), FormatInteger(std::ssize(from)),
-                                files.first.filename().string(), FormatInteger(std::ssize(to))));
+    FailToRead(files.second, fmt::format("it has {}, but {} has {}", Count(std::ssize(to), "line"),
+                                         Escaped(files.first.filename().string()),
+                                         FormatInteger(std::ssize(from))));
   }
   std::vector<SentencePair> pairs;
   for (size_t i = 0; i < from.size(); ++i) {
@@ -118,9 +119,7 @@ std::vector<SentencePair> ReadTable(const fs::path& file, SkippedPairs& left_out
     ++number;
     const size_t tab = line.find('\t');
     if (tab == line.npos && !IsBlank(line)) {
-      throw DataError(fmt::format(
-          "[mt] {} must have English, a tab and German on every line, got no tab on line {}",
-          file.string(), number));
+      FailAtLine(file, number, "it has no tab; English, a tab and German were expected");
     }
     SentencePair pair{line.substr(0, tab), tab == line.npos ? "" : line.substr(tab + 1)};
     pair.target.resize(std::min(pair.target.size(), pair.target.find('\t')));
@@ -172,9 +171,9 @@ fs::path FindTable(const fs::path& folder) {
   for (const fs::path& candidate : {folder / "tatoeba_deu_eng", folder}) {
     if (const auto file = FindFile(candidate, "deu.txt")) return *file;
   }
-  throw DataError(fmt::format(
-      "[mt] {} must hold deu.txt[.gz], in it or in tatoeba_deu_eng below it, got neither",
-      folder.string()));
+  throw DataError(
+      fmt::format("{} has no file deu.txt or deu.txt.gz, itself or in a folder tatoeba_deu_eng",
+                  Escaped(folder.string())));
 }
 
 void Make(ParallelText& text) {
@@ -218,7 +217,7 @@ ParallelText OpenParallel(const std::optional<fs::path>& folder, const ParallelR
                                  data, request.direction));
   }
   if (std::error_code error; folder && data != "synthetic" && !fs::exists(*folder, error)) {
-    throw DataError(fmt::format("[mt] {} does not exist", folder->string()));
+    FailToRead(*folder, "no such file or folder");
   }
   ParallelText text;
   SkippedPairs left_out;
@@ -246,7 +245,7 @@ ParallelText OpenParallel(const std::optional<fs::path>& folder, const ParallelR
         std::pair("test", &text.test)}) {
     if (pairs->empty()) {
       throw DataError(
-          fmt::format("[mt] {} has no {} pairs", folder ? folder->string() : data, split));
+          fmt::format("{} has no {} pairs", folder ? Escaped(folder->string()) : data, split));
     }
   }
   const auto all = std::ssize(text.train);

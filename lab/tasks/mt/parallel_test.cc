@@ -114,18 +114,19 @@ TEST_F(ParallelTest, KeepsTheFirstTrainingPairs) {
 }
 
 TEST_F(ParallelTest, ReportsErrors) {
-  EXPECT_THAT(ErrorOf("files"), HasSubstr("must hold train.xx[.gz] and its .yy, got neither"));
+  EXPECT_THAT(ErrorOf("files"),
+              HasSubstr(" has no files NAME.xx[.gz] and NAME.yy[.gz], where NAME is train"));
   WriteSplits({"train", "test"});
-  EXPECT_THAT(ErrorOf("files"), HasSubstr("must hold valid or val or dev.xx[.gz]"));
+  EXPECT_THAT(ErrorOf("files"), HasSubstr(", where NAME is valid or val or dev"));
   WriteSplits({"dev"});
   WriteFile(folder / "test.yy", "eins\n");
-  EXPECT_THAT(ErrorOf("files"), HasSubstr("test.yy must have the 2 lines of test.xx, got 1"));
+  EXPECT_THAT(ErrorOf("files"), HasSubstr("test.yy: it has 1 line, but test.xx has 2"));
   fs::remove(folder / "test.yy");
-  EXPECT_THAT(ErrorOf("files"), HasSubstr("must hold test.xx and test.yy, got only test.xx"));
+  EXPECT_THAT(ErrorOf("files"), HasSubstr(" has test.xx, but no test.yy"));
   WriteFile(folder / "test.yy", "ei\xffns\nzwei\n");
-  EXPECT_THAT(ErrorOf("files"), HasSubstr("test.yy must be UTF-8, got byte 0xff at column 3 of "
-                                          "line 1"));
-  EXPECT_THAT(ErrorOf("tatoeba", "en-de"), HasSubstr("must hold deu.txt[.gz]"));
+  EXPECT_THAT(ErrorOf("files"), HasSubstr("test.yy, line 1: byte 0xff at column 3 is not "
+                                          "UTF-8"));
+  EXPECT_THAT(ErrorOf("tatoeba", "en-de"), HasSubstr(" has no file deu.txt or deu.txt.gz"));
   EXPECT_THROW(OpenParallel(folder / "none", {}), DataError);
 }
 
@@ -175,7 +176,7 @@ TEST_F(ParallelTest, SplitsATableByItsSentences) {
   EXPECT_EQ(back.test[0].source, text.test[0].target);
 
   WriteFile(folder / "deu.txt.gz", Gzip(table + "no tab\n"));
-  EXPECT_THAT(ErrorOf("tatoeba", "en-de"), HasSubstr(", got no tab on line 801"));
+  EXPECT_THAT(ErrorOf("tatoeba", "en-de"), HasSubstr(", line 801: it has no tab"));
 }
 
 TEST_F(ParallelTest, GeneratesSyntheticPairsWithoutAFolder) {

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
 #include "lab/data/file_content.h"
 #include "lab/data/lines.h"
@@ -47,9 +48,9 @@ std::vector<std::string> ReadFive(const fs::path& folder, const std::string& spl
     const fs::path file = NeedFile(folder, fmt::format("{}.{}.{}", split, i + 1, language));
     files[i] = ReadLines(file);
     if (files[i].size() != files[0].size()) {
-      throw DataError(fmt::format("[order-embedding] {} must have the {} lines of {}.1.{}, got {}",
-                                  file.string(), FormatInteger(std::ssize(files[0])), split,
-                                  language, FormatInteger(std::ssize(files[i]))));
+      FailToRead(file,
+                 fmt::format("it has {}, but {}.1.{} has {}", Count(std::ssize(files[i]), "line"),
+                             split, language, FormatInteger(std::ssize(files[0]))));
     }
   }
   for (size_t line = 0; line < files[0].size(); ++line) {
@@ -61,10 +62,10 @@ std::vector<std::string> ReadFive(const fs::path& folder, const std::string& spl
 Texts ReadMulti30k(const fs::path& folder, const std::string& split) {
   Texts texts{ReadFive(folder, split, "en"), ReadFive(folder, split, "de")};
   if (texts.english.size() != texts.german.size()) {
-    throw DataError(fmt::format(
-        "[order-embedding] {}: {}.1.de must have the {} lines of {}.1.en, got {}", folder.string(),
-        split, FormatInteger(std::ssize(texts.english) / kCaptionsPerImage), split,
-        FormatInteger(std::ssize(texts.german) / kCaptionsPerImage)));
+    FailToRead(folder / (split + ".1.de"),
+               fmt::format("it has {}, but {}.1.en has {}",
+                           Count(std::ssize(texts.german) / kCaptionsPerImage, "line"), split,
+                           FormatInteger(std::ssize(texts.english) / kCaptionsPerImage)));
   }
   return texts;
 }
@@ -80,10 +81,7 @@ FeatureRows Normalized(NpyArray array, const fs::path& file) {
     double squares = 0;
     for (const float x : row) squares += static_cast<double>(x) * x;
     if (!std::isfinite(squares)) {
-      throw DataError(
-          fmt::format("[order-embedding] {} must have only finite elements, got others in row {}, "
-                      "counted from 0",
-                      file.string(), r));
+      FailToRead(file, fmt::format("row {}, counted from 0, has elements that are not finite", r));
     }
     if (squares == 0) continue;
     const double scale = 1 / std::sqrt(squares);
@@ -98,19 +96,18 @@ CaptionedImages ReadSplit(const fs::path& folder, const std::string& split, int6
   const fs::path text = NeedFile(folder, split + "_caps.txt");
   NpyArray array = ReadNpy(file);
   if (array.shape.size() != 2 || array.shape[1] == 0) {
-    throw DataError(fmt::format(
-        "[order-embedding] {} must have the shape (images, features), got {} dimensions{}",
-        file.string(), array.shape.size(), array.shape.size() == 2 ? " and no elements" : ""));
+    FailToRead(file, fmt::format("it has {}{}; the shape (images, features) was expected",
+                                 Count(std::ssize(array.shape), "dimension"),
+                                 array.shape.size() == 2 ? " and no elements" : ""));
   }
   CaptionedImages images;
   images.captions = ReadLines(text);
   const int64_t count = array.shape[0];
   if (std::ssize(images.captions) != kCaptionsPerImage * count) {
-    throw DataError(fmt::format(
-        "[order-embedding] {} must have {} lines, {} for each of the {} images of {}, got {}",
-        text.string(), FormatInteger(kCaptionsPerImage * count), kCaptionsPerImage,
-        FormatInteger(count), file.filename().string(),
-        FormatInteger(std::ssize(images.captions))));
+    FailToRead(text, fmt::format("it has {}; {} were expected, {} for each of the {} of {}",
+                                 Count(std::ssize(images.captions), "line"),
+                                 FormatInteger(kCaptionsPerImage * count), kCaptionsPerImage,
+                                 Count(count, "image"), Escaped(file.filename().string())));
   }
   images.images = Normalized(std::move(array), file);
   if (count > max_count) {
@@ -134,11 +131,10 @@ void ReadPrecomputed(const fs::path& folder, const CaptionRequest& request, Capt
        {std::pair<std::string, const FeatureRows*>("dev", &sets.valid.images),
         std::pair<std::string, const FeatureRows*>(test, &sets.test.images)}) {
     if (images->width != sets.train.images.width) {
-      throw DataError(fmt::format(
-          "[order-embedding] {}_ims.npy in {} must have rows of {} elements, as train_ims.npy, got "
-          "rows of {}",
-          split, folder.string(), FormatInteger(sets.train.images.width),
-          FormatInteger(images->width)));
+      FailToRead(
+          folder / (split + "_ims.npy"),
+          fmt::format("its rows have {}, but those of train_ims.npy have {}",
+                      Count(images->width, "element"), FormatInteger(sets.train.images.width)));
     }
   }
   sets.tokenized = true;
@@ -169,11 +165,11 @@ void Describe(Texts train, Texts valid, Texts test, const CaptionRequest& reques
 void Make(const CaptionRequest& request, CaptionSets& sets, Sha256& sha) {
   const SyntheticScenes scenes = MakeScenes(kSyntheticTrain + 2 * kSyntheticHeldOut);
   const auto part = [&](int64_t begin, int64_t count) {
-    const auto of = [&](const std::vector<std::string>& lines) {
+    const auto slice = [&](const std::vector<std::string>& lines) {
       const auto first = lines.begin() + begin * kCaptionsPerImage;
       return std::vector<std::string>(first, first + count * kCaptionsPerImage);
     };
-    return Texts{of(scenes.english), of(scenes.german)};
+    return Texts{slice(scenes.english), slice(scenes.german)};
   };
   Describe(part(0, kSyntheticTrain), part(kSyntheticTrain, kSyntheticHeldOut),
            part(kSyntheticTrain + kSyntheticHeldOut, kSyntheticHeldOut), request, sets, sha);
@@ -338,7 +334,7 @@ CaptionSets OpenCaptions(const std::optional<fs::path>& folder, const CaptionReq
   std::string data = request.data;
   std::error_code error;
   if (folder && data != "synthetic" && !fs::is_directory(*folder, error)) {
-    throw DataError(fmt::format("[order-embedding] {} must be a folder", folder->string()));
+    FailToRead(*folder, "it is not a folder");
   }
   if (data == "auto") {
     data = !folder ? "synthetic" : FindFile(*folder, "train_ims.npy") ? "files" : "multi30k";
@@ -366,8 +362,8 @@ CaptionSets OpenCaptions(const std::optional<fs::path>& folder, const CaptionReq
        {std::pair("training", &sets.train), std::pair("validation", &sets.valid),
         std::pair("test", &sets.test)}) {
     if (images->size() == 0) {
-      throw DataError(fmt::format("[order-embedding] {} has no {} images",
-                                  folder ? folder->string() : data, split));
+      throw DataError(
+          fmt::format("{} has no {} images", folder ? Escaped(folder->string()) : data, split));
     }
   }
   sets.source = data == "synthetic" ? "embedded" : "files";

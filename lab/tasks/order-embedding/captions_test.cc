@@ -138,23 +138,27 @@ TEST_F(CaptionsTest, ChecksPrecomputedFeatures) {
     WriteFile(place / file, content);
     return ErrorOf(place);
   };
-  EXPECT_THAT(error("dev_caps.txt", Lines(9, "a")),
-              HasSubstr("dev_caps.txt must have 10 lines, 5 for each of the 2 images of dev_ims.npy"
-                        ", got 9"));
-  EXPECT_THAT(error("dev_caps.txt", Lines(11, "a")), HasSubstr(", got 11"));
+  EXPECT_THAT(
+      error("dev_caps.txt", Lines(9, "a")),
+      HasSubstr("dev_caps.txt: it has 9 lines; 10 were expected, 5 for each of the 2 images "
+                "of dev_ims.npy"));
+  EXPECT_THAT(error("dev_caps.txt", Lines(11, "a")),
+              HasSubstr(": it has 11 lines; 10 were expected"));
   EXPECT_THAT(error("dev_ims.npy", Npy(2, 3, {1, 0, 0, 1, 0, 0})),
-              HasSubstr("dev_ims.npy in " + place.string() +
-                        " must have rows of 2 elements, as train_ims.npy, got rows of 3"));
+              HasSubstr((place / "dev_ims.npy").string() +
+                        ": its rows have 3 elements, but those of train_ims.npy have 2"));
   EXPECT_THAT(error("train_ims.npy", Npy(3, 2, {3, 4, 0, NAN, 0, 0})),
-              HasSubstr("must have only finite elements, got others in row 1"));
-  EXPECT_THAT(error("train_ims.npy", Npy(3, 0, {})), HasSubstr("got 2 dimensions and no elements"));
-  EXPECT_THAT(error("train_ims.npy", "x"), HasSubstr("[ReadNpy]"));
+              HasSubstr("row 1, counted from 0, has elements that are not finite"));
+  EXPECT_THAT(error("train_ims.npy", Npy(3, 0, {})),
+              HasSubstr("it has 2 dimensions and no elements; "));
+  EXPECT_THAT(error("train_ims.npy", "x"),
+              HasSubstr("train_ims.npy: it begins with \\x78; NumPy's"));
   EXPECT_THAT(error("train_caps.txt", Lines(14, "a") + "\xff\n"),
-              HasSubstr("must be UTF-8, got byte 0xff at column 1 of line 15"));
+              HasSubstr(", line 15: byte 0xff at column 1 is not UTF-8"));
   std::string flat = Npy(6, 1, {3, 4, 0, 1, 0, 0});
   flat.replace(flat.find("(6, 1)"), 6, "(6,  )");
   EXPECT_THAT(error("train_ims.npy", flat),
-              HasSubstr("must have the shape (images, features), got 1 dimensions"));
+              HasSubstr("it has 1 dimension; the shape (images, features) was expected"));
   WriteFiles(place);
   WriteFile(place / "dev_ims.npy", Npy(0, 2, {}));
   WriteFile(place / "dev_caps.txt", "");
@@ -185,16 +189,14 @@ TEST_F(CaptionsTest, ReadsMulti30k) {
 TEST_F(CaptionsTest, ChecksMulti30k) {
   WriteMulti30k(folder.path());
   WriteFile(folder / "val.4.de", "Hund\n");
-  EXPECT_THAT(ErrorOf(folder.path()),
-              HasSubstr("val.4.de must have the 2 lines of val.1.de, got 1"));
+  EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("val.4.de: it has 1 line, but val.1.de has 2"));
   for (const std::string k : {"1", "2", "3", "5"}) {
     WriteFile(folder / ("val." + k + ".de"), "Hund\n");
   }
-  EXPECT_THAT(ErrorOf(folder.path()),
-              HasSubstr("val.1.de must have the 2 lines of val.1.en, got 1"));
+  EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("val.1.de: it has 1 line, but val.1.en has 2"));
   fs::remove(folder / "val.4.de");
   EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("has no file val.4.de or val.4.de.gz"));
-  EXPECT_THAT(ErrorOf(folder / "nothing"), HasSubstr("must be a folder"));
+  EXPECT_THAT(ErrorOf(folder / "nothing"), HasSubstr(": it is not a folder"));
   EXPECT_THROW(OpenCaptions({}, {.data = "multi30k"}), UsageError);
   EXPECT_THROW(OpenCaptions({}, {.data = "files"}), UsageError);
 }

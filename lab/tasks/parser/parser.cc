@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
 #include "lab/data/conllu.h"
 #include "lab/error.h"
@@ -188,18 +189,16 @@ class ParserTask final : public Task {
     trees->train = MakeExamples(encode(set.train), trees->vocabulary);
     trees->valid_sentences = encode(set.valid);
     trees->valid = MakeExamples(trees->valid_sentences, trees->vocabulary);
-    if (trees->train.sentences == 0 || trees->valid.sentences == 0) {
-      throw DataError("[parser] the training or the validation data has no projective sentence");
+    for (const auto& [examples, part] :
+         {std::pair(&trees->train, "training"), {&trees->valid, "validation"}}) {
+      if (examples->sentences == 0) {
+        throw DataError(fmt::format("{} has no projective {} sentence", Escaped(set.name), part));
+      }
     }
     trees->test_sentences = encode(set.test);
     const int64_t test = MakeExamples(trees->test_sentences, trees->vocabulary).transitions.size(0);
-    trees->about = {set.name,
-                    set.source,
-                    Describe(set, *trees),
-                    set.sha256,
-                    {{"train", trees->train.transitions.size(0)},
-                     {"valid", trees->valid.transitions.size(0)},
-                     {"test", test}}};
+    trees->about = AboutSplits(set, Describe(set, *trees), trees->train.transitions.size(0),
+                               trees->valid.transitions.size(0), test);
     return trees;
   }
 

@@ -48,7 +48,7 @@ std::vector<std::pair<std::string, fs::path>> FindBooks(const fs::path& folder) 
     if (auto name = BookName(entry->path())) found.emplace_back(*std::move(name), entry->path());
   }
   if (error) {
-    throw DataError(fmt::format("cannot read {}: {}", folder.string(), error.message()));
+    FailToRead(folder, error.message());
   }
   std::ranges::sort(found);
   // Keeps the uncompressed file of a book with both.
@@ -76,11 +76,7 @@ Book ParseBook(std::string_view text, const std::string& name) {
   int64_t number = 0;
   for (std::string_view line : SplitLines(text)) {
     ++number;
-    if (const auto at = FindInvalidUtf8(line)) {
-      throw DataError(
-          fmt::format("[ReadBooks] {} must be UTF-8, got byte 0x{:02x} at column {} of line {}",
-                      name, static_cast<uint8_t>(line[*at]), *at + 1, number));
-    }
+    CheckUtf8(name, number, line);
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (IsBlank(line)) {
       finish();
@@ -100,9 +96,8 @@ Library ReadBooks(const fs::path& folder) {
   const auto files = FindBooks(place);
   if (files.size() < 2) {
     throw DataError(fmt::format(
-        "[ReadBooks] {} must hold two books (*.txt or *.txt.gz) or more, itself or in its folder "
-        "books, got {}",
-        folder.string(), files.size()));
+        "{} has {} (*.txt or *.txt.gz), itself or in a folder books; at least two are needed",
+        Escaped(folder.string()), Count(std::ssize(files), "book")));
   }
   Library library;
   Sha256 sha;
@@ -114,9 +109,7 @@ Library ReadBooks(const fs::path& folder) {
       sha.Update({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
       return ParseBook(text, file.string());
     });
-    if (book.sentences.empty()) {
-      throw DataError(fmt::format("[ReadBooks] {} has no sentence", file.string()));
-    }
+    if (book.sentences.empty()) FailToRead(file, "it has no sentence");
     book.name = Escaped(name);
     const bool held_out = i % kValidationShare == kValidationShare - 1 ||
                           (count < kValidationShare && i == count - 1);

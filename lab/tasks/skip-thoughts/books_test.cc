@@ -42,7 +42,7 @@ TEST(ParseBook, JoinsLinesAndLeavesHeadingsOut) {
 
 TEST(ParseBook, NamesTheLineThatIsNotUtf8) {
   EXPECT_EQ(ErrorOf([] { ParseBook("fine\n\nb\xfcse\n", "x.txt"); }),
-            "[ReadBooks] x.txt must be UTF-8, got byte 0xfc at column 2 of line 3");
+            "x.txt, line 3: byte 0xfc at column 2 is not UTF-8");
 }
 
 TEST(ReadBooks, ReadsPlainAndPackedFilesInOrder) {
@@ -71,9 +71,11 @@ TEST(ReadBooks, ReportsMissingBooks) {
   const TestFolder folder;
   EXPECT_THAT(ErrorOf([&] { ReadBooks(folder / "none"); }), HasSubstr("cannot read "));
   WriteFile(folder / "a.txt", "One.");
-  EXPECT_THAT(ErrorOf([&] { ReadBooks(folder / ""); }), HasSubstr("must hold two books"));
+  EXPECT_THAT(
+      ErrorOf([&] { ReadBooks(folder / ""); }),
+      HasSubstr(" (*.txt or *.txt.gz), itself or in a folder books; at least two are needed"));
   WriteFile(folder / "b.txt", "CHAPTER\n");
-  EXPECT_THAT(ErrorOf([&] { ReadBooks(folder / ""); }), HasSubstr("b.txt has no sentence"));
+  EXPECT_THAT(ErrorOf([&] { ReadBooks(folder / ""); }), HasSubstr("b.txt: it has no sentence"));
   WriteFile(folder / "b.txt.gz", Gzip("Two.").substr(0, 12));
   fs::remove(folder / "b.txt");
   EXPECT_THAT(ErrorOf([&] { ReadBooks(folder / ""); }), HasSubstr("b.txt.gz"));

@@ -116,10 +116,8 @@ ThoughtData::ThoughtData(Library library, SentenceEvaluationSets evaluation, int
       sets(std::move(evaluation)) {
   for (const auto& [name, triples] : {std::pair("training", &train), {"validation", &valid}}) {
     if (triples->size() == 0) {
-      throw DataError(
-          fmt::format("[skip-thoughts] {} books must have three consecutive sentences of at most "
-                      "{} words, got none",
-                      name, longest));
+      throw DataError(fmt::format(
+          "the {} books have no three consecutive sentences of at most {} words", name, longest));
     }
   }
   const std::vector<const Words*> text = InOrder(library.valid);

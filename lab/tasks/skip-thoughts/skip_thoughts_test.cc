@@ -418,7 +418,7 @@ TEST_F(SkipThoughtsTest, ReadsBooksAndSets) {
   EXPECT_THAT(ErrorOf(folder / "none"), HasSubstr("none: No such file or directory"));
   WriteFile(folder / "books/b.txt", "One two. Three.\n");
   EXPECT_THAT(ErrorOf(folder / ""),
-              HasSubstr("validation books must have three consecutive sentences"));
+              HasSubstr("the validation books have no three consecutive sentences"));
   WriteFile(folder / "cr/custrev.all", "1 good\n3 bad\n");
   EXPECT_THAT(ErrorOf(folder / ""), HasSubstr("custrev.all, line 2"));
 }

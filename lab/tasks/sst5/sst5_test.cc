@@ -67,7 +67,7 @@ TEST_F(Sst5Test, RefusesFilesItCannotUse) {
     Load();
     FAIL() << "no error";
   } catch (const DataError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("line 2 of "));
+    EXPECT_THAT(e.what(), HasSubstr(", line 2: "));
   }
   Write("dev", "\n");
   EXPECT_THROW(Load(), DataError);
