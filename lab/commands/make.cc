@@ -63,7 +63,8 @@ void AddMakeCloze(CLI::App& make, Action& action) {
   number("--held-out", r.held_out, 1, 1'000'000'000,
          "Maximum number of questions for validation, and for the test");
   number("--sentences", r.sentences, 1, 1000, "Sentences of a passage");
-  number("--entities", r.entities, 2, kMaxEntities, "Number of entity numbers");
+  number("--entities", r.entities, 2, kMaxEntities,
+         "Maximum number of distinct entities of a passage");
   number("--least-entities", r.min_entities, 1, 1000,
          "Minimum number of distinct entities of a passage");
   number("--longest-passage", r.longest_passage, 1, 1'000'000,
@@ -74,7 +75,7 @@ void AddMakeCloze(CLI::App& make, Action& action) {
          "Maximum number of words of a question");
   number("--stride", r.stride, 1, 1'000'000,
          "Minimum number of sentences between the starts of passages");
-  number("--seed", r.seed, 0, 1'000'000'000, "Seed of the split, the order and the numbers");
+  number("--seed", r.seed, 0, 1'000'000'000, "Seed of the split, the order and the entity numbers");
   cloze->callback([&action, flags] { action = [flags] { return RunMakeCloze(*flags); }; });
 }
 

@@ -204,7 +204,7 @@ void AddTrain(CLI::App& app, Action& action) {
       app.add_subcommand("train", "Train a task with each given norm or cell, batch size and seed");
   train->footer(
       std::string(
-          "Lists make a sweep: a run for each combination and seed, each with its own folder,\n"
+          "Lists of values train each combination and seed, each as a run with its own folder,\n"
           "OUT/TASK/PRESET-NORM-bBATCH[-KEY=VALUE...]-sSEED (CELL for NORM in recurrent tasks):\n"
           "  config.json                   settings, data and machine of the run\n"
           "  metrics.jsonl                 a line for each evaluation\n"

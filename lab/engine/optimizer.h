@@ -49,7 +49,7 @@ Clipping ClipTogether(double limit);
 /// disables it.
 Clipping ClipEach(double limit);
 
-/// Returns the norm of all gradients together.
+/// Returns the norm of the concatenated gradients.
 double NormOf(const std::vector<at::Tensor>& gradients);
 
 }  // namespace planish::lab

@@ -87,7 +87,7 @@ std::vector<SettingSpec> EngineSettings(const SettingSpec& compared) {
       Choice("schedule", "constant", "learning rate after warm-up; cosine ends at 0",
              ScheduleNames()),
       {"warmup", 0, "updates over which the learning rate rises from 0", 0, 1e9, {}},
-      {"clip", 0.0, "largest norm of all gradients together; 0: no limit", 0, 1e9, {}},
+      {"clip", 0.0, "maximum norm of the concatenated gradients; 0: no limit", 0, 1e9, {}},
       {"accumulate", 1, "batches averaged in an update", 1, 1e6, {}},
       {"adam_beta1", 0.9, "Adam's decay rate of the first moment", 0, 1, {}},
       {"adam_beta2", 0.999, "Adam's decay rate of the second moment", 0, 1, {}},
