@@ -101,11 +101,11 @@ struct Sums {
   }
   HWY_INLINE void Total(float (&sums)[2]) const {
     const D d;
-    const auto of = [&](const V(&v)[4]) HWY_ATTR {
+    const auto total = [&](const V(&v)[4]) HWY_ATTR {
       return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(v[0], v[1]), hn::Add(v[2], v[3]))));
     };
-    sums[0] += of(first);
-    sums[1] += of(second);
+    sums[0] += total(first);
+    sums[1] += total(second);
   }
 };
 
@@ -360,30 +360,30 @@ constexpr int64_t kBlocks = 16;
 // Memory that a contestant keeps between calls.
 struct Memory {
   std::vector<float> mean, rstd;
-  internal::AlignedArray<float> work;
+  internal::AlignedArray<float> workspace;
 };
 
-void CallOnRows(const ChannelOperands& b, const ChannelTuning& tuning, float* work,
+void CallOnRows(const ChannelOperands& b, const ChannelTuning& tuning, float* workspace,
                 const ParallelFor& parallel_for) {
   const int64_t n = b.channels, rows = b.samples;
-  float* const coefficients = work + kBlocks * 2 * n;
+  float* const coefficients = workspace + kBlocks * 2 * n;
   parallel_for(0, kBlocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
-      std::fill_n(work + k * 2 * n, 2 * n, 0.f);
+      std::fill_n(workspace + k * 2 * n, 2 * n, 0.f);
       HWY_DYNAMIC_DISPATCH(SumOverRows)
-      (b, tuning, k * rows / kBlocks, (k + 1) * rows / kBlocks, work + k * 2 * n);
+      (b, tuning, k * rows / kBlocks, (k + 1) * rows / kBlocks, workspace + k * 2 * n);
     }
   });
   for (int64_t c = 0; c < n; ++c) {
     float first = 0, second = 0;
     for (int64_t k = 0; k < kBlocks; ++k) {
-      first += work[k * 2 * n + c];
-      second += work[k * 2 * n + n + c];
+      first += workspace[k * 2 * n + c];
+      second += workspace[k * 2 * n + n + c];
     }
-    const Coefficients of = CoefficientsOf(b, c, first, second);
-    coefficients[c] = of.dy;
-    coefficients[n + c] = of.x;
-    coefficients[2 * n + c] = of.constant;
+    const Coefficients channel = CoefficientsOf(b, c, first, second);
+    coefficients[c] = channel.dy;
+    coefficients[n + c] = channel.x;
+    coefficients[2 * n + c] = channel.constant;
   }
   // Goes through the blocks in reverse, because the rows read last are still in a cache.
   parallel_for(0, kBlocks, 1, [&](int64_t begin, int64_t end) {
@@ -405,21 +405,21 @@ void CallOnChannels(const ChannelOperands& b, const ChannelTuning& tuning,
   });
 }
 
-void CallOnPositions(const ChannelOperands& b, const ChannelTuning& tuning, float* work,
+void CallOnPositions(const ChannelOperands& b, const ChannelTuning& tuning, float* workspace,
                      const ParallelFor& parallel_for) {
   const int64_t lanes = HWY_DYNAMIC_DISPATCH(LanesOfChannels)();
   const int64_t size = 2 * b.channels * lanes, tiles = b.spatial / tuning.tile;
-  float* const sums = work + kBlocks * size;
+  float* const sums = workspace + kBlocks * size;
   // Each block of samples has its own partial sums of dgain and dbias, and space for those of a
   // tile.
   parallel_for(0, kBlocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
-      std::fill_n(work + k * size, size, 0.f);
+      std::fill_n(workspace + k * size, size, 0.f);
       for (int64_t s = k * b.samples / kBlocks; s < (k + 1) * b.samples / kBlocks; ++s) {
         for (int64_t t = 0; t < tiles; ++t) {
           HWY_DYNAMIC_DISPATCH(NormalizePositions)
           (b, tuning, s, t * tuning.tile, (t + 1) * tuning.tile, sums + k * 2 * b.spatial,
-           work + k * size);
+           workspace + k * size);
         }
       }
     }
@@ -427,8 +427,11 @@ void CallOnPositions(const ChannelOperands& b, const ChannelTuning& tuning, floa
   for (int64_t c = 0; b.backward && c < b.channels; ++c) {
     b.dgain[c] = b.dbias[c] = 0;
     for (int64_t k = 0; k < kBlocks; ++k) {
-      const float* of = work + k * size + 2 * c * lanes;
-      for (int64_t i = 0; i < lanes; ++i) b.dgain[c] += of[i], b.dbias[c] += of[lanes + i];
+      const float* partial = workspace + k * size + 2 * c * lanes;
+      for (int64_t i = 0; i < lanes; ++i) {
+        b.dgain[c] += partial[i];
+        b.dbias[c] += partial[lanes + i];
+      }
     }
   }
 }
@@ -464,17 +467,18 @@ Contestant MakeBareChannels(const std::string& method, const Case& c, const Arra
   }
   b.mean = memory->mean.data();
   b.rstd = memory->rstd.data();
-  memory->work = internal::MakeAligned<float>(of_rows ? (2 * kBlocks + 3) * c.cols
-                                              : batch ? 1
-                                                      : 2 * kBlocks * (c.cols * lanes + c.spatial));
+  memory->workspace =
+      internal::MakeAligned<float>(of_rows ? (2 * kBlocks + 3) * c.cols
+                                   : batch ? 1
+                                           : 2 * kBlocks * (c.cols * lanes + c.spatial));
   const auto call = [b, memory, batch, of_rows,
                      parallel_for = TorchThreads()](const ChannelTuning& tuning) {
     if (of_rows) {
-      CallOnRows(b, tuning, memory->work.get(), parallel_for);
+      CallOnRows(b, tuning, memory->workspace.get(), parallel_for);
     } else if (batch) {
       CallOnChannels(b, tuning, parallel_for);
     } else {
-      CallOnPositions(b, tuning, memory->work.get(), parallel_for);
+      CallOnPositions(b, tuning, memory->workspace.get(), parallel_for);
     }
   };
   ChannelTuning fastest{};

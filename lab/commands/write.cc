@@ -20,7 +20,7 @@ namespace planish::lab {
 
 namespace {
 
-constexpr size_t kLongestText = 1000;
+constexpr size_t kMaxTextBytes = 1000;
 
 struct WriteFlags {
   TrainedRunFlags trained;
@@ -35,9 +35,9 @@ void CheckText(const std::string& text) {
   if (IsBlank(text)) {
     throw UsageError("[write] TEXT must have a character other than blanks");
   }
-  if (text.size() > kLongestText) {
+  if (text.size() > kMaxTextBytes) {
     throw UsageError(
-        fmt::format("[write] TEXT must have at most {} bytes, got {}", kLongestText, text.size()));
+        fmt::format("[write] TEXT must have at most {} bytes, got {}", kMaxTextBytes, text.size()));
   }
   if (const auto at = FindInvalidUtf8(text)) {
     throw UsageError(fmt::format("[write] TEXT must be UTF-8, got byte 0x{:02x} at position {}",

@@ -60,10 +60,10 @@ at::Tensor NormModule::forward(const at::Tensor& x) {
   y.register_hook([dy](const at::Tensor& gradient) { *dy = gradient; });
   in.register_hook([this, dy, sums = sums_, x = x.detach()](const at::Tensor& dx) {
     at::NoGradGuard no_grad;
-    const at::Tensor numbers = x.to(at::kDouble), factor = Factor(numbers);
+    const at::Tensor x_double = x.to(at::kDouble), factor = Factor(x_double);
     at::Tensor g = dy->to(at::kDouble);
     if (factor.defined()) g = g * factor;
-    sums->Add(Sigma(Rows(numbers)), Rows(g), Rows(dx.to(at::kDouble)));
+    sums->Add(Sigma(Rows(x_double)), Rows(g), Rows(dx.to(at::kDouble)));
   });
   return y;
 }

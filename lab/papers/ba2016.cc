@@ -24,12 +24,7 @@ constexpr char kShareOfTime[] = "60%";
 
 PaperColumn Column(const char* name, const char* label, const char* task, const char* metric,
                    const char* unit) {
-  PaperColumn c;
-  c.name = name;
-  c.label = label;
-  c.task = task;
-  c.metric = metric;
-  c.unit = unit;
+  PaperColumn c = NewColumn(name, label, task, metric, unit);
   c.lower_is_better = true;
   c.norms = kTwo;
   c.seeds = 3;

@@ -21,9 +21,9 @@ double Draw(std::mt19937_64& generator) {
 }
 
 std::vector<double> Draw(int64_t count, std::mt19937_64& generator) {
-  std::vector<double> numbers(static_cast<size_t>(count));
-  for (double& number : numbers) number = Draw(generator);
-  return numbers;
+  std::vector<double> values(static_cast<size_t>(count));
+  for (double& value : values) value = Draw(generator);
+  return values;
 }
 
 // Returns x W^T [cases, units].
@@ -40,8 +40,8 @@ Matrix Product(const LinearLayer& layer, const Matrix& w) {
   return a;
 }
 
-void Scale(std::span<double> numbers, double d) {
-  for (double& number : numbers) number *= d;
+void Scale(std::span<double> values, double d) {
+  for (double& value : values) value *= d;
 }
 
 // Adds gamma to every row.

@@ -11,6 +11,17 @@
 
 namespace planish::lab {
 
+PaperColumn NewColumn(const std::string& name, const std::string& label, const std::string& task,
+                      const std::string& metric, const std::string& unit) {
+  PaperColumn column;
+  column.name = name;
+  column.label = label;
+  column.task = task;
+  column.metric = metric;
+  column.unit = unit;
+  return column;
+}
+
 int PaperColumn::Decimals() const {
   for (int decimals = 1; decimals < 3; ++decimals) {
     if (std::ranges::all_of(printed, [&](const auto& value) {

@@ -68,6 +68,10 @@ struct PaperColumn {
   }
 };
 
+/// Returns a column with these members and the defaults of the others.
+PaperColumn NewColumn(const std::string& name, const std::string& label, const std::string& task,
+                      const std::string& metric, const std::string& unit);
+
 /// Row of a paper's results: a norm.
 struct PaperRow {
   std::string norm;   ///< name in the lab

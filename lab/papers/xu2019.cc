@@ -34,12 +34,7 @@ Norms FeedForwardNorms() {
 // of it.
 PaperColumn Column(const char* name, const char* label, const char* task, const char* metric,
                    const char* unit, const std::string& loss, double minutes) {
-  PaperColumn c;
-  c.name = name;
-  c.label = label;
-  c.task = task;
-  c.metric = metric;
-  c.unit = unit;
+  PaperColumn c = NewColumn(name, label, task, metric, unit);
   c.train_curve = "train_" + loss;
   c.valid_curve = "valid_" + loss;
   c.norms = TransformerNorms();

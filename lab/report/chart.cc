@@ -26,8 +26,8 @@ constexpr double kPlotWidth = kWidth - kLeft - kRight;
 constexpr double kPlotHeight = kHeight - kTop - kBottom;
 
 // Beyond these, an axis' width or its labels would overflow.
-constexpr double kLargest = 1e300;
-constexpr double kSmallest = 1e-300;
+constexpr double kMaxValue = 1e300;
+constexpr double kMinValue = 1e-300;
 
 constexpr std::array<std::string_view, 5> kDashes = {"", "7 3", "2 2.5", "9 3 2 3", "4 2"};
 constexpr int kMarkers = 6;
@@ -296,7 +296,7 @@ std::vector<double> LogTicks(double low, double high) {
 }  // namespace
 
 double Axis::Place(double value) const {
-  if (!log) return (std::clamp(value, -kLargest, kLargest) - low) / (high - low);
+  if (!log) return (std::clamp(value, -kMaxValue, kMaxValue) - low) / (high - low);
   if (value <= 0) return -1;
   return (std::log10(value) - std::log10(low)) / (std::log10(high) - std::log10(low));
 }
@@ -313,7 +313,7 @@ Axis ValueAxis(const std::vector<Curve>& curves, bool lower_is_better) {
       for (const Curve::Seed& seed : curve.single) {
         if ((StatusOf(*seed.run) == Status::kDiverged) != diverged) continue;
         for (const Curve::Point& point : seed.points) {
-          values.push_back(std::clamp(point.value.mean, -kLargest, kLargest));
+          values.push_back(std::clamp(point.value.mean, -kMaxValue, kMaxValue));
         }
       }
     }
@@ -331,8 +331,8 @@ Axis ValueAxis(const std::vector<Curve>& curves, bool lower_is_better) {
     axis.log = true;
     axis.has_zero = low == 0;
     const double pad = std::pow(high / above_zero, 0.04);
-    axis.low = std::max(above_zero / pad, kSmallest);
-    axis.high = std::min(high * pad, kLargest);
+    axis.low = std::max(above_zero / pad, kMinValue);
+    axis.high = std::min(high * pad, kMaxValue);
     return axis;
   }
   if (low == high) {
@@ -347,7 +347,7 @@ Axis ValueAxis(const std::vector<Curve>& curves, bool lower_is_better) {
 
 Axis CostAxis(double high) {
   Axis axis;
-  axis.high = high > 0 ? std::min(high, kLargest) * 1.02 : 1;
+  axis.high = high > 0 ? std::min(high, kMaxValue) * 1.02 : 1;
   return axis;
 }
 

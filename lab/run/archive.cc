@@ -161,7 +161,7 @@ std::string TarEntry(const std::string& run, std::string_view file, std::string_
   return entry;
 }
 
-// Takes the files of a tar archive apart.
+// Parser of a tar archive with the files of runs.
 class TarReader {
  public:
   TarReader(std::string_view text, const fs::path& path) : text_(text), path_(path) {}

@@ -67,10 +67,10 @@ std::string JsonReason(const std::exception& error) {
 }
 
 std::string BriefText(const Json& value) {
-  constexpr size_t kLongest = 60;
+  constexpr size_t kMaxBriefBytes = 60;
   if (value.is_structured()) return std::string("an ") + value.type_name();
   const std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true);
-  return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
+  return text.size() <= kMaxBriefBytes ? text : text.substr(0, kMaxBriefBytes) + "...";
 }
 
 int64_t ToInteger(const Json& value) {

@@ -35,7 +35,7 @@ std::unique_ptr<DigitCases> CutCases(std::string_view task, const Settings& sett
                                      const ImageSet& set);
 
 /// Returns the cases with these indices: images [B, 784] and labels [B].
-Tensors TakeCases(const Cases& cases, const at::Tensor& numbers);
+Tensors TakeCases(const Cases& cases, const at::Tensor& indices);
 
 /// Returns the first `count` cases, or all if there are fewer: views.
 Cases FirstCases(const Cases& cases, int64_t count);

@@ -16,13 +16,13 @@ BorderStatistics StatisticsOf(const ConvNet::Units& units) {
   const at::Tensor on = units.activated.gt(0).to(at::kFloat).mean(0);
   const at::Tensor mean = units.sums.mean(0);
   const at::Tensor deviation = units.sums.std(at::OptionalIntArrayRef(0), /*unbiased=*/true);
-  const auto of = [&](const at::Tensor& places) {
+  const auto statistics = [&](const at::Tensor& places) {
     const auto average = [&](const at::Tensor& t) {
       return t.flatten(0, 1).index({places.flatten()}).mean().item<double>();
     };
     return UnitStatistics{average(on), average(mean), average(deviation)};
   };
-  return {of(border), of(border.logical_not())};
+  return {statistics(border), statistics(border.logical_not())};
 }
 
 }  // namespace planish::lab

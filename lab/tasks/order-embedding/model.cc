@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kGates = 3;
 // Minimum length, which prevents division by 0.
-constexpr double kShortest = 1e-12;
+constexpr double kMinLength = 1e-12;
 
 at::Tensor Uniform(at::IntArrayRef sizes, double bound) {
   return at::empty(sizes).uniform_(-bound, bound);
@@ -68,7 +68,7 @@ OrderEmbedding::OrderEmbedding(const Options& o) : order_(o.order) {
 }
 
 at::Tensor OrderEmbedding::Place(const at::Tensor& x) const {
-  const at::Tensor y = x / x.norm(2, {1}, /*keepdim=*/true).clamp_min(kShortest);
+  const at::Tensor y = x / x.norm(2, {1}, /*keepdim=*/true).clamp_min(kMinLength);
   return order_ ? y.abs() : y;
 }
 
