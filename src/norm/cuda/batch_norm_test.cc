@@ -335,7 +335,7 @@ TEST(CudaBatchNormErrorTest, Texts) {
                 ", got " + std::to_string(needed - 1));
   EXPECT_EQ(error([](auto&, auto& o) { o.workspace = static_cast<char*>(o.workspace) + 4; }),
             "[BatchNormForward] workspace must be aligned to 16 bytes, got an address 4 bytes "
-            "beyond");
+            "past a multiple of 16");
   EXPECT_EQ(tests::ErrorOf([] {
               cuda::WorkspaceBytes(BatchNormForwardArgs<float>{.batch = 1, .channels = -2});
             }),
