@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 
 #include <cmath>
+#include <span>
 
 namespace planish::lab {
 
@@ -16,11 +17,10 @@ NamedTensors ParametersOf(const torch::nn::Module& model) {
 double NormOf(const std::vector<at::Tensor>& gradients) {
   if (gradients.empty()) return 0;
   // One copy from a GPU, not one for each gradient.
-  const at::Tensor norms = at::stack(at::_foreach_norm(gradients)).cpu();
+  const at::Tensor norms = at::stack(at::_foreach_norm(gradients)).to(at::kCPU, at::kDouble);
   double square = 0;
-  for (const at::Tensor& norm : norms.unbind()) {
-    const auto value = norm.item<double>();
-    square += value * value;
+  for (const double norm : std::span(norms.const_data_ptr<double>(), gradients.size())) {
+    square += norm * norm;
   }
   return std::sqrt(square);
 }

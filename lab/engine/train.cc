@@ -113,17 +113,16 @@ class Training {
     writer.TruncateAfter(LastEvaluated());
     progress_.Note(
         fmt::format("{}: resuming at step {}", plan_.folder.filename().string(), state_.step));
-    if (state_.threads != threads) {
+    const auto warn = [&](const std::string& difference) {
       progress_.Warn(
-          fmt::format("warning: {}: the checkpoint was made with {} threads and continues with {}: "
-                      "the last bits can differ",
-                      plan_.folder.filename().string(), state_.threads, threads));
+          fmt::format("warning: {}: the checkpoint was made {}: the last bits can differ",
+                      plan_.folder.filename().string(), difference));
+    };
+    if (state_.threads != threads) {
+      warn(fmt::format("with {} threads and continues with {}", state_.threads, threads));
     }
     if (state_.device != device) {
-      progress_.Warn(
-          fmt::format("warning: {}: the checkpoint was made on {} and continues on {}: the last "
-                      "bits can differ",
-                      plan_.folder.filename().string(), state_.device, device));
+      warn(fmt::format("on {} and continues on {}", state_.device, device));
     }
     state_.threads = threads;
     state_.device = device;
