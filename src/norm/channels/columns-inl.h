@@ -30,9 +30,6 @@ inline constexpr int64_t kBufferedColumns = 128, kNtBuffer = 2048;
 /// Elements of a run that are summed in C before the sum continues in double.
 inline constexpr int64_t kRunElements = 1024;
 
-/// Bytes ahead that sums of runs prefetch their inputs into the L1 cache.
-inline constexpr int64_t kPrefetchSumBytes = 8192;
-
 // --- End of tuning constants ---
 
 /// Writes lanes [from, to) of v to p[from], p[from + 1], ...
@@ -223,12 +220,6 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
                             double* second) {
   using C = hn::TFromD<D>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  // Without stores, prefetching into L1 suffices.
-  constexpr int64_t kAhead = kPrefetchSumBytes / sizeof(T);
-  const auto prefetch = [&](const T* ahead) HWY_ATTR {
-    hwy::Prefetch(ahead);
-    if constexpr (2 * hn::MaxLanes(D()) * sizeof(T) > 64) hwy::Prefetch(ahead + lanes);
-  };
   for (int64_t r = 0; r < runs; ++r) {
     const T* a = a_ + r * stride;
     const T* x = x_ + r * stride;
@@ -238,11 +229,6 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
       Vec<D> v0 = hn::Zero(d), w0 = v0, v1 = v0, w1 = v0;
       int64_t i = begin;
       for (; i + 2 * lanes <= end; i += 2 * lanes) {
-        // Does not prefetch beyond the last run, where memory can belong to other arrays.
-        if (i + kAhead < (runs - r) * stride) {
-          prefetch(a + i + kAhead);
-          if constexpr (kSums == ChannelSums::kGradient) prefetch(x + i + kAhead);
-        }
         AddTerms<kSums>(d, a + i, x + i, value, v0, w0);
         AddTerms<kSums>(d, a + i + lanes, x + i + lanes, value, v1, w1);
       }

@@ -31,8 +31,6 @@ constexpr int64_t kMapTile = 16384;
 constexpr int64_t kPart = int64_t{1} << 14;
 // Channels whose preparation is worth a thread: each reads memory in about ten places.
 constexpr int64_t kBeforeGrain = 1024;
-// Parts whose outputs are computed in ascending order; blocks of parts go in descending order.
-constexpr int64_t kMapParts = 64;
 // Contiguous bytes that a tile should have in each row: the hardware prefetches within pages.
 constexpr int64_t kTileRowBytes = 1024;
 // Elements of a channel whose mean is the shift of its sums.
@@ -201,17 +199,12 @@ void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
             const MapParameters<Compute<T>>& parameters, const ParallelFor& parallel_for) {
   const int64_t total = pass.batch * pass.channels * pass.spatial;
   const int64_t parts = (total + kPart - 1) / kPart;
-  // The last parts first: the caches still hold them after the sums.
   RunParallel(parallel_for, parts, GrainFor(kPart), [&](int64_t begin, int64_t end) {
     const bool use_nt_stores = UsesNtStores(pass, end - begin, parts);
     MapArrays<T> arrays = ArraysAt(pass, 0);
     arrays.prefetch_output = PrefetchesOutput(pass, end - begin, parts);
-    while (end > begin) {
-      const int64_t from = std::max(begin, end - kMapParts);
-      MapRows(pass.map, arrays, 0, 1, from * kPart, std::min(total, end * kPart), run, period,
-              parameters, use_nt_stores);
-      end = from;
-    }
+    MapRows(pass.map, arrays, 0, 1, begin * kPart, std::min(total, end * kPart), run, period,
+            parameters, use_nt_stores);
   });
 }
 

@@ -32,10 +32,10 @@ namespace {
 // --- Tuning constants (docs/tuning.md) ---
 
 /// Column counts below which rows are processed in groups of eight: with ordinary stores, and with
-/// non-temporal stores or prefetched outputs. With the latter only the narrowest rows gain. Results
-/// have the same bits either way.
+/// non-temporal stores or prefetched outputs. With the latter only narrow rows gain, those of
+/// 16-bit elements up to a greater width. Results have the same bits either way.
 inline constexpr int64_t kNarrowColumns = 640;
-inline constexpr int64_t kNarrowNtColumns = 80;
+inline constexpr int64_t kNarrowNtColumns = 80, kNarrowNt16BitColumns = 256;
 
 /// Rows whose results are computed side by side. They share the loads of gain and bias; more would
 /// exceed the registers.
@@ -46,9 +46,9 @@ inline constexpr int64_t kRowsSideBySide = hn::MaxLanes(hn::ScalableTag<float>()
 inline constexpr int64_t kNarrowGradientColumns = kRowsSideBySide == 4 ? kChunk + 1 : 400;
 inline constexpr int64_t kNarrowSmallL1GradientColumns = 160;
 
-/// Limits for backward with non-temporal stores or prefetched outputs: with a fast and with a slow
-/// L3 cache.
-inline constexpr int64_t kNarrowNtGradientColumns = 80;
+/// Limits for backward with non-temporal stores or prefetched outputs: of 16-bit elements (others:
+/// kNarrowNtColumns), and of all with a slow L3 cache.
+inline constexpr int64_t kNarrowNt16BitGradientColumns = 128;
 inline constexpr int64_t kNarrowSlowL3GradientColumns = 48;
 
 /// Rows of a group.
@@ -59,11 +59,20 @@ inline constexpr int64_t kMinNarrowRows = 3;
 
 // --- End of tuning constants ---
 
-/// Returns the limit for backward.
+/// Returns the limit for forward with elements of type T.
+template <class T>
+HWY_INLINE int64_t NarrowColumns(bool nt_stores_or_prefetch) {
+  if (!nt_stores_or_prefetch) return kNarrowColumns;
+  return sizeof(T) == 2 && !CurrentTuning().slow_l3 ? kNarrowNt16BitColumns : kNarrowNtColumns;
+}
+
+/// Returns the limit for backward with elements of type T.
+template <class T>
 HWY_INLINE int64_t NarrowGradientColumns(bool nt_stores_or_prefetch) {
   const Tuning& tuning = CurrentTuning();
   if (nt_stores_or_prefetch) {
-    return tuning.slow_l3 ? kNarrowSlowL3GradientColumns : kNarrowNtGradientColumns;
+    if (tuning.slow_l3) return kNarrowSlowL3GradientColumns;
+    return sizeof(T) == 2 ? kNarrowNt16BitGradientColumns : kNarrowNtColumns;
   }
   return tuning.l1_holds_four_rows ? kNarrowGradientColumns : kNarrowSmallL1GradientColumns;
 }

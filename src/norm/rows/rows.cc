@@ -55,7 +55,7 @@ HWY_INLINE bool IsNarrow([[maybe_unused]] const RowsForward<T>& args,
     const bool to_memory =
         (args.use_nt_stores && args.y_stride == args.cols) || args.prefetch_output;
     return args.cols <= kTransposedColumns ||
-           (rows >= kMinNarrowRows && args.cols < (to_memory ? kNarrowNtColumns : kNarrowColumns));
+           (rows >= kMinNarrowRows && args.cols < NarrowColumns<T>(to_memory));
   }
 #endif
   return false;
@@ -165,7 +165,7 @@ void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* 
         return;
       }
       const bool use_nt_stores = args.use_nt_stores && args.dx_stride == cols;
-      if (cols < NarrowGradientColumns(use_nt_stores || args.prefetch_output)) {
+      if (cols < NarrowGradientColumns<T>(use_nt_stores || args.prefetch_output)) {
         const auto run = [&](auto has_columns, auto nt_stores) HWY_ATTR {
           BackwardRowsNarrow<output(), read_x(), has_columns(), nt_stores()>(Full(), args, begin,
                                                                              end, dgain, dbias);
