@@ -5,6 +5,7 @@ namespace planish::lab {
 void AddCommands(CLI::App& app, Action& action) {
   AddTrain(app, action);
   AddReproduce(app, action);
+  AddSweep(app, action);
   AddReport(app, action);
   AddThin(app, action);
   AddShow(app, action);

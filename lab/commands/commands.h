@@ -32,6 +32,7 @@ void AddCommands(CLI::App& app, Action& action);
 
 void AddTrain(CLI::App& app, Action& action);
 void AddReproduce(CLI::App& app, Action& action);
+void AddSweep(CLI::App& app, Action& action);
 void AddReport(CLI::App& app, Action& action);
 void AddThin(CLI::App& app, Action& action);
 void AddShow(CLI::App& app, Action& action);

@@ -1,4 +1,4 @@
-#include "lab/reproduce/children.h"
+#include "lab/queue/children.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
-#ifndef PLANISH_LAB_REPRODUCE_CHILDREN_H_
-#define PLANISH_LAB_REPRODUCE_CHILDREN_H_
+#ifndef PLANISH_LAB_QUEUE_CHILDREN_H_
+#define PLANISH_LAB_QUEUE_CHILDREN_H_
 
 #include <sys/types.h>
 
@@ -57,4 +57,4 @@ class Children {
 
 }  // namespace planish::lab
 
-#endif  // PLANISH_LAB_REPRODUCE_CHILDREN_H_
+#endif  // PLANISH_LAB_QUEUE_CHILDREN_H_

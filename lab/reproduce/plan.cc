@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <set>
-#include <stdexcept>
-#include <tuple>
+#include <utility>
 
 #include "lab/engine/sweep.h"
 #include "lab/error.h"
@@ -52,57 +50,6 @@ std::vector<const PaperColumn*> ChooseColumns(const Paper& paper,
   return chosen;
 }
 
-// Runs with results in the archives of a folder, by name. An unreadable archive counts as none.
-using ArchivedResults = std::map<std::string, RunResult>;
-
-ArchivedResults ReadArchivedResults(const fs::path& folder) {
-  ArchivedResults results;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (!IsArchive(entry.path())) continue;
-    try {
-      for (Run& run : ReadArchivedRuns(entry.path()).runs) {
-        if (run.result) results[run.folder.filename().string()] = *std::move(run.result);
-      }
-    } catch (const std::runtime_error&) {
-    }
-  }
-  return results;
-}
-
-// Sets the completed fraction of a run from its folder, the epochs up to its last evaluation, or
-// from its archived result. An unreadable folder counts as nothing done; `planish train` then fails
-// with the reason.
-void LookInto(PlannedRun& run, const ArchivedResults& archived, Estimates& estimates) {
-  const auto set_done = [&](const RunResult& result) {
-    run.done = true;
-    if (result.status == "finished") {
-      estimates.Add(run.column, run.norm, (result.seconds + result.evaluation_seconds) / 60);
-    }
-  };
-  if (!fs::exists(run.folder / "config.json")) {
-    const auto result = archived.find(run.folder.filename().string());
-    if (result != archived.end()) set_done(result->second);
-    return;
-  }
-  Run found;
-  try {
-    found = ReadRun(run.folder);
-  } catch (const RunError&) {
-    return;
-  }
-  if (found.result) {
-    set_done(*found.result);
-    return;
-  }
-  const nlohmann::ordered_json& settings = found.config.settings;
-  const bool counts = settings.contains("epochs") && settings["epochs"].is_number();
-  const double epochs = counts ? settings["epochs"].get<double>() : 0;
-  if (epochs > 0 && !found.evaluations.empty()) {
-    run.part_done = std::clamp(found.evaluations.back().epoch / epochs, 0.0, 1.0);
-  }
-}
-
 // Returns the requested norms that the column's task has, or the column's own if none are
 // requested.
 std::vector<std::string> NormsOf(const PaperColumn& column, const Task& task,
@@ -117,42 +64,7 @@ std::vector<std::string> NormsOf(const PaperColumn& column, const Task& task,
   return norms;
 }
 
-std::string Minutes(const std::optional<double>& minutes) {
-  return minutes ? fmt::format("{:.{}f}", *minutes, *minutes < 1 ? 2 : 1) : "?";
-}
-
 }  // namespace
-
-std::string PlannedRun::Name() const {
-  return folder.parent_path().filename().string() + " " + folder.filename().string();
-}
-
-void Estimates::Add(size_t column, const std::string& norm, double minutes) {
-  for (Mean* mean : {&all_[column], &by_norm_[column][norm]}) {
-    mean->sum += minutes;
-    ++mean->count;
-  }
-}
-
-std::optional<double> Estimates::Minutes(size_t column, const std::string& norm) const {
-  const auto found = by_norm_[column].find(norm);
-  if (found != by_norm_[column].end()) return found->second.sum / found->second.count;
-  return Minutes(column);
-}
-
-std::optional<double> Estimates::Minutes(size_t column) const {
-  const Mean& mean = all_[column];
-  return mean.count > 0 ? std::optional(mean.sum / mean.count) : reference_[column];
-}
-
-std::optional<double> Estimates::Left(const PlannedRun& run) const {
-  const std::optional<double> minutes = Minutes(run.column, run.norm);
-  return minutes ? std::optional(*minutes * (1 - run.part_done)) : std::nullopt;
-}
-
-size_t ReproducePlan::Done() const {
-  return static_cast<size_t>(std::ranges::count_if(runs, &PlannedRun::done));
-}
 
 ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
                        const TaskFinder& find) {
@@ -177,6 +89,7 @@ ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
     for (const std::string& norm : norms) unused.erase(norm);
     plan.columns.push_back(
         {column, norms, request.seeds.value_or(column->seeds), preset_of(*column)});
+    plan.queue.groups.push_back(column->name);
     const bool own = preset_of(*column) == own_preset(*column);
     reference.push_back(own ? std::optional(column->minutes) : std::nullopt);
   }
@@ -185,7 +98,7 @@ ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
         "[reproduce] --norms must be of norms that one of the columns' tasks has, got \"{}\"",
         *unused.begin()));
   }
-  plan.estimates = Estimates(std::move(reference));
+  plan.queue.estimates = Estimates(std::move(reference));
 
   struct Place {
     bool extra;
@@ -193,110 +106,40 @@ ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
     size_t column, norm;
     auto operator<=>(const Place&) const = default;
   };
-  std::vector<std::pair<Place, PlannedRun>> runs;
-  std::map<std::string, ArchivedResults> archived;  // by task
+  std::vector<std::pair<Place, QueuedRun>> runs;
   for (size_t c = 0; c < plan.columns.size(); ++c) {
     const ReproducePlan::Column& column = plan.columns[c];
-    const Task& task = find(column.column->task);
-    const auto [results, is_new] = archived.try_emplace(task.name);
-    if (is_new) results->second = ReadArchivedResults(request.out / task.name);
     for (size_t n = 0; n < column.norms.size(); ++n) {
-      const std::string& norm = column.norms[n];
       SweepRequest sweep;
       sweep.preset = column.preset;
       sweep.out = request.out;
-      sweep.values.emplace_back("norm", std::vector{norm});
-      std::vector<std::string> arguments = {"train",      task.name, "--preset",
-                                            sweep.preset, "--norm",  norm};
+      sweep.values.emplace_back("norm", std::vector{column.norms[n]});
       for (const auto& [key, value] : column.column->settings) {
         sweep.values.emplace_back(key, std::vector{Spelled(value)});
-        arguments.insert(arguments.end(), {"--set", key + "=" + Spelled(value)});
       }
       for (int64_t seed = 1; seed <= column.seeds; ++seed) sweep.seeds.push_back(seed);
-      for (const RunPlan& planned : PlanSweep(task, sweep)) {
-        PlannedRun run;
-        run.column = c;
-        run.norm = norm;
-        run.seed = planned.seed;
-        run.folder = planned.folder;
-        run.arguments = arguments;
-        run.arguments.insert(run.arguments.end(),
-                             {"--seed", std::to_string(run.seed), "--out", request.out.string()});
-        LookInto(run, results->second, plan.estimates);
-        const bool extra = !paper.rows.empty() && !paper.FindRow(norm);
-        runs.emplace_back(Place{extra, run.seed, c, n}, std::move(run));
+      const bool extra = !paper.rows.empty() && !paper.FindRow(column.norms[n]);
+      for (QueuedRun& run : QueueSweep(find(column.column->task), sweep, c)) {
+        runs.emplace_back(Place{extra, run.plan.seed, c, n}, std::move(run));
       }
     }
   }
-  std::ranges::stable_sort(runs, {}, &std::pair<Place, PlannedRun>::first);
-  for (auto& [place, run] : runs) plan.runs.push_back(std::move(run));
+  std::ranges::stable_sort(runs, {}, &std::pair<Place, QueuedRun>::first);
+  for (auto& [place, run] : runs) plan.queue.runs.push_back(std::move(run));
+  plan.queue.FindResults();
   return plan;
 }
 
-Schedule MakeSchedule(const ReproducePlan& plan, int jobs, std::optional<double> hours) {
-  Schedule schedule;
-  std::vector<double> free_at(static_cast<size_t>(std::max(jobs, 1)), 0.0);  // minutes
-  for (const PlannedRun& run : plan.runs) {
-    if (run.done) continue;
-    double& job = *std::ranges::min_element(free_at);
-    const std::optional<double> minutes = plan.estimates.Left(run);
-    if (hours && job + minutes.value_or(0) > *hours * 60) {
-      ++schedule.left;
-      continue;
-    }
-    ++schedule.runs;
-    schedule.unknown += !minutes;
-    job += minutes.value_or(0);
-    schedule.hours = std::max(schedule.hours, job / 60);
-  }
-  return schedule;
-}
-
 std::string RenderPlan(const ReproducePlan& plan) {
-  std::vector<std::array<std::string, 8>> rows = {
-      {"column", "task", "norms", "seeds", "runs", "done", "minutes a run", "hours left"}};
-  double all_hours = 0;
-  bool unknown = false;
-  for (size_t c = 0; c < plan.columns.size(); ++c) {
-    const ReproducePlan::Column& column = plan.columns[c];
-    size_t runs = 0, done = 0;
-    double minutes = 0;
-    bool known = true;
-    for (const PlannedRun& run : plan.runs) {
-      if (run.column != c) continue;
-      ++runs;
-      done += run.done;
-      if (run.done) continue;
-      const std::optional<double> left = plan.estimates.Left(run);
-      known &= left.has_value();
-      minutes += left.value_or(0);
-    }
-    all_hours += minutes / 60;
-    unknown |= !known;
-    std::string a_run = Minutes(plan.estimates.Minutes(c));
-    if (plan.estimates.Measured(c)) a_run += " here";
+  std::vector<std::vector<std::string>> cells;
+  for (const ReproducePlan::Column& column : plan.columns) {
     std::string task = column.column->task;
     if (column.preset != plan.preset) task += ", preset " + column.preset;
-    rows.push_back({column.column->name, task, std::to_string(column.norms.size()),
-                    std::to_string(column.seeds), std::to_string(runs), std::to_string(done), a_run,
-                    known ? fmt::format("{:.2f}", minutes / 60) : "?"});
+    cells.push_back({column.column->name, std::move(task), std::to_string(column.norms.size()),
+                     std::to_string(column.seeds)});
   }
-  rows.push_back({"all", "", "", "", std::to_string(plan.runs.size()), std::to_string(plan.Done()),
-                  "", fmt::format("{:.2f}{}", all_hours, unknown ? " + ?" : "")});
-  std::array<size_t, 8> widths{};
-  for (const auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text = fmt::format("{}, preset {}\n\n", plan.paper->title, plan.preset);
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      line += i < 2 ? fmt::format("  {:<{}}", row[i], widths[i])
-                    : fmt::format("  {:>{}}", row[i], widths[i]);
-    }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
+  return fmt::format("{}, preset {}\n\n{}", plan.paper->title, plan.preset,
+                     RenderQueue(plan.queue, {"column", "task", "norms", "seeds"}, cells));
 }
 
 }  // namespace planish::lab

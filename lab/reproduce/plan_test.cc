@@ -56,22 +56,22 @@ class PlanTest : public testing::Test {
   // Returns entries like "a none 1": column, norm, seed.
   static std::vector<std::string> Order(const ReproducePlan& plan) {
     std::vector<std::string> names;
-    for (const PlannedRun& run : plan.runs) {
-      names.push_back(plan.columns[run.column].column->name + " " + run.norm + " " +
-                      std::to_string(run.seed));
+    for (const QueuedRun& run : plan.queue.runs) {
+      names.push_back(plan.queue.groups[run.group] + " " + run.variant + " " +
+                      std::to_string(run.plan.seed));
     }
     return names;
   }
 
   // Creates the folder of a planned run that ended after `seconds`, like `train`.
-  static void Finish(const PlannedRun& run, double seconds, const std::string& status) {
+  static void Finish(const QueuedRun& run, double seconds, const std::string& status) {
     RunConfig config;
     config.settings = {{"epochs", 4}};
     RunResult result;
     result.status = status;
     result.seconds = seconds - 1;
     result.evaluation_seconds = 1;
-    RunWriter writer(run.folder);
+    RunWriter writer(run.plan.folder);
     writer.WriteConfig(config);
     writer.Append({10, 4, 640, result.seconds, {{"loss", 1}}});
     writer.Finish(result);
@@ -113,8 +113,8 @@ TEST_F(PlanTest, LeavesOutNormsThatATaskLacks) {
 }
 
 TEST_F(PlanTest, GivesTheArgumentsOfTrain) {
-  const PlannedRun run = Plan().runs[1];
-  EXPECT_EQ(run.folder, folder_ / "runs/pi-mnist/smoke-layer-b64-s1");
+  const QueuedRun run = Plan().queue.runs[1];
+  EXPECT_EQ(run.plan.folder, folder_ / "runs/pi-mnist/smoke-layer-b64-s1");
   EXPECT_THAT(run.arguments,
               ElementsAre("train", "pi-mnist", "--preset", "smoke", "--norm", "layer", "--set",
                           "batch_size=64", "--seed", "1", "--out", (folder_ / "runs").string()));
@@ -143,21 +143,21 @@ TEST_F(PlanTest, RefusesUnknownNames) {
 
 TEST_F(PlanTest, EstimatesFromRunsOfTheNormThenOfTheColumnThenFromTheTable) {
   ReproducePlan plan = Plan();
-  EXPECT_EQ(plan.estimates.Minutes(0), 6);
-  EXPECT_FALSE(plan.estimates.Measured(0));
-  Finish(plan.runs[0], 120, "finished");  // a none 1
-  Finish(plan.runs[3], 240, "finished");  // a none 2
-  Finish(plan.runs[1], 30, "diverged");   // a layer 1: done, but no whole run to measure
+  EXPECT_EQ(plan.queue.estimates.Minutes(0), 6);
+  EXPECT_FALSE(plan.queue.estimates.Measured(0));
+  Finish(plan.queue.runs[0], 120, "finished");  // a none 1
+  Finish(plan.queue.runs[3], 240, "finished");  // a none 2
+  Finish(plan.queue.runs[1], 30, "diverged");   // a layer 1: done, but no whole run to measure
   plan = Plan();
-  EXPECT_EQ(plan.Done(), 3u);
-  EXPECT_TRUE(plan.runs[1].done);
-  EXPECT_EQ(plan.estimates.Minutes(0, "none"), 3);
-  EXPECT_EQ(plan.estimates.Minutes(0, "layer"), 3);
-  EXPECT_EQ(plan.estimates.Minutes(1, "none"), 12);
-  EXPECT_TRUE(plan.estimates.Measured(0));
-  plan.estimates.Add(0, "layer", 9);
-  EXPECT_EQ(plan.estimates.Minutes(0, "layer"), 9);
-  EXPECT_EQ(plan.estimates.Minutes(0), 5);
+  EXPECT_EQ(plan.queue.Done(), 3u);
+  EXPECT_TRUE(plan.queue.runs[1].done);
+  EXPECT_EQ(plan.queue.estimates.Minutes(plan.queue.runs[0]), 3);
+  EXPECT_EQ(plan.queue.estimates.Minutes(plan.queue.runs[1]), 3);
+  EXPECT_EQ(plan.queue.estimates.Minutes(plan.queue.runs[2]), 12);
+  EXPECT_TRUE(plan.queue.estimates.Measured(0));
+  plan.queue.estimates.Add(plan.queue.runs[1], 9);
+  EXPECT_EQ(plan.queue.estimates.Minutes(plan.queue.runs[1]), 9);
+  EXPECT_EQ(plan.queue.estimates.Minutes(0), 5);
 }
 
 TEST_F(PlanTest, AnUnfinishedRunHasLessLeft) {
@@ -165,44 +165,44 @@ TEST_F(PlanTest, AnUnfinishedRunHasLessLeft) {
   RunConfig config;
   config.settings = {{"epochs", 4}};
   {
-    RunWriter writer(plan.runs[0].folder);
+    RunWriter writer(plan.queue.runs[0].plan.folder);
     writer.WriteConfig(config);
     writer.Append({10, 1, 640, 2.0, {{"loss", 1}}});
   }
   const ReproducePlan again = Plan();
-  EXPECT_FALSE(again.runs[0].done);
-  EXPECT_EQ(again.estimates.Left(again.runs[0]), 4.5);  // 6 minutes, a quarter done
+  EXPECT_FALSE(again.queue.runs[0].done);
+  EXPECT_EQ(again.queue.estimates.Left(again.queue.runs[0]), 4.5);  // 6 minutes, a quarter done
 }
 
 TEST_F(PlanTest, ARunWithAnArchivedResultIsDone) {
   const ReproducePlan plan = Plan();
-  Finish(plan.runs[0], 120, "finished");
-  const std::filesystem::path folder = plan.runs[0].folder;
+  Finish(plan.queue.runs[0], 120, "finished");
+  const std::filesystem::path folder = plan.queue.runs[0].plan.folder;
   const std::filesystem::path archive = folder.parent_path() / "a.runs.tar.gz";
   AddToArchive(archive, {{folder.filename().string(),
                           {ReadFile(folder / "config.json"), ReadFile(folder / "metrics.jsonl"),
                            ReadFile(folder / "result.json")}}});
   std::filesystem::remove_all(folder);
-  EXPECT_EQ(Plan().Done(), 1u);
-  EXPECT_TRUE(Plan().runs[0].done);
-  EXPECT_EQ(Plan().estimates.Minutes(0, "none"), 2);
+  EXPECT_EQ(Plan().queue.Done(), 1u);
+  EXPECT_TRUE(Plan().queue.runs[0].done);
+  EXPECT_EQ(Plan().queue.estimates.Minutes(plan.queue.runs[0]), 2);
   WriteFile(archive, "");
-  EXPECT_EQ(Plan().Done(), 0u);
+  EXPECT_EQ(Plan().queue.Done(), 0u);
 }
 
 TEST_F(PlanTest, ABrokenRunIsStillToDo) {
   const ReproducePlan plan = Plan();
-  Finish(plan.runs[0], 60, "finished");
-  WriteFile(plan.runs[0].folder / "result.json", "");
-  EXPECT_FALSE(Plan().runs[0].done);
+  Finish(plan.queue.runs[0], 60, "finished");
+  WriteFile(plan.queue.runs[0].plan.folder / "result.json", "");
+  EXPECT_FALSE(Plan().queue.runs[0].done);
 }
 
 TEST_F(PlanTest, OtherPresetsThanThePapersAreOfUnknownLength) {
   ReproduceRequest request;
   request.preset = "small";
   const ReproducePlan plan = Plan(request);
-  EXPECT_EQ(plan.estimates.Minutes(0), std::nullopt);
-  const Schedule schedule = MakeSchedule(plan, 2, 1);
+  EXPECT_EQ(plan.queue.estimates.Minutes(0), std::nullopt);
+  const QueueSchedule schedule = MakeSchedule(plan.queue, 2, 1);
   EXPECT_EQ(schedule.unknown, 10u);
   EXPECT_EQ(schedule.left, 0u);
   EXPECT_THAT(RenderPlan(plan), HasSubstr("0.00 + ?"));
@@ -211,20 +211,20 @@ TEST_F(PlanTest, OtherPresetsThanThePapersAreOfUnknownLength) {
 TEST_F(PlanTest, TheBudgetSelectsFittingRunsInOrder) {
   const ReproducePlan plan = Plan();
   // a: six runs of 6 minutes, b: four of 12, one after another: 36 + 48 minutes.
-  const Schedule all = MakeSchedule(plan, 1, std::nullopt);
+  const QueueSchedule all = MakeSchedule(plan.queue, 1, std::nullopt);
   EXPECT_EQ(all.runs, 10u);
   EXPECT_NEAR(all.hours, 84 / 60.0, 1e-12);
   // On two: a1 a1 | b1 a2 | a2 b2 | a3 a3 | b b: jobs end at 6 6 18 12 18 30 24 30 36 42.
-  EXPECT_NEAR(MakeSchedule(plan, 2, std::nullopt).hours, 42 / 60.0, 1e-12);
+  EXPECT_NEAR(MakeSchedule(plan.queue, 2, std::nullopt).hours, 42 / 60.0, 1e-12);
   // Half an hour: 6 + 6 + 12 (seed 1), then 6; the 12 of b's seed 2 do not fit into the rest.
-  const Schedule some = MakeSchedule(plan, 1, 0.5);
+  const QueueSchedule some = MakeSchedule(plan.queue, 1, 0.5);
   EXPECT_EQ(some.runs, 4u);
   EXPECT_EQ(some.left, 6u);
   EXPECT_NEAR(some.hours, 30 / 60.0, 1e-12);
 }
 
 TEST_F(PlanTest, IsATable) {
-  Finish(Plan().runs[0], 120, "finished");
+  Finish(Plan().queue.runs[0], 120, "finished");
   EXPECT_EQ(RenderPlan(Plan()),
             "A test paper, preset smoke\n"
             "\n"

@@ -346,8 +346,8 @@ def test_a_diverged_run_is_a_result_and_the_sweep_goes_on(planish):
     [
         (
             (),
-            "must be one of train, reproduce, report, thin, show, list, sample, translate, search, write, make, "
-            "downstream, bench, got none",
+            "must be one of train, reproduce, sweep, report, thin, show, list, sample, translate, search, write, "
+            "make, downstream, bench, got none",
         ),
         (("trian",), 'bench, got "trian"'),
         (("train",), "TASK"),

@@ -165,7 +165,7 @@ def test_data_that_cannot_be_read_leaves_out_the_column(planish):
     result = planish(*SMOKE, "--norms", "none,layer", "--seeds", 3, "--jobs", 1, "--data", "empty")
     assert result.returncode == 3
     assert result.stderr.count("failed (status 3)") == 2  # one in each column
-    assert "mnist-128: the other 5 runs of this column are left out" in result.stderr
+    assert "mnist-128: the other 5 runs with its data are left out" in result.stderr
     assert "12 of 12 runs failed" in result.stderr
     assert "report: " not in result.stdout
 

@@ -1,0 +1,102 @@
+#include "lab/commands/queue.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "lab/base/escape.h"
+#include "lab/commands/commands.h"
+#include "lab/commands/options.h"
+#include "lab/data/source.h"
+#include "lab/engine/device.h"
+#include "lab/error.h"
+#include "lab/queue/runner.h"
+
+namespace planish::lab {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+int Cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+}  // namespace
+
+int QueueFlags::Jobs() const { return jobs.value_or(std::max(1, Cores() / threads.value_or(1))); }
+
+std::vector<std::string> QueueFlags::TrainArguments() const {
+  const int each = threads.value_or(divides_cores ? std::max(1, Cores() / Jobs()) : 1);
+  std::vector<std::string> arguments = {"--threads", std::to_string(each)};
+  if (!data.empty()) arguments.insert(arguments.end(), {"--data", data});
+  if (device != "cpu") arguments.insert(arguments.end(), {"--device", device});
+  return arguments;
+}
+
+void AddQueueOptions(CLI::App& command, QueueFlags& flags) {
+  const std::string name = command.get_name();
+  command
+      .add_option("--hours", flags.hours,
+                  "Start only runs that fit, and stop the others then (default: no limit)")
+      ->type_name("HOURS")
+      ->check(Number(name, "--hours", "a number above 0", [](double hours) { return hours > 0; }));
+  command.add_option("--jobs", flags.jobs, "Runs at once (default: one for each core)")
+      ->type_name("N")
+      ->check(WholeNumber(name, "--jobs", 1, 1024));
+  command
+      .add_option("--threads", flags.threads,
+                  flags.divides_cores ? "Threads of each run (default: the cores divided by --jobs)"
+                                      : "Threads of each run (default: 1)")
+      ->type_name("N")
+      ->check(WholeNumber(name, "--threads", 1, 1024));
+  AddDataOption(command, flags.data,
+                "Folder of the data (default: $PLANISH_DATA, else synthetic data)");
+  command
+      .add_option("--device", flags.device, "Where to train: cpu (default), cuda or cuda:N, a GPU")
+      ->type_name("NAME");
+  command.add_flag("--dry-run", flags.dry_run, "Print the plan and exit");
+  command.add_flag("--quiet", flags.quiet, "Print only the plan, warnings and errors, no progress");
+}
+
+int TrainAndReport(RunQueue& queue, const std::string& table, const QueueFlags& flags,
+                   const fs::path& out) {
+  ParseDevice(flags.device);
+  const bool has_data = DataFolder(flags.data).has_value();
+  const int jobs = flags.Jobs();
+  const QueueSchedule schedule = MakeSchedule(queue, jobs, flags.hours);
+  std::string text = table;
+  text += fmt::format(
+      "\n{} of {} runs to do, {} at once: about {:.1f} hours{}.\n", schedule.runs,
+      queue.runs.size(), jobs, schedule.hours,
+      schedule.unknown > 0 ? fmt::format(" and {} runs of unknown length", schedule.unknown) : "");
+  if (schedule.left > 0) {
+    text += fmt::format("{} more do not fit into --hours {:g}.\n", schedule.left, *flags.hours);
+  }
+  if (!has_data) text += "There is no --data: the tasks use synthetic data.\n";
+  Print(text);
+  FlushStdout();
+  if (flags.dry_run) return 0;
+
+  // Created here once, not in each run.
+  if (std::error_code error; fs::create_directories(out, error), error) {
+    throw RunError(
+        fmt::format("cannot create {} (--out): {}", Escaped(out.string()), error.message()));
+  }
+  RunnerOptions options;
+  options.jobs = jobs;
+  options.hours = flags.hours;
+  options.arguments = flags.TrainArguments();
+  options.quiet = flags.quiet;
+  const int status = TrainQueue(queue, options);
+  if (status > 128) return status;
+  if (queue.Done() > 0) {
+    const std::vector<Run> runs = FindReadableRuns({out});
+    const fs::path report = out / "report.html";
+    WriteReport(runs, report);
+    PrintText(fmt::format("\n{}report: {}\n", Findings(runs),
+                          fs::absolute(report).lexically_normal().string()));
+  }
+  return status;
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,213 @@
+#include "lab/queue/queue.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "lab/run/results.h"
+
+namespace planish::lab {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Runs with results in the archives of a folder, by name. An unreadable archive counts as none.
+using ArchivedResults = std::map<std::string, RunResult>;
+
+ArchivedResults ReadArchivedResults(const fs::path& folder) {
+  ArchivedResults results;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (!IsArchive(entry.path())) continue;
+    try {
+      for (Run& run : ReadArchivedRuns(entry.path()).runs) {
+        if (run.result) results[run.folder.filename().string()] = *std::move(run.result);
+      }
+    } catch (const std::runtime_error&) {
+    }
+  }
+  return results;
+}
+
+// Sets the completed fraction of a run: from its folder, the epochs up to its last evaluation, or
+// from its archived result.
+void FindResult(QueuedRun& run, const ArchivedResults& archived, Estimates& estimates) {
+  const auto set_done = [&](const RunResult& result) {
+    run.done = true;
+    if (result.status == "finished") {
+      estimates.Add(run, (result.seconds + result.evaluation_seconds) / 60);
+    }
+  };
+  const fs::path& folder = run.plan.folder;
+  if (!fs::exists(folder / "config.json")) {
+    const auto result = archived.find(folder.filename().string());
+    if (result != archived.end()) set_done(result->second);
+    return;
+  }
+  Run found;
+  try {
+    found = ReadRun(folder);
+  } catch (const RunError&) {
+    return;
+  }
+  if (found.result) {
+    set_done(*found.result);
+    return;
+  }
+  const nlohmann::ordered_json& settings = found.config.settings;
+  const bool counts = settings.contains("epochs") && settings["epochs"].is_number();
+  const double epochs = counts ? settings["epochs"].get<double>() : 0;
+  if (epochs > 0 && !found.evaluations.empty()) {
+    run.part_done = std::clamp(found.evaluations.back().epoch / epochs, 0.0, 1.0);
+  }
+}
+
+std::string Minutes(const std::optional<double>& minutes) {
+  return minutes ? fmt::format("{:.{}f}", *minutes, *minutes < 1 ? 2 : 1) : "?";
+}
+
+// Returns the lines of a table: the first two columns aligned at the left, the others at the right.
+std::string AlignColumns(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths(rows.front().size());
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      line += i < 2 ? fmt::format("  {:<{}}", row[i], widths[i])
+                    : fmt::format("  {:>{}}", row[i], widths[i]);
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string QueuedRun::Name() const {
+  return plan.folder.parent_path().filename().string() + " " + plan.folder.filename().string();
+}
+
+std::vector<QueuedRun> QueueSweep(const Task& task, const SweepRequest& sweep, size_t group) {
+  std::vector<QueuedRun> runs;
+  for (RunPlan& plan : PlanSweep(task, sweep)) {
+    QueuedRun run{.group = group,
+                  .plan = std::move(plan),
+                  .variant = "",
+                  .arguments = {"train", task.name, "--preset", sweep.preset}};
+    const Settings& settings = run.plan.settings;
+    run.variant = settings.Text(task.report.compare);
+    for (const auto& [name, values] : sweep.values) {
+      const std::string value = Spelled(settings.values().at(name));
+      if (name == task.report.compare) {
+        run.arguments.insert(run.arguments.end(), {"--" + name, value});
+      } else {
+        run.arguments.insert(run.arguments.end(), {"--set", name + "=" + value});
+      }
+    }
+    run.arguments.insert(run.arguments.end(),
+                         {"--seed", std::to_string(run.plan.seed), "--out", sweep.out.string()});
+    runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+void Estimates::Add(const QueuedRun& run, double minutes) {
+  for (Mean* mean : {&all_[run.group], &by_variant_[run.group][run.variant]}) {
+    mean->sum += minutes;
+    ++mean->count;
+  }
+}
+
+std::optional<double> Estimates::Minutes(const QueuedRun& run) const {
+  const std::map<std::string, Mean>& variants = by_variant_[run.group];
+  const auto found = variants.find(run.variant);
+  if (found != variants.end()) return found->second.sum / found->second.count;
+  return Minutes(run.group);
+}
+
+std::optional<double> Estimates::Minutes(size_t group) const {
+  const Mean& mean = all_[group];
+  return mean.count > 0 ? std::optional(mean.sum / mean.count) : reference_[group];
+}
+
+std::optional<double> Estimates::Left(const QueuedRun& run) const {
+  const std::optional<double> minutes = Minutes(run);
+  return minutes ? std::optional(*minutes * (1 - run.part_done)) : std::nullopt;
+}
+
+size_t RunQueue::Done() const {
+  return static_cast<size_t>(std::ranges::count_if(runs, &QueuedRun::done));
+}
+
+void RunQueue::FindResults() {
+  std::map<fs::path, ArchivedResults> archived;
+  for (QueuedRun& run : runs) {
+    const fs::path folder = run.plan.folder.parent_path();
+    const auto [results, is_new] = archived.try_emplace(folder);
+    if (is_new) results->second = ReadArchivedResults(folder);
+    FindResult(run, results->second, estimates);
+  }
+}
+
+QueueSchedule MakeSchedule(const RunQueue& queue, int jobs, std::optional<double> hours) {
+  QueueSchedule schedule;
+  std::vector<double> free_at(static_cast<size_t>(std::max(jobs, 1)), 0.0);  // minutes
+  for (const QueuedRun& run : queue.runs) {
+    if (run.done) continue;
+    double& job = *std::ranges::min_element(free_at);
+    const std::optional<double> minutes = queue.estimates.Left(run);
+    if (hours && job + minutes.value_or(0) > *hours * 60) {
+      ++schedule.left;
+      continue;
+    }
+    ++schedule.runs;
+    schedule.unknown += !minutes;
+    job += minutes.value_or(0);
+    schedule.hours = std::max(schedule.hours, job / 60);
+  }
+  return schedule;
+}
+
+std::string RenderQueue(const RunQueue& queue, const std::vector<std::string>& headings,
+                        const std::vector<std::vector<std::string>>& cells) {
+  std::vector<std::vector<std::string>> rows = {headings};
+  rows.front().insert(rows.front().end(), {"runs", "done", "minutes a run", "hours left"});
+  double all_hours = 0;
+  bool unknown = false;
+  for (size_t group = 0; group < queue.groups.size(); ++group) {
+    size_t runs = 0, done = 0;
+    double minutes = 0;
+    bool known = true;
+    for (const QueuedRun& run : queue.runs) {
+      if (run.group != group) continue;
+      ++runs;
+      done += run.done;
+      if (run.done) continue;
+      const std::optional<double> left = queue.estimates.Left(run);
+      known &= left.has_value();
+      minutes += left.value_or(0);
+    }
+    all_hours += minutes / 60;
+    unknown |= !known;
+    std::string a_run = Minutes(queue.estimates.Minutes(group));
+    if (queue.estimates.Measured(group)) a_run += " here";
+    rows.push_back(cells[group]);
+    rows.back().insert(rows.back().end(),
+                       {std::to_string(runs), std::to_string(done), std::move(a_run),
+                        known ? fmt::format("{:.2f}", minutes / 60) : "?"});
+  }
+  rows.emplace_back(headings.size());
+  rows.back().front() = "all";
+  rows.back().insert(rows.back().end(),
+                     {std::to_string(queue.runs.size()), std::to_string(queue.Done()), "",
+                      fmt::format("{:.2f}{}", all_hours, unknown ? " + ?" : "")});
+  return AlignColumns(rows);
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,95 @@
+#ifndef PLANISH_LAB_QUEUE_QUEUE_H_
+#define PLANISH_LAB_QUEUE_QUEUE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/engine/sweep.h"
+#include "lab/engine/task.h"
+
+// Queues of runs: which, in which order, and how long they take. `planish reproduce` and `planish
+// sweep` plan them; runner.h trains them.
+namespace planish::lab {
+
+/// One run of a queue.
+struct QueuedRun {
+  size_t group = 0;  ///< of RunQueue::groups
+  RunPlan plan;
+  std::string variant;                 ///< value of ReportSpec::compare, such as the norm
+  std::vector<std::string> arguments;  ///< of `planish`: "train", the task, its flags
+  bool done = false;                   ///< set if its folder or an archive has a result
+  double part_done = 0;                ///< completed fraction of an unfinished run, 0 to 1
+
+  /// Returns a name like "rt small-ada-b64-s1".
+  std::string Name() const;
+};
+
+/// Returns the runs of a sweep as members of `group`. `sweep.preset` must not be empty.
+std::vector<QueuedRun> QueueSweep(const Task& task, const SweepRequest& sweep, size_t group);
+
+/// Durations of runs in minutes: measured for a group and variant, else for the group, else its
+/// reference value, else unknown.
+class Estimates {
+ public:
+  /// `reference` has the minutes of each group, if known.
+  explicit Estimates(std::vector<std::optional<double>> reference)
+      : reference_(std::move(reference)), all_(reference_.size()), by_variant_(reference_.size()) {}
+
+  void Add(const QueuedRun& run, double minutes);
+
+  /// Returns the minutes of a whole run.
+  std::optional<double> Minutes(const QueuedRun& run) const;
+  /// Returns the minutes of a group's mean run.
+  std::optional<double> Minutes(size_t group) const;
+  bool Measured(size_t group) const { return all_[group].count > 0; }
+  /// Returns the remaining minutes of a run.
+  std::optional<double> Left(const QueuedRun& run) const;
+
+ private:
+  struct Mean {
+    double sum = 0;
+    int count = 0;
+  };
+  std::vector<std::optional<double>> reference_;
+  std::vector<Mean> all_;
+  std::vector<std::map<std::string, Mean>> by_variant_;
+};
+
+struct RunQueue {
+  std::vector<std::string> groups;  ///< names of groups of runs that read the same data
+  std::vector<QueuedRun> runs;      ///< in the order of training
+  Estimates estimates{{}};
+
+  size_t Done() const;
+
+  /// Reads the folders of the runs, and the archives beside them. Sets what is done, and adds the
+  /// measured durations. A folder that cannot be read counts as nothing done: `planish train` then
+  /// fails with the reason.
+  void FindResults();
+};
+
+/// Schedule of unfinished runs in their order, each on the job that is free first. A run that would
+/// end after `hours` is left out, and later ones are tried. A run of unknown duration always fits.
+struct QueueSchedule {
+  size_t runs = 0;     ///< runs that fit
+  size_t left = 0;     ///< runs that do not fit
+  size_t unknown = 0;  ///< runs that fit, of unknown duration
+  double hours = 0;    ///< until the last run of known duration ends
+};
+
+QueueSchedule MakeSchedule(const RunQueue& queue, int jobs, std::optional<double> hours);
+
+/// Returns a table for a terminal with a row for each group: its `cells`, then its runs, how many
+/// are done, minutes a run and hours left. `headings` names the cells; the first two are aligned at
+/// the left.
+std::string RenderQueue(const RunQueue& queue, const std::vector<std::string>& headings,
+                        const std::vector<std::vector<std::string>>& cells);
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_QUEUE_QUEUE_H_

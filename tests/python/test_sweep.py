@@ -1,0 +1,125 @@
+"""planish sweep: runs that a TOML file describes."""
+
+import json
+import shlex
+import shutil
+
+import pytest
+from test_command import assert_one_line, tensors_of
+
+FILE = """\
+preset = "smoke"
+seeds = 2
+
+[[sweep]]
+task = "pi-mnist"
+norm = ["none", "layer"]
+batch_size = 32
+
+[[sweep]]
+task = "char-lm"
+cell = "lstm"
+seeds = [7]
+"""
+FOLDERS = [f"pi-mnist/smoke-{norm}-b32-s{seed}" for norm in ("layer", "none") for seed in (1, 2)]
+FOLDERS.append("char-lm/smoke-lstm-b8-s7")
+
+
+def write(planish, text=FILE):
+    (planish.folder / "a.toml").write_text(text)
+
+
+def folders(root):
+    return sorted(str(path.parent.relative_to(root)) for path in root.glob("*/*/result.json"))
+
+
+def test_trains_every_run_and_reports(planish):
+    write(planish)
+    result = planish.ok("sweep", "a.toml", "--jobs", 2)
+    assert "5 of 5 runs to do, 2 at once" in result.stdout
+    assert result.stdout.endswith(f"report: {planish.folder}/runs/a/report.html\n")
+    assert folders(planish.folder / "runs/a") == sorted(FOLDERS)
+    again = planish.ok("sweep", "a.toml", "--jobs", 2, "--quiet")
+    assert "0 of 5 runs to do" in again.stdout
+    assert again.stderr == ""
+
+
+def test_the_printed_commands_train_the_same_runs_which_one_report_takes(planish):
+    """Two machines: each runs every second command in its own folder."""
+    write(planish)
+    planish.ok("sweep", "a.toml", "--jobs", 2, "--threads", 1, "--out", "whole", "--quiet")
+    for machine in (0, 1):
+        lines = planish.ok("sweep", "a.toml", "--print", "--threads", 1, "--out", f"m{machine}").stdout.splitlines()
+        assert len(lines) == 5
+        for line in lines[machine::2]:
+            command, *arguments = shlex.split(line)
+            assert command == "planish"
+            planish.ok(*arguments, "--quiet")
+    found = {machine: folders(planish.folder / machine) for machine in ("m0", "m1")}
+    assert sorted(found["m0"] + found["m1"]) == sorted(FOLDERS)
+    for machine, names in found.items():
+        for name in names:
+            one, other = (planish.folder / root / name for root in (machine, "whole"))
+            assert tensors_of(one) == tensors_of(other), name
+    planish.ok("report", "m0", "m1", "-o", "merged.html")
+    lines = planish.ok("show", "m0", "m1").stdout
+    assert "none" in lines and "layer" in lines and "lstm" in lines
+
+
+def test_prints_also_finished_runs_and_nothing_else(planish):
+    write(planish)
+    before = planish.ok("sweep", "a.toml", "--print").stdout
+    planish.ok("sweep", "a.toml", "--quiet")
+    shutil.copy(planish.folder / "a.toml", planish.folder / "b c.toml")
+    assert planish.ok("sweep", "a.toml", "--print").stdout == before
+    assert "--out 'runs/b c'" in planish.ok("sweep", "b c.toml", "--print").stdout
+
+
+def test_a_run_that_fails_does_not_stop_the_others(planish):
+    write(planish)
+    folder = planish.folder / "runs/a/pi-mnist/smoke-none-b32-s1"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{")
+    result = planish("sweep", "a.toml", "--jobs", 2, "--quiet")
+    assert result.returncode == 1
+    assert "pi-mnist smoke-none-b32-s1 failed (status 1): " in result.stderr
+    assert "1 of 5 runs failed" in result.stderr
+    assert len(folders(planish.folder / "runs/a")) == 4
+
+
+@pytest.mark.parametrize(
+    "text, status, parts",
+    [
+        ("", 2, ["a.toml, line 1: there must be at least one [[sweep]]"]),
+        ("[[sweep]]\ntask = ", 3, ["a.toml, line 2: "]),
+        ("[[sweep]]\ntask = 'x'\n", 2, ["a.toml, line 2: task must be one of "]),
+        ("[[sweep]]\ntask = 'pi-mnist'\nnorm = 'x'\n", 2, ["a.toml, line 1: norm must be one of "]),
+        ("[[sweep]]\ntask = 'pi-mnist'\nlr = -1\n", 2, ["a.toml, line 1: lr must be "]),
+        ("[[sweep]]\ntask = '\x1b[2J'\n", 3, ["a.toml"]),
+        ("\xff", 3, ["a.toml"]),
+    ],
+)
+def test_a_mistake_in_the_file_is_one_line(planish, text, status, parts):
+    (planish.folder / "a.toml").write_bytes(text.encode("latin-1"))
+    assert_one_line(planish("sweep", "a.toml"), status, *parts)
+    assert sorted(path.name for path in planish.folder.iterdir()) == ["a.toml"]
+
+
+def test_a_missing_file_and_a_wrong_flag_are_one_line(planish):
+    assert_one_line(planish("sweep", "b.toml"), 3, "b.toml")
+    write(planish)
+    assert_one_line(planish("sweep", "a.toml", "--out", ""), 2, "--out")
+    assert_one_line(planish("sweep", "a.toml", "--jobs", 0), 2, "--jobs")
+    assert_one_line(planish("sweep", "a.toml", "--data", "/no/such"), 3, "/no/such")
+
+
+def test_the_time_left_is_of_the_whole_sweep(planish):
+    write(planish)
+    planish.ok("sweep", "a.toml", "--quiet")
+    last = planish.folder / "runs/a/pi-mnist/smoke-layer-b32-s2"
+    result = json.loads((last / "result.json").read_text())
+    shutil.rmtree(last)
+    plan = planish.ok("sweep", "a.toml", "--dry-run").stdout
+    assert "1 of 5 runs to do" in plan
+    assert "unknown" not in plan
+    assert result["status"] == "finished"
