@@ -2,6 +2,8 @@
 #define PLANISH_LAB_BASE_RANDOM_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <initializer_list>
 #include <random>
 #include <utility>
 #include <vector>
@@ -9,6 +11,19 @@
 // Random choices that are equal everywhere. The standard fixes only the generators; its
 // distributions and std::shuffle differ between implementations.
 namespace planish::lab {
+
+/// Returns the seed of one of many generators, which `numbers` name. Lists that differ in any number
+/// give unrelated generators.
+inline uint64_t MixedSeed(std::initializer_list<int64_t> numbers) {
+  uint64_t z = numbers.size();
+  for (const int64_t number : numbers) {  // splitmix64
+    z += 0x9E3779B97F4A7C15u + static_cast<uint64_t>(number);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    z ^= z >> 31;
+  }
+  return z;
+}
 
 /// Returns a uniform number from 0 to n - 1, 1 <= n < 2^32. Probabilities differ by at most one
 /// part in 2^32 / n.

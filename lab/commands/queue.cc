@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <thread>
 
 #include "lab/base/escape.h"
@@ -61,6 +62,11 @@ void AddQueueOptions(CLI::App& command, QueueFlags& flags) {
 int TrainAndReport(RunQueue& queue, const std::string& table, const QueueFlags& flags,
                    const fs::path& out) {
   ParseDevice(flags.device);
+  if (const char* size = std::getenv("WORLD_SIZE"); size != nullptr && *size != '\0') {
+    throw UsageError(
+        "[planish] WORLD_SIZE must not be set, because each run is trained by one process: several "
+        "processes train a run with planish train");
+  }
   const bool has_data = DataFolder(flags.data).has_value();
   const int jobs = flags.Jobs();
   const QueueSchedule schedule = MakeSchedule(queue, jobs, flags.hours);

@@ -19,6 +19,7 @@
 #include "lab/data/source.h"
 #include "lab/engine/load_data.h"
 #include "lab/engine/machine.h"
+#include "lab/engine/processes.h"
 #include "lab/engine/sweep.h"
 #include "lab/error.h"
 #include "lab/run/posix_file.h"
@@ -73,6 +74,15 @@ SweepRequest MakeRequest(const TrainFlags& flags) {
     for (int seed = 1; seed <= flags.seeds.value_or(1); ++seed) request.seeds.push_back(seed);
   }
   return request;
+}
+
+// Sets the number of shards to that of the processes unless it is given.
+void AddShards(SweepRequest& request, int processes) {
+  const bool has_shards = std::ranges::any_of(
+      request.values, [](const auto& value) { return value.first == "shards"; });
+  if (processes > 1 && !has_shards) {
+    request.values.emplace_back("shards", std::vector{std::to_string(processes)});
+  }
 }
 
 // Data of a sweep. Successive runs share it if their data settings agree.
@@ -145,17 +155,25 @@ std::string JsonLine(const Run& run) {
 int RunTrain(const TrainFlags& flags) {
   const c10::Device device = ParseDevice(flags.device);
   const Task& task = FindTask(flags.task);
-  const std::vector<RunPlan> plans = PlanSweep(task, MakeRequest(flags));
+  SweepRequest request = MakeRequest(flags);
+  PlanSweep(task, request);  // for its errors, before this process waits for others
   const std::optional<fs::path> folder = DataFolder(flags.data);
+  const std::unique_ptr<Processes> processes = Processes::FromEnvironment();
+  const bool is_first = processes->is_first();
+  AddShards(request, processes->size());
+  const std::vector<RunPlan> plans = PlanSweep(task, request);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const InterruptGuard interrupts;
   const std::map<std::string, std::string> stamps = MachineStamps();
   TrainOptions options;
   options.device = device;
+  options.processes = processes.get();
   options.checkpoint_seconds = flags.checkpoint_seconds;
   options.stop = options.stop_evaluation = [] { return Interrupted() != 0; };
 
-  Progress progress(static_cast<int>(plans.size()), StderrProgressMode(flags.quiet));
+  ProgressOutput output = ProgressOutput::Stderr();
+  if (!is_first) output.write = [](std::string_view) {};
+  Progress progress(static_cast<int>(plans.size()), StderrProgressMode(flags.quiet), output);
   if (folder) options.data = fs::absolute(*folder).lexically_normal().string();
   SharedData data(task, folder, plans);
   std::vector<Run> runs;
@@ -181,7 +199,7 @@ int RunTrain(const TrainFlags& flags) {
     const std::string summary =
         result.status == "diverged" ? "diverged: " + result.message : Headline(task, runs.back());
     progress.EndRun(outcome == Outcome::kSkipped ? "done before: " + summary : summary);
-    if (flags.json) {
+    if (flags.json && is_first) {
       Print(JsonLine(runs.back()));
       FlushStdout();
     }
@@ -192,7 +210,7 @@ int RunTrain(const TrainFlags& flags) {
   if (diverged > 0) {
     progress.Warn(fmt::format("warning: {} of {} runs diverged", diverged, plans.size()));
   }
-  if (!flags.json) Print(RenderTable(runs, StdoutTable()));
+  if (!flags.json && is_first) Print(RenderTable(runs, StdoutTable()));
   return 0;
 }
 

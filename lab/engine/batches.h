@@ -11,6 +11,15 @@
 // Division of an epoch into batches.
 namespace planish::lab {
 
+/// Part of a batch whose loss and gradients are computed separately: number `index` of `count`.
+struct Shard {
+  int64_t index = 0, count = 1;
+
+  /// Returns the first of `n` elements that the shard has; that of the next shard ends it.
+  int64_t Begin(int64_t n) const { return n * index / count; }
+  int64_t End(int64_t n) const { return n * (index + 1) / count; }
+};
+
 /// Batches of one epoch: batch b is the cases order[offsets[b]] .. order[offsets[b + 1] - 1].
 struct EpochPlan {
   at::Tensor order;              ///< int64 case numbers

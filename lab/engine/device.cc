@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 
@@ -14,9 +15,15 @@ namespace planish::lab {
 
 namespace {
 
-// Returns N of "cuda:N", 0 for "cuda", and -1 for another name.
+// Returns N of "cuda:N", and -1 for another name. "cuda" means the GPU LOCAL_RANK, which torchrun
+// sets for each process of a machine, else 0.
 int GpuNumber(std::string_view name) {
-  if (name == "cuda") return 0;
+  std::string text(name);
+  if (name == "cuda") {
+    const char* rank = std::getenv("LOCAL_RANK");
+    text = fmt::format("cuda:{}", rank != nullptr && *rank != '\0' ? rank : "0");
+    name = text;
+  }
   constexpr std::string_view kPrefix = "cuda:";
   if (!name.starts_with(kPrefix)) return -1;
   name.remove_prefix(kPrefix.size());
@@ -31,8 +38,7 @@ c10::Device ParseDevice(const std::string& name) {
   if (name == "cpu") return c10::kCPU;
   const int number = GpuNumber(name);
   if (number < 0) {
-    throw UsageError(
-        fmt::format("[train] --device must be cpu, cuda or cuda:N, got \"{}\"", name));
+    throw UsageError(fmt::format("[train] --device must be cpu, cuda or cuda:N, got \"{}\"", name));
   }
   if (!at::globalContext().hasCUDA()) {
     throw UsageError(fmt::format(
@@ -41,8 +47,10 @@ c10::Device ParseDevice(const std::string& name) {
   }
   const int count = c10::impl::getDeviceGuardImpl(c10::kCUDA)->deviceCount();
   if (number >= count) {
-    throw UsageError(fmt::format("[train] --device {} does not exist: GPUs are cuda:0 to cuda:{}",
-                                 name, count - 1));
+    throw UsageError(
+        fmt::format("[train] --device cuda:{} does not exist: GPUs are cuda:0 to "
+                    "cuda:{}",
+                    number, count - 1));
   }
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(number)};
 }

@@ -11,12 +11,13 @@
 // CPU: so a run draws the same numbers on every device.
 namespace planish::lab {
 
-/// Returns the device that --device names: cpu, cuda or cuda:N. Throws UsageError for another name,
+/// Returns the device that --device names: cpu, cuda or cuda:N. Of several processes that torchrun
+/// starts on a machine, "cuda" names another GPU for each. Throws UsageError for another name,
 /// for a libtorch without CUDA, and for a GPU that does not exist.
 c10::Device ParseDevice(const std::string& name);
 
-/// Returns `t` on the device, or `t` itself if it is there or undefined. A copy to a GPU starts from
-/// pinned memory and continues in the background.
+/// Returns `t` on the device, or `t` itself if it is there or undefined. A copy to a GPU starts
+/// from pinned memory and continues in the background.
 at::Tensor ToDevice(const at::Tensor& t, c10::Device device);
 
 /// Returns the tensors on the device.

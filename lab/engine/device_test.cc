@@ -23,9 +23,9 @@ std::string ErrorOf(const std::string& name) {
 TEST(Device, CpuIsParsed) { EXPECT_EQ(ParseDevice("cpu"), at::Device(at::kCPU)); }
 
 TEST(Device, OtherNamesAreErrors) {
-  for (const std::string name : {"", "gpu", "cuda:", "cuda:-1", "cuda:1x", "cuda 0", "CUDA", "mps"}) {
-    EXPECT_EQ(ErrorOf(name),
-              "[train] --device must be cpu, cuda or cuda:N, got \"" + name + "\"");
+  for (const std::string name :
+       {"", "gpu", "cuda:", "cuda:-1", "cuda:1x", "cuda 0", "CUDA", "mps"}) {
+    EXPECT_EQ(ErrorOf(name), "[train] --device must be cpu, cuda or cuda:N, got \"" + name + "\"");
   }
 }
 

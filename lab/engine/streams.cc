@@ -19,6 +19,10 @@ void CheckStreams(int64_t characters, int64_t streams, int64_t window,
   }
 }
 
+at::Tensor ShardOfStreams(const at::Tensor& batch, int64_t streams, const Shard& shard) {
+  return batch.view({-1, streams}).slice(1, shard.Begin(streams), shard.End(streams)).flatten();
+}
+
 EpochPlan StreamedBatches(int64_t characters, int64_t streams, int64_t window,
                           at::Generator& generator) {
   CheckStreams(characters, streams, window);

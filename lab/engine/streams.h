@@ -2,6 +2,7 @@
 #define PLANISH_LAB_ENGINE_STREAMS_H_
 
 #include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <string_view>
@@ -17,6 +18,9 @@ namespace planish::lab {
 /// UsageError like CheckStreams.
 EpochPlan StreamedBatches(int64_t characters, int64_t streams, int64_t window,
                           at::Generator& generator);
+
+/// Returns the cases of a batch [window, streams] that the shard has: some of the streams.
+at::Tensor ShardOfStreams(const at::Tensor& batch, int64_t streams, const Shard& shard);
 
 /// Throws UsageError if a text is too short for one batch at any start of the first stream: shorter
 /// than window * (streams + 1) characters. `window_name` is the name of the setting in the message.

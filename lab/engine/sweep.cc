@@ -84,6 +84,11 @@ std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request) {
   std::vector<RunPlan> plans;
   for (const int64_t seed : request.seeds) {
     for (const Settings& settings : combinations) {
+      const int64_t shards = settings.Int("shards");
+      if (shards > 1 && !task.why_whole.empty()) {
+        throw UsageError(fmt::format("[train] shards must be 1 in {}, because {}, got {}",
+                                     task.name, task.why_whole, shards));
+      }
       RunPlan plan{settings, preset.name, seed, {}};
       plan.folder = request.out / task.name / FolderName(plan, base, task.report.compare);
       plans.push_back(std::move(plan));

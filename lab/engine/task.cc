@@ -12,6 +12,10 @@
 
 namespace planish::lab {
 
+at::Tensor Experiment::ShardOfBatch(const at::Tensor& batch, const Shard& shard) const {
+  return batch.slice(0, shard.Begin(batch.size(0)), shard.End(batch.size(0)));
+}
+
 void Task::Check(const Settings& chosen, const Dataset& data) const {
   const int64_t cases = data.about.sizes.at("train"), batch = chosen.Int("batch_size");
   if (batch > cases) {
@@ -89,6 +93,12 @@ std::vector<SettingSpec> EngineSettings(const SettingSpec& compared) {
       {"warmup", 0, "updates over which the learning rate rises from 0", 0, 1e9, {}},
       {"clip", 0.0, "maximum norm of the concatenated gradients; 0: no limit", 0, 1e9, {}},
       {"accumulate", 1, "batches averaged in an update", 1, 1e6, {}},
+      {"shards",
+       1,
+       "parts of a batch, computed separately, for the processes that share it",
+       1,
+       1024,
+       {}},
       {"adam_beta1", 0.9, "Adam's decay rate of the first moment", 0, 1, {}},
       {"adam_beta2", 0.999, "Adam's decay rate of the second moment", 0, 1, {}},
       {"adam_eps", 1e-8, "Adam's epsilon", 0, 1, {}},

@@ -61,6 +61,20 @@ class Experiment {
   /// Returns the batches of the next epoch. Draws every random choice from `generator`.
   virtual EpochPlan PlanEpoch(at::Generator& generator) = 0;
 
+  /// Returns the cases of a batch that a shard of it has. The default cuts them into contiguous
+  /// parts of about equal size.
+  virtual at::Tensor ShardOfBatch(const at::Tensor& batch, const Shard& shard) const;
+
+  /// Returns the factor of the shard's Loss in the loss of its batch. The default, the shard's part
+  /// of the cases, is that of a mean over cases.
+  virtual double ShardFactor(const at::Tensor& cases, const at::Tensor& batch) {
+    return static_cast<double>(cases.numel()) / static_cast<double>(batch.numel());
+  }
+
+  /// Returns the states that a batch passes on to the next one, [streams, ...] each: views of the
+  /// model's buffers. Loss changes only the streams of its shard.
+  virtual Tensors StreamStates() { return {}; }
+
   /// Gathers the inputs of Loss for a batch's cases, on the CPU. A run measures the time of this
   /// input pipeline. Gradients are off.
   virtual Tensors Batch(const at::Tensor& cases) = 0;
@@ -89,10 +103,15 @@ class Experiment {
   }
   c10::Device device() const { return device_; }
 
+  /// Sets the shard of later calls of Batch and Loss; the whole batch by default.
+  void SetShard(const Shard& shard) { shard_ = shard; }
+
   /// Sets the function that Poll calls; when it returns true, the running evaluation stops.
   void SetStop(std::function<bool()> stop) { stop_ = std::move(stop); }
 
  protected:
+  const Shard& shard() const { return shard_; }
+
   /// Throws EvaluationStopped if the evaluation must stop. Evaluate, Test and Samples call it every
   /// few seconds, so that Ctrl-C takes effect.
   void Poll() const {
@@ -107,6 +126,7 @@ class Experiment {
  private:
   std::function<bool()> stop_;
   c10::Device device_ = c10::kCPU;
+  Shard shard_;
 };
 
 /// Engine metric: the mean training loss of the batches since the last evaluation.
@@ -124,6 +144,10 @@ class Task {
   std::vector<MetricSpec> metrics;    ///< of Evaluate, of Test, and kTrainLoss
   std::string choose_by;              ///< validation metric that chooses the best evaluation
   ReportSpec report;                  ///< content of the section in the report
+
+  /// Why batches cannot be cut into shards, as a sentence part like "its loss compares all cases of
+  /// a batch"; empty if they can.
+  std::string why_whole;
 
   /// Reads the data from `folder`, or creates the embedded default. Throws DataError.
   virtual std::unique_ptr<Dataset> Load(

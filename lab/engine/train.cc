@@ -4,20 +4,24 @@
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "lab/engine/checkpoint.h"
 #include "lab/engine/schedule.h"
+#include "lab/engine/shards.h"
 #include "lab/error.h"
 #include "lab/model/parameter_count.h"
 #include "lab/run/events.h"
+#include "lab/run/json.h"
 #include "lab/run/posix_file.h"
 #include "lab/run/writer.h"
 
@@ -93,24 +97,31 @@ class Training {
     state_.threads = std::to_string(at::get_num_threads());
     state_.device = options.device.str();
     state_.data = options.data;
+    if (plan.settings.Int("shards") > 1 || processes().size() > 1) {
+      sharded_.emplace(*experiment_, processes(), plan.settings.Int("shards"), plan.seed);
+    }
     for (const auto& item : model().named_modules("", /*include_self=*/false)) {
       if (auto norm = std::dynamic_pointer_cast<NormModule>(item.value()))
         norms_.emplace_back(item.key(), std::move(norm));
     }
   }
 
-  // Continues from the checkpoint if there is one.
-  void Resume(RunWriter& writer) {
+  // Continues from the checkpoint if there is one. `writer` is null in all processes but the first.
+  void Resume(RunWriter* writer) {
+    writer_ = writer;
     const fs::path file = CheckpointFile(plan_.folder);
     if (!fs::exists(file)) {
-      writer.TruncateAfter(-1);
+      if (writer_) writer_->TruncateAfter(-1);
       return;
     }
     const std::string threads = state_.threads, device = state_.device;
     state_ = LoadCheckpoint(file, model(), *optimizer_);
-    CheckState(file);
     state_.data = options_.data;
-    writer.TruncateAfter(LastEvaluated());
+    CheckState(file);
+    if (writer_) {
+      CheckEvaluations();
+      writer_->TruncateAfter(LastEvaluated());
+    }
     progress_.Note(
         fmt::format("{}: resuming at step {}", plan_.folder.filename().string(), state_.step));
     const auto warn = [&](const std::string& difference) {
@@ -128,10 +139,8 @@ class Training {
     state_.device = device;
   }
 
-  Outcome Run(RunWriter& writer) {
-    EventWriter events(plan_.folder, state_.step == 0 ? 0 : LastEvaluated() + 1);
-    writer_ = &writer;
-    events_ = &events;
+  Outcome Run() {
+    if (writer_) events_.emplace(plan_.folder, state_.step == 0 ? 0 : LastEvaluated() + 1);
     last_checkpoint_ = Clock::now();
     const bool begins = state_.step == 0 && state_.last.values.empty();
     if ((begins || state_.evaluation_due) && !Evaluate()) return Finish("diverged");
@@ -152,13 +161,21 @@ class Training {
         const bool evaluate =
             EvaluationDue(state_.epoch, state_.batch, end, epoch.batches(), per_epoch);
         if (!Advance(epoch, end, evaluate)) return Finish("diverged");
-        if (evaluate && !Evaluate()) return Finish("diverged");
+        if (evaluate) {
+          // One process alone saves when its evaluation is stopped.
+          if (processes().size() > 1) {
+            state_.evaluation_due = true;
+            Save();
+          }
+          if (!Evaluate()) return Finish("diverged");
+        }
         ShowProgress();
-        if (options_.stop()) {
+        if (!sharded_) wishes_ = Wishes();
+        if (wishes_[kStop].item<bool>()) {
           Save();
           return Outcome::kInterrupted;
         }
-        if (SecondsSince(last_checkpoint_) > options_.checkpoint_seconds) Save();
+        if (wishes_[kSave].item<bool>()) Save();
       }
       state_.batch = 0;
       ++state_.epoch;
@@ -168,12 +185,23 @@ class Training {
   }
 
  private:
+  // Elements of wishes_.
+  enum { kStop, kSave };
+
   torch::nn::Module& model() { return experiment_->model(); }
+  Processes& processes() { return options_.processes ? *options_.processes : alone_; }
+
+  // Returns what this process wants to be done after an update: kStop and kSave, 1 or 0.
+  at::Tensor Wishes() {
+    const bool save = SecondsSince(last_checkpoint_) > options_.checkpoint_seconds;
+    return at::tensor({options_.stop() ? 1.0 : 0.0, save && processes().is_first() ? 1.0 : 0.0},
+                      at::kDouble);
+  }
 
   // Returns the latest step whose evaluation is in metrics.jsonl.
   int64_t LastEvaluated() const { return state_.step - (state_.evaluation_due ? 1 : 0); }
 
-  // Throws RunError for a checkpoint that does not match the plan, the task or metrics.jsonl.
+  // Throws RunError for a checkpoint that does not match the plan or the task.
   void CheckState(const fs::path& file) const {
     const int64_t epochs = plan_.settings.Int("epochs");
     if (state_.epoch > epochs || (state_.epoch == epochs && state_.batch > 0)) {
@@ -184,6 +212,10 @@ class Training {
     if (state_.best->by != task_.choose_by || !state_.last.values.contains(task_.choose_by)) {
       throw CannotRead(file, fmt::format("best and last must have the metric {}", task_.choose_by));
     }
+  }
+
+  // Throws RunError if metrics.jsonl does not have the checkpoint's last evaluation.
+  void CheckEvaluations() const {
     const fs::path metrics = plan_.folder / "metrics.jsonl";
     int64_t last = -1;
     for (const EvaluationLine& line : ReadEvaluationLines(metrics)) {
@@ -197,7 +229,7 @@ class Training {
   }
 
   // Updates the weights once, from the batches up to `end`. With `watch`, also records the norms'
-  // gradients. Returns false if the loss is not finite.
+  // gradients, unless batches are cut into shards. Returns false if the loss is not finite.
   bool Advance(const EpochPlan& epoch, int64_t end, bool watch) {
     const Clock::time_point start = Clock::now();
     std::vector<at::Tensor> batches;
@@ -207,11 +239,17 @@ class Training {
       cases += batches.back().size(0);
     }
     optimizer_->SetLearningRate(schedule_.Rate(state_.step + 1, state_.epoch_fraction / epochs_));
-    if (watch) {
-      for (const auto& [name, norm] : norms_) norm->Watch();
+    Update update;
+    if (sharded_) {
+      wishes_ = Wishes();
+      update = sharded_->Run(state_.step, *optimizer_, batches, clipping_, wishes_);
+    } else {
+      if (watch) {
+        for (const auto& [name, norm] : norms_) norm->Watch();
+      }
+      update = UpdateWeights(*experiment_, *optimizer_, batches, clipping_);
+      if (watch) TakeGradients();
     }
-    const Update update = UpdateWeights(*experiment_, *optimizer_, batches, clipping_);
-    if (watch) TakeGradients();
     if (!std::isfinite(update.loss)) {
       message_ =
           fmt::format("the training loss was {} at step {}", Named(update.loss), state_.step);
@@ -256,7 +294,8 @@ class Training {
     try {
       return experiment_->Evaluate();
     } catch (const EvaluationStopped&) {
-      if (state_.step > 0) {  // before the first update there is nothing to save
+      // Before the first update there is nothing to save; several processes have saved.
+      if (state_.step > 0 && processes().size() == 1) {
         generator.set_state(generator_state);
         std::vector<at::Tensor> changed = model().buffers();
         for (size_t i = 0; i < changed.size(); ++i) changed[i].copy_(buffers[i]);
@@ -292,8 +331,10 @@ class Training {
     state_.loss_count = 0;
     ChooseBest(evaluation);
     state_.last = evaluation;
-    writer_->Append(evaluation);
-    events_->Scalars(evaluation.step, evaluation.values);
+    if (writer_) {
+      writer_->Append(evaluation);
+      events_->Scalars(evaluation.step, evaluation.values);
+    }
     return true;
   }
 
@@ -320,8 +361,11 @@ class Training {
   }
 
   void Save() {
-    writer_->Sync();
-    SaveCheckpoint(CheckpointFile(plan_.folder), model(), *optimizer_, state_);
+    if (sharded_) sharded_->CompleteStreams();
+    if (writer_) {
+      writer_->Sync();
+      SaveCheckpoint(CheckpointFile(plan_.folder), model(), *optimizer_, state_);
+    }
     last_checkpoint_ = Clock::now();
   }
 
@@ -354,7 +398,8 @@ class Training {
     result.evaluation_seconds = state_.evaluation_seconds;
     result.parameters = ParameterCount(model());
     result.final_values = state_.last.values;
-    writer_->Finish(result);
+    if (writer_) writer_->Finish(result);
+    processes().Meet();
     return status == "finished" ? Outcome::kFinished : Outcome::kDiverged;
   }
 
@@ -388,7 +433,10 @@ class Training {
   std::vector<std::pair<std::string, std::shared_ptr<NormModule>>> norms_;
   std::string message_;
   RunWriter* writer_ = nullptr;
-  EventWriter* events_ = nullptr;
+  std::optional<EventWriter> events_;
+  Processes alone_;
+  std::optional<ShardedUpdates> sharded_;  // unless one process has the whole batch
+  at::Tensor wishes_;
   Clock::time_point last_checkpoint_;
 };
 
@@ -428,6 +476,8 @@ RunConfig MakeConfig(const Task& task, const Dataset& data, const RunPlan& plan,
   config.task = task.name;
   config.preset = plan.preset;
   config.settings = plan.settings.values();
+  // As versions without the setting stored it, so that their runs can be continued.
+  if (plan.settings.Int("shards") == 1) config.settings.erase("shards");
   config.seed = plan.seed;
   config.data = data.about;
   config.metrics = task.metrics;
@@ -436,13 +486,12 @@ RunConfig MakeConfig(const Task& task, const Dataset& data, const RunPlan& plan,
   return config;
 }
 
-Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
-              const std::map<std::string, std::string>& stamps, const TrainOptions& options,
-              Progress& progress) {
-  const RunConfig config = MakeConfig(task, data, plan, stamps);
-  RunWriter writer(plan.folder);
-  const bool is_new = !fs::exists(plan.folder / "config.json");
-  if (is_new) {
+namespace {
+
+// Returns true if the run of the folder is new or has not ended. Throws RunError if the folder has
+// another run.
+bool IsToTrain(const RunPlan& plan, const RunConfig& config) {
+  if (!fs::exists(plan.folder / "config.json")) {
     for (const fs::path& part : {CheckpointFile(plan.folder), plan.folder / "metrics.jsonl",
                                  plan.folder / "result.json"}) {
       if (!fs::exists(part)) continue;
@@ -451,23 +500,66 @@ Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
                       "the rest of {}, or choose another --out",
                       part.string(), plan.folder.string()));
     }
-  } else {
-    const lab::Run earlier = ReadRun(plan.folder);
-    const std::vector<std::string> differences = ConfigDifferences(earlier.config, config);
-    if (!differences.empty()) {
-      throw RunError(
-          fmt::format("{} contains another run: {}. Choose another --out, or remove the folder",
-                      plan.folder.string(), fmt::join(differences, "; ")));
-    }
-    if (earlier.result) return Outcome::kSkipped;
+    return true;
   }
+  const lab::Run earlier = ReadRun(plan.folder);
+  const std::vector<std::string> differences = ConfigDifferences(earlier.config, config);
+  if (!differences.empty()) {
+    throw RunError(
+        fmt::format("{} contains another run: {}. Choose another --out, or remove the folder",
+                    plan.folder.string(), fmt::join(differences, "; ")));
+  }
+  return !earlier.result;
+}
+
+// Throws RunError if the processes have different settings or data.
+void CheckAgreement(Processes& processes, const RunConfig& config) {
+  if (processes.size() == 1) return;
+  const std::string first = processes.FirstText(nlohmann::ordered_json(config).dump());
+  const std::vector<std::string> differences =
+      ConfigDifferences(ParseJson(first).get<RunConfig>(), config);
+  if (!differences.empty()) {
+    throw RunError(fmt::format("process {} has other settings or data than process 0: {}",
+                               processes.rank(), fmt::join(differences, "; ")));
+  }
+}
+
+}  // namespace
+
+Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
+              const std::map<std::string, std::string>& stamps, const TrainOptions& options,
+              Progress& progress) {
+  Processes alone;
+  Processes& processes = options.processes ? *options.processes : alone;
+  const int64_t shards = plan.settings.Int("shards");
+  if (shards % processes.size() != 0) {
+    throw UsageError(
+        fmt::format("[train] shards must be a multiple of the {} processes (WORLD_SIZE), got {}",
+                    processes.size(), shards));
+  }
+  const RunConfig config = MakeConfig(task, data, plan, stamps);
+  std::optional<RunWriter> writer;
+  bool is_new = false;
+  std::string is_to_train = "yes";
+  if (processes.is_first()) {
+    writer.emplace(plan.folder);
+    is_new = !fs::exists(plan.folder / "config.json");
+    if (!IsToTrain(plan, config)) is_to_train = "no";
+  }
+  CheckAgreement(processes, config);
+  if (processes.FirstText(is_to_train) == "no") return Outcome::kSkipped;
   Training training(task, data, plan, options, progress);  // throws for settings that do not fit
-  if (is_new) writer.WriteConfig(config);
-  training.Resume(writer);
+  if (is_new) writer->WriteConfig(config);
+  training.Resume(writer ? &*writer : nullptr);
+  processes.Meet();  // all have read the checkpoint before it is replaced
   try {
-    return training.Run(writer);
+    return training.Run();
   } catch (const EvaluationStopped&) {
     return Outcome::kInterrupted;
+  } catch (const RunError&) {
+    // Another process that was stopped has ended.
+    if (processes.size() > 1 && options.stop()) return Outcome::kInterrupted;
+    throw;
   }
 }
 

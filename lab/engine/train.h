@@ -8,6 +8,7 @@
 #include <string>
 
 #include "lab/engine/optimizer.h"
+#include "lab/engine/processes.h"
 #include "lab/engine/task.h"
 #include "lab/run/results.h"
 #include "lab/terminal/progress.h"
@@ -24,6 +25,7 @@ struct RunPlan {
 
 struct TrainOptions {
   c10::Device device = c10::kCPU;  ///< where the model is trained and evaluated
+  Processes* processes = nullptr;  ///< that train the run together; null: this one alone
   /// Maximum seconds of training between two checkpoints. A stop and the end always write one.
   double checkpoint_seconds = 60;
   /// Where the data was read, for commands that open the trained model later; empty if nothing was
@@ -46,6 +48,9 @@ enum class Outcome {
 /// device and number of threads, every weight and metric then has the bits of an uninterrupted run.
 /// Throws RunError if the folder holds another run (the message lists the differences) or cannot be
 /// written.
+///
+/// Several processes must call it with the same arguments. The first one writes the files, the
+/// others read its checkpoint. A stop of one stops all after the update.
 Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
               const std::map<std::string, std::string>& stamps, const TrainOptions& options,
               Progress& progress);

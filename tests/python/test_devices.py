@@ -93,3 +93,13 @@ def test_a_run_continues_on_another_device(planish):
         "warning: smoke-none-b128-epochs=200-s1: the checkpoint was made on cuda:0 and continues on cpu: the last bits "
         "can differ\n"
     )
+
+
+@pytest.mark.long
+def test_cuda_is_the_gpu_of_the_process_under_torchrun(planish):
+    planish.environment["LOCAL_RANK"] = "99"
+    result = on_gpu(planish, "train", "pi-mnist", "--preset", "smoke", "--device", "cuda")
+    assert result.returncode == 2
+    assert "--device cuda:99 does not exist: GPUs are cuda:0 to cuda:" in result.stderr
+    planish.environment["LOCAL_RANK"] = "0"
+    assert on_gpu(planish, "train", "pi-mnist", "--preset", "smoke", "--device", "cuda", "--quiet").returncode == 0

@@ -123,3 +123,11 @@ def test_the_time_left_is_of_the_whole_sweep(planish):
     assert "1 of 5 runs to do" in plan
     assert "unknown" not in plan
     assert result["status"] == "finished"
+
+
+def test_a_queue_is_not_for_several_processes(planish):
+    write(planish)
+    planish.environment |= {"WORLD_SIZE": "2", "RANK": "0"}
+    assert_one_line(planish("sweep", "a.toml"), 2, "WORLD_SIZE must not be set")
+    assert_one_line(planish("reproduce", "xu2019"), 2, "WORLD_SIZE must not be set")
+    assert planish.ok("sweep", "a.toml", "--print").stdout

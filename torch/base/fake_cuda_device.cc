@@ -90,7 +90,7 @@ void OnHost(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       value = list;
     } else if (value.isOptionalTensorList()) {
       c10::List<std::optional<Tensor>> list;
-      for (const std::optional<Tensor>& t : value.toOptionalTensorList()) {
+      for (const std::optional<Tensor> t : value.toOptionalTensorList()) {
         list.push_back(t ? std::optional(on_cpu(*t)) : std::nullopt);
       }
       value = list;

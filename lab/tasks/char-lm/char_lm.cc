@@ -43,17 +43,26 @@ class CharLm final : public Experiment, public TextSampler {
   EpochPlan PlanEpoch(at::Generator& generator) override {
     EpochPlan plan = StreamedBatches(corpus_.train.size(0), streams_, window_, generator);
     first_ = plan.order[0].item<int64_t>();
+    stream_length_ = plan.order.size(0) / streams_;
     return plan;
   }
 
+  at::Tensor ShardOfBatch(const at::Tensor& batch, const Shard& shard) const override {
+    return ShardOfStreams(batch, streams_, shard);
+  }
+  Tensors StreamStates() override { return {model_.carried().movedim(2, 0)}; }
+
   // Returns characters [T, B], the next characters [T * B], and true at the start of a pass.
   Tensors Batch(const at::Tensor& cases) override {
-    return {corpus_.train.index_select(0, cases).to(at::kLong).view({-1, streams_}),
-            corpus_.train.index_select(0, cases + 1).to(at::kLong), cases[0] == first_};
+    const int64_t streams = shard().End(streams_) - shard().Begin(streams_);
+    return {corpus_.train.index_select(0, cases).to(at::kLong).view({-1, streams}),
+            corpus_.train.index_select(0, cases + 1).to(at::kLong),
+            (cases[0] - first_).remainder(stream_length_) == 0};
   }
 
   at::Tensor Loss(const Tensors& batch) override {
-    at::Tensor& carried = model_.carried();
+    const at::Tensor carried =
+        model_.carried().slice(2, shard().Begin(streams_), shard().End(streams_));
     if (batch[2].item<bool>()) carried.zero_();
     // A copy, because backward reads the state that this replaces.
     const auto [logits, state] = model_.forward(batch[0], carried.clone());
@@ -113,7 +122,8 @@ class CharLm final : public Experiment, public TextSampler {
   int64_t streams_, window_, sample_;
   double temperature_;
   CharModel model_;
-  int64_t first_ = 0;  // first case of the epoch, with a zero state before it
+  int64_t first_ = 0;          // first case of the epoch, with a zero state before it
+  int64_t stream_length_ = 1;  // cases of a stream in an epoch
 };
 
 ReportSpec MakeReport() {

@@ -58,14 +58,22 @@ class Enwik8 final : public Experiment, public TextSampler {
   EpochPlan PlanEpoch(at::Generator& generator) override {
     EpochPlan plan = StreamedBatches(corpus_.train.size(0), streams_, target_, generator);
     first_ = plan.order[0].item<int64_t>();
+    stream_length_ = plan.order.size(0) / streams_;
     return plan;
   }
 
+  at::Tensor ShardOfBatch(const at::Tensor& batch, const Shard& shard) const override {
+    return ShardOfStreams(batch, streams_, shard);
+  }
+  Tensors StreamStates() override { return {memory_.movedim(1, 0)}; }
+
   // Returns bytes [B, T], the next bytes [B * T], and true at the start of a pass.
   Tensors Batch(const at::Tensor& cases) override {
-    const at::Tensor by_stream = cases.view({-1, streams_}).t().flatten();
-    return {corpus_.train.index_select(0, by_stream).to(at::kLong).view({streams_, -1}),
-            corpus_.train.index_select(0, by_stream + 1).to(at::kLong), cases[0] == first_};
+    const int64_t streams = shard().End(streams_) - shard().Begin(streams_);
+    const at::Tensor by_stream = cases.view({-1, streams}).t().flatten();
+    return {corpus_.train.index_select(0, by_stream).to(at::kLong).view({streams, -1}),
+            corpus_.train.index_select(0, by_stream + 1).to(at::kLong),
+            (cases[0] - first_).remainder(stream_length_) == 0};
   }
 
   at::Tensor Loss(const Tensors& batch) override {
@@ -104,19 +112,24 @@ class Enwik8 final : public Experiment, public TextSampler {
   }
 
  private:
+  // Returns the part of memory_ that belongs to the shard.
+  at::Tensor Streams() const {
+    return memory_.slice(1, shard().Begin(streams_), shard().End(streams_));
+  }
+
   // Returns the memory after the last batch: a copy, because backward reads the memory that
   // Remember replaces.
   SegmentMemory Remembered() const {
     const auto count = remembered_.item<int64_t>();
     if (count == 0) return {};
-    return memory_.slice(2, memory_.size(2) - count).clone().unbind(0);
+    return Streams().slice(2, memory_.size(2) - count).clone().unbind(0);
   }
 
   void Remember(const SegmentMemory& memory) {
     if (memory.empty()) return;
     const int64_t count = memory[0].size(1);
     for (size_t i = 0; i < memory.size(); ++i) {
-      memory_[static_cast<int64_t>(i)].slice(1, memory_.size(2) - count).copy_(memory[i]);
+      Streams()[static_cast<int64_t>(i)].slice(1, memory_.size(2) - count).copy_(memory[i]);
     }
     remembered_.fill_(count);
   }
@@ -153,9 +166,10 @@ class Enwik8 final : public Experiment, public TextSampler {
   int64_t eval_streams_, eval_bytes_, test_bytes_, sample_;
   double temperature_;
   TransformerXl model_;
-  at::Tensor memory_;      // [layers, B, M, width], the last `remembered_` of M positions
-  at::Tensor remembered_;  // [], int64
-  int64_t first_ = 0;      // first case of the epoch, with an empty memory before it
+  at::Tensor memory_;          // [layers, B, M, width], the last `remembered_` of M positions
+  at::Tensor remembered_;      // [], int64
+  int64_t first_ = 0;          // first case of the epoch, with an empty memory before it
+  int64_t stream_length_ = 1;  // cases of a stream in an epoch
 };
 
 ReportSpec MakeReport() {

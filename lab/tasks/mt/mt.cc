@@ -78,6 +78,12 @@ class Translation final : public Experiment, public LineTranslator {
   // Returns source [B, S], its lengths [B], and WantedOf the target.
   Tensors Batch(const at::Tensor& cases) override { return Batch(corpus_.train, cases); }
 
+  // The loss is a mean over pieces.
+  double ShardFactor(const at::Tensor& cases, const at::Tensor& batch) override {
+    return static_cast<double>(Batch(cases)[4].numel()) /
+           static_cast<double>(Batch(batch)[4].numel());
+  }
+
   at::Tensor Loss(const Tensors& batch) override {
     return at::cross_entropy_loss(Predict(batch), batch[4], {}, at::Reduction::Mean,
                                   /*ignore_index=*/-100, smoothing_);

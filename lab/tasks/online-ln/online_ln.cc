@@ -110,6 +110,7 @@ class OnlineLnTask final : public DigitTask {
     report.title = "Online layer normalization";
     report.source = "T. Breloff, Online Layer Normalization, 2016";
     report.compare = "norm";
+    why_whole = "online normalization goes through the cases of a batch one after another";
     report.baseline = "layer";
     report.panel = "batch_size";
     report.curves = {"train_nll", "valid_error"};

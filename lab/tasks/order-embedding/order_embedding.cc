@@ -324,6 +324,7 @@ class OrderEmbeddingTask final : public Task {
                          fmt::format("{} R@1 + R@5 + R@10, image retrieval", label), "%", false});
     }
     choose_by = "valid_sum";
+    why_whole = "its loss compares all cases of a batch";
     report = MakeReport();
   }
 

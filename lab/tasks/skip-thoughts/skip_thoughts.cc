@@ -75,6 +75,11 @@ class SkipThoughts final : public Experiment, public SentenceEncoder {
     return batch;
   }
 
+  // The loss is a sum over words.
+  double ShardFactor(const at::Tensor& /*cases*/, const at::Tensor& /*batch*/) override {
+    return 1;
+  }
+
   at::Tensor Loss(const Tensors& batch) override {
     const at::Tensor states = States(batch);
     log_probabilities_ = OnDevice(log_probabilities_);

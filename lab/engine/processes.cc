@@ -1,0 +1,296 @@
+#include "lab/engine/processes.h"
+
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <charconv>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string_view>
+#include <thread>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
+#include <vector>
+
+#include "lab/error.h"
+
+namespace planish::lab {
+
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+constexpr std::chrono::seconds kBeat{1};
+// Time for all processes to start.
+constexpr std::chrono::seconds kJoinTimeout{120};
+// Longest evaluation or update of one process while the others wait. A process that is lost in it
+// is noticed earlier, by its heartbeat.
+constexpr std::chrono::hours kWaitTimeout{24};
+constexpr int kMaxProcesses = 1 << 16;
+
+// Returns the value of an environment variable; an empty one counts as absent.
+std::optional<std::string> Variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+// Returns the variable as an integer from `min` to `max`.
+std::optional<int> IntegerVariable(const char* name, int min, int max) {
+  const std::optional<std::string> text = Variable(name);
+  if (!text) return std::nullopt;
+  int value = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc() || end != text->data() + text->size() || value < min || value > max) {
+    throw UsageError(fmt::format("[train] {} must be an integer from {} to {}, got \"{}\"", name,
+                                 min, max, *text));
+  }
+  return value;
+}
+
+// Returns the first line of an error, without the backtrace.
+std::string Reason(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+std::vector<uint8_t> Bytes(std::string_view text) { return {text.begin(), text.end()}; }
+
+// Returns the network interface's name for errors.
+std::string InterfaceText() {
+  const std::optional<std::string> interface = Variable("GLOO_SOCKET_IFNAME");
+  return interface ? fmt::format("interface {}, from GLOO_SOCKET_IFNAME", *interface)
+                   : "the interface of this host's name; GLOO_SOCKET_IFNAME names another";
+}
+
+}  // namespace
+
+// Store and process group of c10d.
+class Processes::Connection {
+ public:
+  Connection(int rank, int size) : rank_(rank), size_(size) {
+    const std::string host = *Variable("MASTER_ADDR");
+    c10d::TCPStoreOptions options;
+    options.port = static_cast<uint16_t>(*IntegerVariable("MASTER_PORT", 1, 65535));
+    options.numWorkers = size;
+    options.timeout = kJoinTimeout;
+    // The agent of torchrun keeps a store of its own.
+    options.isServer = rank == 0 && Variable("TORCHELASTIC_USE_AGENT_STORE") != "True";
+    // A restart by torchrun must not read what the earlier attempt wrote.
+    const std::string attempt = Variable("TORCHELASTIC_RESTART_COUNT").value_or("0");
+    try {
+      auto tcp = c10::make_intrusive<c10d::TCPStore>(host, options);
+      store_ = c10::make_intrusive<c10d::PrefixStore>("planish/" + attempt, std::move(tcp));
+      watch_ = store_->clone();
+    } catch (const std::exception& error) {
+      throw RunError(fmt::format(
+          "process {} of {} cannot meet the others at {}:{} (MASTER_ADDR, MASTER_PORT): {}", rank,
+          size, host, options.port, Reason(error)));
+    }
+    try {
+      auto gloo = c10d::ProcessGroupGloo::Options::create(kWaitTimeout);
+      const std::optional<std::string> interface = Variable("GLOO_SOCKET_IFNAME");
+      gloo->devices.push_back(
+          interface ? c10d::ProcessGroupGloo::createDeviceForInterface(*interface)
+                    : c10d::ProcessGroupGloo::createDefaultDevice());
+      group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(store_, rank, size, gloo);
+    } catch (const std::exception& error) {
+      throw RunError(fmt::format("process {} of {} cannot connect to the others ({}): {}", rank,
+                                 size, InterfaceText(), Reason(error)));
+    }
+    answered_ = Clock::now();
+    heart_ = std::jthread([this](const std::stop_token& stop) { KeepAlive(stop); });
+    guard_ = std::jthread([this](const std::stop_token& stop) { GuardStore(stop); });
+  }
+
+  ~Connection() {
+    guard_.request_stop();
+    guard_.join();
+    heart_.request_stop();
+    heart_.join();
+  }
+
+  void Sum(at::Tensor& values) {
+    Guard([&] {
+      if ((size_ & (size_ - 1)) == 0) {
+        SumInPairs(values);
+      } else {
+        SumGathered(values);
+      }
+    });
+  }
+
+  void Meet() {
+    at::Tensor nothing = at::zeros({1});
+    Sum(nothing);
+  }
+
+  std::string FirstText(const std::string& text) {
+    const std::string key = fmt::format("text/{}", texts_++);
+    Guard([&] {
+      if (rank_ == 0) store_->set(key, Bytes(text));
+    });
+    Meet();
+    std::vector<uint8_t> bytes;
+    Guard([&] { bytes = store_->get(key); });
+    return {bytes.begin(), bytes.end()};
+  }
+
+ private:
+  static std::string BeatKey(int rank) { return fmt::format("beat/{}", rank); }
+
+  // Tells the others once a second that this process lives, and watches them.
+  void KeepAlive(const std::stop_token& stop) {
+    struct Heard {
+      std::vector<uint8_t> beat;
+      Clock::time_point when = Clock::now();
+    };
+    std::vector<Heard> heard(static_cast<size_t>(size_));
+    for (int64_t beats = 0; !stop.stop_requested(); ++beats) {
+      try {
+        watch_->set(BeatKey(rank_), Bytes(std::to_string(beats)));
+        for (int other = 0; other < size_; ++other) {
+          Heard& last = heard[static_cast<size_t>(other)];
+          std::vector<uint8_t> beat;
+          if (watch_->check({BeatKey(other)})) beat = watch_->get(BeatKey(other));
+          if (beat != last.beat) last = {std::move(beat), Clock::now()};
+          if (Clock::now() - last.when > kTimeout) {
+            End(fmt::format("process {} has not answered process {} of {} for {} s", other, rank_,
+                            size_, kTimeout.count()));
+          }
+        }
+      } catch (const std::exception& error) {
+        if (stop.stop_requested()) return;
+        End(fmt::format("process {} of {} lost the process that all meet at: {}", rank_, size_,
+                        Reason(error)));
+      }
+      answered_ = Clock::now();
+      Sleep(stop);
+    }
+  }
+
+  // Watches the thread of KeepAlive, which waits for ever if the process with the store hangs.
+  void GuardStore(const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      if (Clock::now() - answered_.load() > kTimeout) {
+        End(fmt::format("process {} of {}: the store where all meet has not answered for {} s",
+                        rank_, size_, kTimeout.count()));
+      }
+      Sleep(stop);
+    }
+  }
+
+  void Sleep(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    wake_.wait_for(lock, stop, kBeat, [] { return false; });
+  }
+
+  // Ends the process at once: its other threads can be waiting for ever. Files stay readable, as
+  // after a kill.
+  [[noreturn]] static void End(const std::string& reason) {
+    std::fputs(fmt::format("planish: {}\n", reason).c_str(), stderr);
+    std::_Exit(1);
+  }
+
+  // Recursive doubling. Floating-point addition is commutative, so both partners get the same bits.
+  void SumInPairs(at::Tensor& values) {
+    at::Tensor received = at::empty_like(values);
+    for (int distance = 1; distance < size_; distance *= 2) {
+      const int partner = rank_ ^ distance;
+      std::vector<at::Tensor> out = {values}, in = {received};
+      const auto sent = group_->send(out, partner, 0);
+      group_->recv(in, partner, 0)->wait();
+      sent->wait();
+      values.add_(received);
+    }
+  }
+
+  // For sizes that are no power of two: every process gets all values and adds them itself.
+  void SumGathered(at::Tensor& values) {
+    std::vector<std::vector<at::Tensor>> all(1);
+    for (int i = 0; i < size_; ++i) all[0].push_back(at::empty_like(values));
+    std::vector<at::Tensor> own = {values};
+    group_->allgather(all, own)->wait();
+    std::vector<at::Tensor>& sums = all[0];
+    for (size_t distance = 1; distance < sums.size(); distance *= 2) {
+      for (size_t i = 0; i + distance < sums.size(); i += 2 * distance) {
+        sums[i].add_(sums[i + distance]);
+      }
+    }
+    values.copy_(sums[0]);
+  }
+
+  template <class F>
+  void Guard(const F& call) const {
+    try {
+      call();
+    } catch (const RunError&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw RunError(fmt::format("process {} of {} lost another process ({}): {}", rank_, size_,
+                                 InterfaceText(), Reason(error)));
+    }
+  }
+
+  int rank_, size_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  c10::intrusive_ptr<c10d::Store> watch_;  // another connection, of the thread
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  int64_t texts_ = 0;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::atomic<Clock::time_point> answered_;  // last time that the store answered
+  std::jthread heart_, guard_;               // last: they use the other members
+};
+
+Processes::Processes() = default;
+Processes::~Processes() = default;
+
+std::unique_ptr<Processes> Processes::FromEnvironment() {
+  auto processes = std::make_unique<Processes>();
+  const std::optional<int> size = IntegerVariable("WORLD_SIZE", 1, kMaxProcesses);
+  const std::optional<int> rank = IntegerVariable("RANK", 0, kMaxProcesses - 1);
+  if (size.has_value() != rank.has_value()) {
+    throw UsageError(fmt::format("[train] WORLD_SIZE and RANK must be set together, got only {}",
+                                 size ? "WORLD_SIZE" : "RANK"));
+  }
+  if (!size) return processes;
+  if (*rank >= *size) {
+    throw UsageError(
+        fmt::format("[train] RANK must be below WORLD_SIZE, got {} and {}", *rank, *size));
+  }
+  if (*size == 1) return processes;
+  if (!Variable("MASTER_ADDR") || !IntegerVariable("MASTER_PORT", 1, 65535)) {
+    throw UsageError(
+        "[train] MASTER_ADDR and MASTER_PORT must name a host and a port where the processes meet, "
+        "got none");
+  }
+  processes->rank_ = *rank;
+  processes->size_ = *size;
+  processes->connection_ = std::make_unique<Connection>(*rank, *size);
+  return processes;
+}
+
+void Processes::Sum(at::Tensor& values) {
+  if (connection_) connection_->Sum(values);
+}
+
+void Processes::Meet() {
+  if (connection_) connection_->Meet();
+}
+
+std::string Processes::FirstText(const std::string& text) {
+  return connection_ ? connection_->FirstText(text) : text;
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,295 @@
+"""planish train by several processes, which share every batch."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from test_command import assert_one_line, tensors_of, without_seconds
+
+TRAIN = ("--preset", "smoke", "--threads", 1, "--quiet")
+# Each with a norm or cell whose statistics or states depend on the batch, where a task has one.
+TASKS = {
+    "pi-mnist": ("--norm", "batch"),
+    "mnist-cnn": ("--norm", "batch"),
+    "convnet": ("--norm", "batch"),
+    "char-lm": ("--cell", "ln-lstm"),
+    "rt": (),
+    "sst5": (),
+    "parser": (),
+    "mt": (),
+    "enwik8": (),
+    "attentive-reader": ("--norm", "batch"),
+    "handwriting": (),
+    "draw": (),
+    "skip-thoughts": (),
+}
+WHOLE = ("order-embedding", "online-ln")  # tasks whose batches cannot be cut
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Group:
+    """Processes that train one run, as torchrun would start them."""
+
+    def __init__(self, planish, size, *arguments, variables=None, each=None):
+        master = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size)}
+        self.processes = []
+        for rank in range(size):
+            environment = planish.environment | master | {"RANK": str(rank)} | (variables or {})
+            more = each[rank] if each else ()
+            self.processes.append(subprocess.Popen(
+                [planish.program, "train", *map(str, arguments), *map(str, more)], cwd=planish.folder,
+                env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))  # fmt: skip
+
+    def wait(self, timeout=120):
+        """Returns (status, stdout, stderr) of each."""
+        results = []
+        for process in self.processes:
+            out, err = process.communicate(timeout=timeout)
+            results.append((process.returncode, out, err))
+        return results
+
+
+def together(planish, size, *arguments, **options):
+    results = Group(planish, size, *arguments, **options).wait()
+    assert [status for status, _, _ in results] == [0] * size, results
+    assert all(out == "" for _, out, _ in results[1:])  # the first process prints for all
+    return results
+
+
+def run_in(folder):
+    (run,) = folder.glob("*/*/config.json")
+    return run.parent
+
+
+def assert_same_run(one, other):
+    assert without_seconds(one / "metrics.jsonl") == without_seconds(other / "metrics.jsonl")
+    assert tensors_of(one) == tensors_of(other)
+    results = [json.loads((run / "result.json").read_text()) for run in (one, other)]
+    for result in results:
+        for key in [key for key in result if "seconds" in key]:
+            del result[key]
+    assert results[0] == results[1]
+
+
+def same_for_every_size(planish, task, *arguments):
+    arguments = (task, *TRAIN, *arguments, "--set", "shards=4")
+    planish.ok("train", *arguments, "--out", "one")
+    for size in (2, 4):
+        together(planish, size, *arguments, "--out", f"of{size}")
+        assert_same_run(run_in(planish.folder / "one"), run_in(planish.folder / f"of{size}"))
+
+
+@pytest.mark.parametrize("task", ["pi-mnist", "char-lm"])
+def test_one_two_and_four_processes_give_the_same_bits(planish, task):
+    same_for_every_size(planish, task, *TASKS[task])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_has_the_same_bits_for_any_number_of_processes(planish, task):
+    same_for_every_size(planish, task, *TASKS[task])
+
+
+@pytest.mark.parametrize("task", ["char-lm", "parser"])
+def test_the_loss_is_that_of_the_whole_batch(planish, task):
+    """Without dropout and batch statistics, shards change the order of additions only."""
+    dropout = ("--set", "dropout=0") if task == "parser" else ()
+    whole, parts = (planish.folder / name for name in ("whole", "parts"))
+    planish.ok("train", task, *TRAIN, *dropout, "--out", "whole")
+    together(planish, 3, task, *TRAIN, *dropout, "--out", "parts")
+    expected, got = ([line["values"] for line in without_seconds(run_in(f) / "metrics.jsonl")] for f in (whole, parts))
+    assert len(expected) == len(got)
+    for one, other in zip(expected[:3], got[:3], strict=True):
+        # Float32 rounding of the updates, which grows from update to update.
+        assert one == pytest.approx(other, rel=2e-4)
+
+
+def test_accumulated_batches_and_one_smaller_than_the_shards(planish):
+    same_for_every_size(planish, "pi-mnist", "--batch-size", 3, "--norm", "layer", "--set", "accumulate=2",
+                        "--set", "clip=0.1", "--set", "epochs=1")  # fmt: skip
+
+
+def test_the_number_of_shards_is_that_of_the_processes_unless_given(planish):
+    together(planish, 2, "pi-mnist", *TRAIN, "--out", "out")
+    run = run_in(planish.folder / "out")
+    assert run.name == "smoke-none-b128-shards=2-s1"
+    assert json.loads((run / "config.json").read_text())["settings"]["shards"] == 2
+    planish.ok("train", "pi-mnist", *TRAIN, "--out", "alone")
+    assert "shards" not in json.loads((run_in(planish.folder / "alone") / "config.json").read_text())["settings"]
+
+
+LONG = ("pi-mnist", *TRAIN, "--set", "shards=2", "--set", "epochs=400", "--checkpoint-seconds", 0.05, "--out")
+
+
+def checkpoint(folder):
+    for _ in range(600):
+        found = list(folder.glob("*/*/checkpoint/state.safetensors"))
+        if found:
+            return found[0]
+        time.sleep(0.05)
+    raise AssertionError("no checkpoint")
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(shared):
+    shared.ok("train", *LONG, "out")
+    return run_in(shared.folder / "out")
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_the_others_end_when_one_is_killed_and_any_number_continues(planish, uninterrupted, killed):
+    group = Group(planish, 2, *LONG, "out")
+    checkpoint(planish.folder / "out")
+    group.processes[killed].kill()
+    start = time.monotonic()
+    results = group.wait()
+    assert time.monotonic() - start < 10
+    status, out, err = results[1 - killed]
+    assert status == 1
+    assert out == ""
+    assert err.startswith("planish: process ")
+    assert err.count("\n") == 1
+    assert "lost" in err
+    planish.ok("train", *LONG, "out")  # alone
+    assert_same_run(run_in(planish.folder / "out"), uninterrupted)
+
+
+def test_a_stop_of_all_saves_and_continues(planish, uninterrupted):
+    group = Group(planish, 2, *LONG[:-3], "--out", "out")  # no checkpoint but that of the stop
+    time.sleep(1.5)
+    for process in group.processes:
+        process.send_signal(signal.SIGTERM)
+    results = group.wait()
+    assert {status for status, _, _ in results} == {143}, results
+    assert checkpoint(planish.folder / "out").exists()
+    together(planish, 2, *LONG, "out")
+    assert_same_run(run_in(planish.folder / "out"), uninterrupted)
+
+
+def test_a_finished_run_is_skipped_by_all(planish):
+    arguments = ("pi-mnist", *TRAIN, "--out", "out")
+    together(planish, 2, *arguments)
+    before = run_in(planish.folder / "out").stat().st_mtime_ns
+    together(planish, 2, *arguments)
+    assert run_in(planish.folder / "out").stat().st_mtime_ns == before
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("hung", [0, 1])
+def test_the_others_end_within_half_a_minute_when_one_hangs(planish, uninterrupted, hung):
+    group = Group(planish, 2, *LONG, "out")
+    checkpoint(planish.folder / "out")
+    group.processes[hung].send_signal(signal.SIGSTOP)
+    start = time.monotonic()
+    other = group.processes[1 - hung]
+    out, err = other.communicate(timeout=60)
+    assert time.monotonic() - start < 30
+    assert other.returncode == 1
+    assert "has not answered" in err
+    assert err.count("\n") == 1
+    group.processes[hung].kill()
+    group.processes[hung].wait()
+    together(planish, 2, *LONG, "out")
+    assert_same_run(run_in(planish.folder / "out"), uninterrupted)
+
+
+@pytest.mark.long
+def test_torchrun_restarts_a_killed_process(planish, uninterrupted):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node=2"]
+    process = subprocess.Popen(
+        [*torchrun, "--max-restarts=2", planish.program, "train", *map(str, LONG), "out"],
+        cwd=planish.folder, env=planish.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    checkpoint(planish.folder / "out")
+    pids = subprocess.run(["pgrep", "-P", str(process.pid)], text=True, capture_output=True, check=True).stdout.split()
+    os.kill(int(pids[-1]), signal.SIGKILL)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "resuming at step" in err or (run_in(planish.folder / "out") / "result.json").exists()
+    assert_same_run(run_in(planish.folder / "out"), uninterrupted)
+
+
+# Errors.
+
+
+@pytest.mark.parametrize(
+    "variables, parts",
+    [
+        ({"WORLD_SIZE": "2"}, ["WORLD_SIZE and RANK must be set together, got only WORLD_SIZE"]),
+        ({"RANK": "0"}, ["WORLD_SIZE and RANK must be set together, got only RANK"]),
+        ({"WORLD_SIZE": "2", "RANK": "2"}, ["RANK must be below WORLD_SIZE, got 2 and 2"]),
+        ({"WORLD_SIZE": "two", "RANK": "0"}, ['WORLD_SIZE must be an integer from 1 to 65536, got "two"']),
+        ({"WORLD_SIZE": "0", "RANK": "0"}, ["WORLD_SIZE must be"]),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, ["MASTER_ADDR and MASTER_PORT must name"]),
+        ({"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "h", "MASTER_PORT": "0"}, ["MASTER_PORT must be"]),
+    ],
+)
+def test_variables_that_do_not_fit_are_wrong_usage(planish, variables, parts):
+    planish.environment.update(variables)
+    assert_one_line(planish("train", "pi-mnist", *TRAIN), 2, "[train]", *parts)
+
+
+def test_shards_that_the_processes_cannot_share_are_wrong_usage(planish):
+    for status, out, err in Group(planish, 2, "pi-mnist", *TRAIN, "--set", "shards=3").wait():
+        assert status == 2
+        assert out == ""
+        assert err == "planish: [train] shards must be a multiple of the 2 processes (WORLD_SIZE), got 3\n"
+    assert not (planish.folder / "runs").exists()
+
+
+@pytest.mark.parametrize("task", WHOLE)
+def test_a_task_that_needs_whole_batches_says_why(planish, task):
+    for status, _, err in Group(planish, 2, task, *TRAIN).wait():
+        assert status == 2
+        assert f"shards must be 1 in {task}, because " in err
+        assert err.count("\n") == 1
+
+
+def test_other_settings_in_one_process_are_an_error(planish):
+    results = Group(planish, 2, "pi-mnist", *TRAIN, each=[(), ("--set", "lr=0.5")]).wait()
+    assert [status for status, _, _ in results] == [1, 1]
+    assert "process 1 has other settings or data than process 0: lr: 0.5 instead of 0.001" in results[1][2]
+    assert all(err.count("\n") == 1 for _, _, err in results)
+
+
+def test_an_interface_that_does_not_exist_is_named(planish):
+    for status, _, err in Group(planish, 2, "pi-mnist", *TRAIN, variables={"GLOO_SOCKET_IFNAME": "nothing9"}).wait():
+        assert status == 1
+        assert "nothing9" in err
+        assert err.count("\n") == 1
+
+
+def test_a_run_that_another_program_trains_is_refused(planish):
+    busy = planish.start("train", *LONG, "out")
+    checkpoint(planish.folder / "out")
+    results = Group(planish, 2, *LONG, "out").wait()
+    busy.kill()
+    busy.communicate()
+    assert [status for status, _, _ in results] == [1, 1]
+    assert "another process" in results[0][2]
+    assert all(err.count("\n") == 1 for _, _, err in results)
+
+
+@pytest.mark.long
+def test_the_checkpoint_of_another_number_of_processes_is_accepted(planish, uninterrupted):
+    arguments = [a if a != "shards=2" else "shards=4" for a in LONG]
+    group = Group(planish, 4, *arguments, "out")
+    checkpoint(planish.folder / "out")
+    for process in group.processes:
+        process.kill()
+    group.wait()
+    shutil.copytree(planish.folder / "out", planish.folder / "two")
+    together(planish, 2, *arguments, "two")
+    planish.ok("train", *arguments, "out")
+    assert_same_run(run_in(planish.folder / "out"), run_in(planish.folder / "two"))
