@@ -9,7 +9,7 @@
 
 #include "lab/queue/queue.h"
 
-// What the commands that train a queue of runs, `planish reproduce` and `planish sweep`, share.
+// Options and work that `planish reproduce` and `planish sweep` share: both train a queue of runs.
 namespace planish::lab {
 
 /// Options of a queue.

@@ -11,8 +11,8 @@
 // CPU: so a run draws the same numbers on every device.
 namespace planish::lab {
 
-/// Returns the device that --device names: cpu, cuda or cuda:N. Of several processes that torchrun
-/// starts on a machine, "cuda" names another GPU for each. Throws UsageError for another name,
+/// Returns the device that --device names: cpu, cuda or cuda:N. "cuda" is another GPU for each
+/// process that torchrun starts on a machine. Throws UsageError for another name,
 /// for a libtorch without CUDA, and for a GPU that does not exist.
 c10::Device ParseDevice(const std::string& name);
 

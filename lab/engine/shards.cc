@@ -16,7 +16,7 @@ namespace planish::lab {
 
 using Clock = std::chrono::steady_clock;
 
-// What the shards of a batch add up.
+// Sums over the shards of a batch.
 struct ShardedUpdates::Sums {
   at::Tensor values;   // gradients, then floating-point buffers
   at::Tensor doubles;  // the loss, then integer buffers

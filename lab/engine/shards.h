@@ -16,8 +16,8 @@ namespace planish::lab {
 ///
 /// A shard has its own random numbers, which depend on seed, update and shard only, and its own
 /// batch statistics. Gradients, losses and the buffers of the model are added over the shards as a
-/// binary tree, in the order of Processes::Sum. Results have therefore the same bits for any number
-/// of processes that is a power of two and divides the number of shards, itself a power of two.
+/// binary tree, in the order of Processes::Sum. If the number of shards is a power of two, results
+/// have the same bits for each power of two of processes up to it.
 class ShardedUpdates {
  public:
   /// `shards` must be a multiple of the number of processes.

@@ -84,9 +84,9 @@ struct QueueSchedule {
 
 QueueSchedule MakeSchedule(const RunQueue& queue, int jobs, std::optional<double> hours);
 
-/// Returns a table for a terminal with a row for each group: its `cells`, then its runs, how many
-/// are done, minutes a run and hours left. `headings` names the cells; the first two are aligned at
-/// the left.
+/// Returns a table for a terminal with a row for each group. A row has the group's `cells`, then
+/// its runs, how many are done, minutes a run and hours left. `headings` names the cells; the first
+/// two are aligned at the left.
 std::string RenderQueue(const RunQueue& queue, const std::vector<std::string>& headings,
                         const std::vector<std::vector<std::string>>& cells);
 

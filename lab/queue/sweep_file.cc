@@ -182,8 +182,8 @@ class Reader {
   const std::function<const Task&(std::string_view)>& find_;
 };
 
-// Returns a group's cells, such as {"pi-mnist", "small", "norm 3, lr 2", "3"}: a setting with one
-// value has its value in place of their number.
+// Returns a group's cells, such as {"pi-mnist", "small", "3 norm, lr=0.1", "5"}: the number of a
+// setting's values, or its only value.
 std::vector<std::string> Cells(const FileSweep& sweep) {
   std::vector<std::string> settings;
   for (const auto& [name, values] : sweep.request.values) {
