@@ -1,4 +1,4 @@
-"""Norms of DTensors, in two processes that share one run of all checks."""
+"""Modules under PyTorch's distributed engines, in two processes that share one run of all checks."""
 
 import copy
 import traceback
@@ -6,6 +6,7 @@ import traceback
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import planish
 import planish.functional as PF
@@ -220,6 +221,113 @@ def sixteen_bit_weights(mesh):
     compare(draw(pnn.RMSNorm(8)).bfloat16(), normal(5, 8), mesh, Shard(0))
 
 
+class Tagger(nn.Module):
+    """Norms, a recurrent layer and a projection: x [B, T, 6] -> [B, T, 3]."""
+
+    def __init__(self, recompute=False):
+        super().__init__()
+        self.recompute = recompute
+        self.norm = pnn.RMSNorm(6)
+        self.rnn = pnn.LayerNormLSTM(6, 5, batch_first=True)
+        self.out = nn.Sequential(pnn.LayerNorm(5), nn.Linear(5, 3), pnn.AdaNorm(3))
+
+    def forward(self, x):
+        x = self.norm(x)
+        y = checkpoint(self.rnn, x, use_reentrant=False)[0] if self.recompute else self.rnn(x)[0]
+        return self.out(y)
+
+
+def share(x):
+    """Returns the part of a batch that this process has."""
+    return x.chunk(WORLD)[torch.distributed.get_rank()]
+
+
+def train(model, x, updates=3):
+    """Returns the parameters by name after some updates on x."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for _ in range(updates):
+        optimizer.zero_grad()
+        model(x).sin().mean().backward()
+        optimizer.step()
+    return {name.removeprefix("module."): p.detach() for name, p in model.named_parameters()}
+
+
+def assert_trains_alike(make, module, x):
+    """Compares training by both processes, each on its half of x, with that on the whole x."""
+    expected = train(copy.deepcopy(module), x)
+    found = train(make(copy.deepcopy(module)), share(x))
+    assert found.keys() == expected.keys()
+    for name, value in found.items():
+        close(value, expected[name])
+
+
+@check
+def data_parallel_training(mesh):
+    from torch.nn.parallel import DistributedDataParallel
+
+    for recompute in (False, True):
+        for options in ({}, {"gradient_as_bucket_view": True, "static_graph": True}):
+            make = lambda module, options=options: DistributedDataParallel(module, **options)
+            assert_trains_alike(make, draw(Tagger(recompute)), normal(6, 4, 6))
+
+
+@check
+def fully_sharded_training(mesh):
+    from torch.distributed.fsdp import fully_shard
+
+    def shard(module, reshard):
+        for part in (module.rnn, module.out):
+            fully_shard(part, mesh=mesh, reshard_after_forward=reshard)
+        return fully_shard(module, mesh=mesh, reshard_after_forward=reshard)
+
+    for recompute in (False, True):
+        for reshard in (True, False):
+            assert_trains_alike(lambda module, r=reshard: shard(module, r), draw(Tagger(recompute)), normal(6, 4, 6))
+
+
+@check
+def data_parallel_autocast(mesh):
+    from torch.nn.parallel import DistributedDataParallel
+
+    module, x = draw(Tagger()), normal(6, 4, 6)
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = module(x)
+    expected.float().sin().mean().backward()
+    parallel = DistributedDataParallel(copy.deepcopy(module))
+    parallel.zero_grad()
+    with torch.autocast("cpu", torch.bfloat16):
+        y = parallel(share(x))
+    assert y.dtype == expected.dtype
+    torch.testing.assert_close(y, share(expected))
+    y.float().sin().mean().backward()
+    for a, b in zip(parallel.parameters(), module.parameters(), strict=True):
+        # Products of 16 bits with other numbers of rows; each gradient is a mean of two.
+        torch.testing.assert_close(a.grad, b.grad, rtol=0.05, atol=2e-3)
+
+
+@check
+def averaged_weights_of_a_data_parallel_model(mesh):
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+    parallel = DistributedDataParallel(draw(Tagger()))
+    average = AveragedModel(parallel.module, multi_avg_fn=get_ema_multi_avg_fn(0.75))
+    expected = None
+    for step in range(3):
+        train(parallel, share(normal(6, 4, 6, seed=step)), updates=1)
+        average.update_parameters(parallel.module)
+        now = [p.detach().clone() for p in parallel.parameters()]
+        expected = [0.75 * e + 0.25 * n for e, n in zip(expected, now, strict=True)] if expected else now
+    for a, b in zip(average.module.parameters(), expected, strict=True):
+        close(a, b)
+    x = normal(2, 4, 6)
+    state = average.module.state_dict()
+    other = Tagger()
+    other.load_state_dict(state)
+    with torch.no_grad():
+        close(average(x), other(x))
+
+
 def worker(rank, folder):
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD
@@ -248,7 +356,7 @@ def outcomes(tmp_path_factory):
 @pytest.mark.long
 @distributed
 @pytest.mark.parametrize("name", CHECKS)
-def test_dtensor(name, outcomes):
+def test_two_processes(name, outcomes):
     for rank, results in enumerate(outcomes):
         assert results[name] is None, f"rank {rank}: {results[name]}"
 
