@@ -48,6 +48,9 @@ int open(const char* path, int flags, ...) {
 ssize_t read(int fd, void* bytes, size_t count) {
   return Fails("read") ? -1 : syscall(SYS_read, fd, bytes, count);
 }
+ssize_t pread(int fd, void* bytes, size_t count, off_t offset) {
+  return Fails("pread") ? -1 : syscall(SYS_pread64, fd, bytes, count, offset);
+}
 ssize_t write(int fd, const void* bytes, size_t count) {
   return Fails("write") ? -1 : syscall(SYS_write, fd, bytes, count);
 }
@@ -155,6 +158,20 @@ TEST_F(SystemCalls, FailuresOfMetricsNameTheFile) {
   EXPECT_THAT([&] { writer.Sync(); }, says("Input/output error"));
   writer.Append({.step = 3});
   EXPECT_EQ(ReadEvaluationLines(folder / "metrics.jsonl").size(), 2u);
+}
+
+// Otherwise the next line would be appended to the partial line.
+TEST_F(SystemCalls, APartialLineThatCannotBeReadIsAnError) {
+  WriteFile(folder / "metrics.jsonl", "{\"ste");
+  RunWriter writer(folder.path());
+  fault = {"pread", EIO, 1};
+  EXPECT_THAT(
+      [&] { writer.Append({.step = 1}); },
+      ThrowsMessage<RunError>(AllOf(HasSubstr("cannot read " + (folder / "metrics.jsonl").string()),
+                                    HasSubstr("Input/output error"))));
+  fault = {"pread", EINTR, 3};
+  writer.Append({.step = 1});
+  EXPECT_EQ(ReadEvaluationLines(folder / "metrics.jsonl").size(), 1u);
 }
 
 }  // namespace

@@ -90,8 +90,14 @@ void RunWriter::OpenMetrics() {
   const fs::path path = folder_ / kMetrics;
   FileDescriptor fd = OpenForWriting(path, O_RDWR | O_CREAT | O_APPEND);
   off_t end = lseek(fd.get(), 0, SEEK_END);
-  char last = '\n';
-  while (end > 0 && pread(fd.get(), &last, 1, end - 1) == 1 && last != '\n') --end;
+  for (char last = 0; end > 0; --end) {
+    errno = 0;  // stays if the file has become shorter
+    if (RetryInterrupted([&] { return pread(fd.get(), &last, 1, end - 1); }) != 1) {
+      throw CannotRead(path,
+                       errno == 0 ? "it became shorter while it was read" : SystemReason(errno));
+    }
+    if (last == '\n') break;
+  }
   if (end < 0 || !Truncate(fd.get(), end) || !SyncFolder(folder_)) {
     throw CannotWrite(path, SystemReason(errno));
   }
