@@ -231,6 +231,18 @@ std::vector<EvaluationLine> ParseEvaluationLines(std::string_view text, const fs
   return lines;
 }
 
+// Calls `visit` with the path of each entry at any depth below `folder`. Does not follow links to
+// folders. Throws RunError naming a folder that cannot be read.
+template <class F>
+void VisitEntries(const fs::path& folder, const F& visit) try {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    visit(entry.path());
+    if (!entry.is_symlink() && entry.is_directory()) VisitEntries(entry.path(), visit);
+  }
+} catch (const fs::filesystem_error& e) {
+  throw CannotRead(e.path1().empty() ? folder : e.path1(), e.code().message());
+}
+
 // Reads a metrics.jsonl, or returns "" if it does not exist.
 std::string ReadMetrics(const fs::path& file) {
   return Exists(file) ? ReadRegularFile(file, kMaxMetricsBytes) : "";
@@ -301,11 +313,10 @@ FoundRuns FindRuns(const std::vector<fs::path>& roots) {
                                     kArchiveEnding));
       }
       if (fs::exists(root / "config.json")) add_folder(root);
-      for (const auto& entry : fs::recursive_directory_iterator(root)) {
-        const fs::path& path = entry.path();
+      VisitEntries(root, [&](const fs::path& path) {
         if (path.filename() == "config.json") add_folder(path.parent_path());
         if (IsArchive(path)) add_archive(path);
-      }
+      });
       if (empty) {
         throw DataError(
             fmt::format("there is no run in {}: no config.json and no archive (*{}) in or below it",

@@ -9,26 +9,29 @@
 #include <cerrno>
 #include <cstdarg>
 #include <string>
+#include <utility>
 
 #include "lab/error.h"
 #include "lab/run/atomic_file.h"
 #include "lab/run/events.h"
 #include "lab/run/posix_file.h"
+#include "lab/run/results.h"
 #include "lab/run/writer.h"
 #include "lab/testing/test_folder.h"
 
 namespace {
 
-// Lets the next `times` calls of `name` fail with `error`.
+// Lets `times` calls of `name` fail with `error`, after `skipped` calls.
 struct Fault {
   std::string name;
   int error = 0;
   int times = 0;
   int met = 0;
+  int skipped = 0;
 } fault;
 
 bool Fails(const char* name) {
-  if (fault.times == 0 || fault.name != name) return false;
+  if (fault.times == 0 || fault.name != name || fault.skipped-- > 0) return false;
   --fault.times;
   ++fault.met;
   errno = fault.error;
@@ -44,6 +47,10 @@ int open(const char* path, int flags, ...) {
   const int mode = (flags & O_CREAT) != 0 ? va_arg(arguments, int) : 0;
   va_end(arguments);
   return Fails("open") ? -1 : static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, flags, mode));
+}
+// The standard library opens the folders that it lists with openat.
+int openat(int folder, const char* path, int flags, ...) {
+  return Fails("openat") ? -1 : static_cast<int>(syscall(SYS_openat, folder, path, flags));
 }
 ssize_t read(int fd, void* bytes, size_t count) {
   return Fails("read") ? -1 : syscall(SYS_read, fd, bytes, count);
@@ -158,6 +165,16 @@ TEST_F(SystemCalls, FailuresOfMetricsNameTheFile) {
   EXPECT_THAT([&] { writer.Sync(); }, says("Input/output error"));
   writer.Append({.step = 3});
   EXPECT_EQ(ReadEvaluationLines(folder / "metrics.jsonl").size(), 2u);
+}
+
+TEST_F(SystemCalls, AFolderThatCannotBeListedIsNamed) {
+  fs::create_directories(folder / "a/b");
+  for (const auto& [skipped, name] : {std::pair(0, "a"), std::pair(1, "a/b")}) {
+    fault = {.name = "openat", .error = EIO, .times = 1, .skipped = skipped};
+    EXPECT_THAT([&] { FindRuns({folder / "a"}); },
+                ThrowsMessage<RunError>("cannot read " + (folder / name).string() +
+                                        ": Input/output error"));
+  }
 }
 
 // Otherwise the next line would be appended to the partial line.
