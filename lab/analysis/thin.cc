@@ -271,22 +271,24 @@ ThinnedRuns ThinRuns(const fs::path& from, const fs::path& to) {
 
 ThinnedRuns ThinRunsToFolders(const fs::path& from, const fs::path& to) {
   ThinnedRuns result;
-  const std::vector<Place> places = PlacesOf(from, to, &result);
-  for (const Place& place : places) {
-    if (fs::exists(place.folder / "config.json")) {
-      throw CannotWrite(place.folder, "it contains a run");
+  std::map<fs::path, RunFiles> missing;
+  for (const Place& place : PlacesOf(from, to, &result)) {
+    RunFiles files = FilesOf(Thinned(place.run));
+    ++result.count;
+    if (!fs::exists(place.folder / "config.json")) {
+      missing[place.folder] = std::move(files);
+    } else if (FilesOf(ReadRun(place.folder)) != files) {
+      throw CannotWrite(place.folder, "it contains another run");
     }
   }
-  for (const Place& place : places) {
+  for (const auto& [folder, files] : missing) {
     std::error_code error;
-    fs::create_directories(place.folder, error);
-    if (error) throw CannotWrite(place.folder, error.message());
-    const RunFiles files = FilesOf(Thinned(place.run));
-    WriteFileAtomically(place.folder / "metrics.jsonl", files.metrics);
-    if (files.result) WriteFileAtomically(place.folder / "result.json", *files.result);
+    fs::create_directories(folder, error);
+    if (error) throw CannotWrite(folder, error.message());
+    WriteFileAtomically(folder / "metrics.jsonl", files.metrics);
+    if (files.result) WriteFileAtomically(folder / "result.json", *files.result);
     // Written last: if the disk is full, a folder without it is not a run.
-    WriteFileAtomically(place.folder / "config.json", files.config);
-    ++result.count;
+    WriteFileAtomically(folder / "config.json", files.config);
   }
   return result;
 }

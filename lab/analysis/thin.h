@@ -18,7 +18,7 @@ Run Thinned(Run run);
 
 /// Result of ThinRuns and ThinRunsToFolders.
 struct ThinnedRuns {
-  size_t count = 0;                 ///< runs written
+  size_t count = 0;                 ///< runs that are in `to` now
   std::vector<std::string> faults;  ///< FoundRuns::faults
   std::vector<std::string> kept;    ///< a sentence for each run that AddToArchive does not add
 };
@@ -30,7 +30,8 @@ struct ThinnedRuns {
 ThinnedRuns ThinRuns(const std::filesystem::path& from, const std::filesystem::path& to);
 
 /// Like ThinRuns, but writes a run folder for each run, with config.json, metrics.jsonl and
-/// result.json. Throws RunError before writing any if one of the folders contains a run.
+/// result.json. Leaves a folder that contains the same files, so a failed call can be repeated.
+/// Throws RunError before writing any if one of the folders contains another run.
 ThinnedRuns ThinRunsToFolders(const std::filesystem::path& from, const std::filesystem::path& to);
 
 }  // namespace planish::lab

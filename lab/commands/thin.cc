@@ -41,7 +41,7 @@ void AddThin(CLI::App& app, Action& action) {
       ->check(NotEmpty("thin", "FROM"));
   thin->add_option("TO", flags->to, "Folder for the archives")->type_name("")->required();
   thin->add_flag("--folders", flags->folders,
-                 "Write a folder for each run instead of archives; none must exist yet");
+                 "Write a folder for each run instead of archives; replaces no other run");
   thin->callback([&action, flags] {
     action = [flags] {
       if (flags->to.empty()) throw UsageError("[thin] TO must be a folder, got an empty name");

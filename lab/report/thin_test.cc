@@ -191,8 +191,17 @@ TEST(Thin, FoldersDoNotReplaceRuns) {
   for (const char* name : {"runs/a", "runs/b", "there/b"}) Write(folder / name, LongRun());
   EXPECT_THAT([&] { ThinRunsToFolders(folder / "runs", folder / "there"); },
               testing::ThrowsMessage<RunError>(testing::AllOf(
-                  HasSubstr((folder / "there/b").string()), HasSubstr("it contains a run"))));
+                  HasSubstr((folder / "there/b").string()), HasSubstr("it contains another run"))));
   EXPECT_FALSE(std::filesystem::exists(folder / "there/a"));
+}
+
+TEST(Thin, FoldersThatWereWrittenInPartAreCompleted) {
+  const TestFolder folder;
+  for (const char* name : {"runs/a", "runs/b"}) Write(folder / name, LongRun());
+  ThinRunsToFolders(folder / "runs", folder / "thin");
+  std::filesystem::remove(folder / "thin/b/config.json");
+  EXPECT_EQ(ThinRunsToFolders(folder / "runs", folder / "thin").count, 2u);
+  EXPECT_EQ(ReadFile(folder / "thin/a/config.json"), ReadFile(folder / "thin/b/config.json"));
 }
 
 TEST(Thin, ASingleRunGetsAFolder) {

@@ -181,9 +181,11 @@ def test_a_broken_archive_is_not_replaced(archive, planish):
     assert archive.read_bytes() == b"no archive"
 
 
-def test_folders_do_not_replace_runs(archive, planish):
+def test_folders_do_not_replace_other_runs(archive, planish):
+    shutil.rmtree(planish.folder / "in/small-layer-b4-s0")
+    write_run(planish.folder / "in" / "small-layer-b4-s0", "layer", 0, [0.9, 0.05])
     before = contents_below(planish.folder)
-    assert_one_line(planish("thin", "--folders", "runs", "in"), 1, "in/small-layer-b4-s0", "it contains a run")
+    assert_one_line(planish("thin", "--folders", "runs", "in"), 1, "in/small-layer-b4-s0", "it contains another run")
     assert contents_below(planish.folder) == before
 
 
