@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
+#include "lab/run/posix_file.h"
 #include "lab/run/results.h"
 
 namespace planish::lab {
@@ -14,13 +16,19 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Runs with results in the archives of a folder, by name. An unreadable archive counts as none.
+// Runs with results in the archives of a folder, by name.
 using ArchivedResults = std::map<std::string, RunResult>;
 
+// An unreadable archive counts as none. Throws RunError if the folder exists and cannot be listed.
 ArchivedResults ReadArchivedResults(const fs::path& folder) {
   ArchivedResults results;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
+  const fs::directory_iterator entries(folder, error);
+  if (error && error != std::errc::no_such_file_or_directory &&
+      error != std::errc::not_a_directory) {
+    throw CannotRead(folder, error.message());
+  }
+  for (const auto& entry : entries) {
     if (!IsArchive(entry.path())) continue;
     try {
       for (Run& run : ReadArchivedRuns(entry.path()).runs) {

@@ -68,8 +68,8 @@ struct RunQueue {
   size_t Done() const;
 
   /// Reads the folders of the runs, and the archives beside them. Sets what is done, and adds the
-  /// measured durations. A folder that cannot be read counts as nothing done: `planish train` then
-  /// fails with the reason.
+  /// measured durations. A run that cannot be read counts as nothing done: `planish train` then
+  /// fails with the reason. Throws RunError if a folder exists whose archives cannot be listed.
   void FindResults();
 };
 
