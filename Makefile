@@ -13,13 +13,14 @@ MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:  # what it calls uses all cores
 .DELETE_ON_ERROR:
 
-.PHONY: help setup setup-core setup-build setup-arm64 test-arm test-arm-short build demo test test-all test-long test-versions python wheel wheel-all wheel-arm64 deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
+.PHONY: help setup setup-core setup-build setup-arm64 test-arm test-arm-short build demo test test-all test-long test-versions torture python wheel wheel-all wheel-arm64 deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
 	@echo 'make test              install what is missing, build, run the tests, with kernels for this processor'
 	@echo 'make test-all          also what takes long: kernels of every SIMD target, emulated GPU, installations, bits'
 	@echo 'make test-versions     Python tests with the oldest and newest PyTorch (VERSIONS="2.11 2.12": with those)'
+	@echo 'make torture           kill training runs 1,000 times (KILLS=N, SEED=N), let each system call fail, fill a disk'
 	@echo 'make build             build everything into $(BUILD)'
 	@echo 'make install           install the command, the libraries and headers (PREFIX=$(PREFIX))'
 	@echo 'make uninstall         remove them again'
@@ -46,7 +47,7 @@ help:
 	@echo 'make bench-cuda        norms and recurrent layers on a GPU against a copy, PyTorch ...'
 	@echo 'make docs              build the documentation site in build-docs/site (installs MkDocs into .venv-docs)'
 	@echo 'make format            format the sources;   make tidy  run clang-tidy'
-	@echo 'variables              PIP_ARGS, CMAKE_PREFIX_PATH, PREFIX, PLANISH_DATA, BENCH_ARGS'
+	@echo 'variables              PIP_ARGS, CMAKE_PREFIX_PATH, PREFIX, PLANISH_DATA, BENCH_ARGS, TORTURE_ARGS'
 
 setup:
 	@scripts/setup.sh
@@ -110,6 +111,13 @@ test-long: build setup python build/full/build.ninja
 # Uses one build of the package, and a virtual environment for each version: gigabytes.
 test-versions: setup
 	@scripts/test_versions.sh
+
+# The full form of tests/python/test_kills.py, test_faults.py and test_full_disk.py (docs/reliability.md).
+KILLS ?= 1000
+torture: build/release/build.ninja setup
+	cmake --build --preset release --target planish planish_server planish_faults
+	OMP_NUM_THREADS=1 PLANISH_BUILD=$(BUILD) .venv/bin/python tests/torture/torture.py --kills $(KILLS) \
+	  $(if $(SEED),--seed $(SEED)) $(TORTURE_ARGS)
 
 # Empties the folder first, to remove modules that are no longer in the sources.
 python: build/release/build.ninja
