@@ -115,7 +115,7 @@ std::vector<QueuedRun> QueueSweep(const Task& task, const SweepRequest& sweep, s
       if (name == task.report.compare) {
         run.arguments.insert(run.arguments.end(), {"--" + name, value});
       } else {
-        run.arguments.insert(run.arguments.end(), {"--set", name + "=" + value});
+        run.arguments.insert(run.arguments.end(), {"--set", fmt::format("{}={}", name, value)});
       }
     }
     run.arguments.insert(run.arguments.end(),
