@@ -187,6 +187,11 @@ int RunTrain(const TrainFlags& flags) {
       if (outcome == Outcome::kInterrupted) progress.EndRun("saved");
     }
     if (outcome == Outcome::kInterrupted) {
+      if (Interrupted() == 0) {
+        throw RunError(
+            "another process was stopped: the run is saved. Run the same command again to "
+            "continue");
+      }
       progress.Warn(
           fmt::format("stopped: {} of {} runs done. Run the same command again to continue.",
                       runs.size(), plans.size()));

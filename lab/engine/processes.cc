@@ -2,7 +2,9 @@
 
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Flags.h>
 #include <fmt/format.h>
+#include <netdb.h>
 
 #include <atomic>
 #include <charconv>
@@ -24,6 +26,8 @@
 
 #include "lab/error.h"
 
+C10_DECLARE_int(caffe2_log_level);
+
 namespace planish::lab {
 
 using Clock = std::chrono::steady_clock;
@@ -31,6 +35,9 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 constexpr std::chrono::seconds kBeat{1};
+// A longer pause between two beats means that this process was suspended.
+constexpr std::chrono::seconds kSuspended{5};
+constexpr int kErrors = 2;  // c10's log level
 // Time for all processes to start.
 constexpr std::chrono::seconds kJoinTimeout{120};
 // Longest evaluation or update of one process while the others wait. A process that is lost in it
@@ -64,6 +71,17 @@ std::string Reason(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
+// Throws RunError if the name of a host has no address: c10d would try for minutes.
+void CheckHost(const std::string& host) {
+  addrinfo* addresses = nullptr;
+  const int error = getaddrinfo(host.c_str(), nullptr, nullptr, &addresses);
+  if (error != 0) {
+    throw RunError(
+        fmt::format("cannot find the host {} (MASTER_ADDR): {}", host, gai_strerror(error)));
+  }
+  freeaddrinfo(addresses);
+}
+
 std::vector<uint8_t> Bytes(std::string_view text) { return {text.begin(), text.end()}; }
 
 // Returns the network interface's name for errors.
@@ -79,7 +97,10 @@ std::string InterfaceText() {
 class Processes::Connection {
  public:
   Connection(int rank, int size) : rank_(rank), size_(size) {
+    // Otherwise c10d writes warnings with backtraces beside the errors that it throws.
+    if (!Variable("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = kErrors;
     const std::string host = *Variable("MASTER_ADDR");
+    CheckHost(host);
     c10d::TCPStoreOptions options;
     options.port = static_cast<uint16_t>(*IntegerVariable("MASTER_PORT", 1, 65535));
     options.numWorkers = size;
@@ -97,6 +118,9 @@ class Processes::Connection {
           "process {} of {} cannot meet the others at {}:{} (MASTER_ADDR, MASTER_PORT): {}", rank,
           size, host, options.port, Reason(error)));
     }
+    answered_ = Clock::now();
+    heart_ = std::jthread([this](const std::stop_token& stop) { KeepAlive(stop); });
+    guard_ = std::jthread([this](const std::stop_token& stop) { GuardStore(stop); });
     try {
       auto gloo = c10d::ProcessGroupGloo::Options::create(kWaitTimeout);
       const std::optional<std::string> interface = Variable("GLOO_SOCKET_IFNAME");
@@ -108,9 +132,6 @@ class Processes::Connection {
       throw RunError(fmt::format("process {} of {} cannot connect to the others ({}): {}", rank,
                                  size, InterfaceText(), Reason(error)));
     }
-    answered_ = Clock::now();
-    heart_ = std::jthread([this](const std::stop_token& stop) { KeepAlive(stop); });
-    guard_ = std::jthread([this](const std::stop_token& stop) { GuardStore(stop); });
   }
 
   ~Connection() {
@@ -175,7 +196,9 @@ class Processes::Connection {
                         Reason(error)));
       }
       answered_ = Clock::now();
-      Sleep(stop);
+      if (!Sleep(stop)) {
+        for (Heard& last : heard) last.when = Clock::now();
+      }
     }
   }
 
@@ -186,13 +209,17 @@ class Processes::Connection {
         End(fmt::format("process {} of {}: the store where all meet has not answered for {} s",
                         rank_, size_, kTimeout.count()));
       }
-      Sleep(stop);
+      if (!Sleep(stop)) answered_ = Clock::now();
     }
   }
 
-  void Sleep(const std::stop_token& stop) {
+  // Waits for a beat. Returns false if this process was suspended meanwhile: the others were
+  // perhaps, too.
+  bool Sleep(const std::stop_token& stop) {
+    const Clock::time_point start = Clock::now();
     std::unique_lock lock(mutex_);
     wake_.wait_for(lock, stop, kBeat, [] { return false; });
+    return Clock::now() - start < kSuspended;
   }
 
   // Ends the process at once: its other threads can be waiting for ever. Files stay readable, as
@@ -236,9 +263,11 @@ class Processes::Connection {
       call();
     } catch (const RunError&) {
       throw;
-    } catch (const std::exception& error) {
-      throw RunError(fmt::format("process {} of {} lost another process ({}): {}", rank_, size_,
-                                 InterfaceText(), Reason(error)));
+    } catch (const std::exception&) {
+      throw RunError(
+          fmt::format("process {} of {} lost another process, which has ended, perhaps with an "
+                      "error of its own",
+                      rank_, size_));
     }
   }
 

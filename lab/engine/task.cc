@@ -95,7 +95,8 @@ std::vector<SettingSpec> EngineSettings(const SettingSpec& compared) {
       {"accumulate", 1, "batches averaged in an update", 1, 1e6, {}},
       {"shards",
        1,
-       "parts of a batch, computed separately, for the processes that share it",
+       "parts of a batch for the processes that share it, a power of two for the same bits with "
+       "any number",
        1,
        1024,
        {}},

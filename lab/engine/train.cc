@@ -106,6 +106,8 @@ class Training {
     }
   }
 
+  int64_t step() const { return state_.step; }
+
   // Continues from the checkpoint if there is one. `writer` is null in all processes but the first.
   void Resume(RunWriter* writer) {
     writer_ = writer;
@@ -524,6 +526,17 @@ void CheckAgreement(Processes& processes, const RunConfig& config) {
   }
 }
 
+// Throws RunError if a process continues from another step than the first.
+void CheckCheckpoint(Processes& processes, const RunPlan& plan, int64_t step) {
+  const std::string first = processes.FirstText(std::to_string(step));
+  if (first != std::to_string(step)) {
+    throw RunError(fmt::format(
+        "process {} finds step {} in {}, process 0 finds step {}: the folder must be one "
+        "that all processes share",
+        processes.rank(), step, plan.folder.string(), first));
+  }
+}
+
 }  // namespace
 
 Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
@@ -551,7 +564,8 @@ Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
   Training training(task, data, plan, options, progress);  // throws for settings that do not fit
   if (is_new) writer->WriteConfig(config);
   training.Resume(writer ? &*writer : nullptr);
-  processes.Meet();  // all have read the checkpoint before it is replaced
+  // All have read the same checkpoint before it is replaced.
+  CheckCheckpoint(processes, plan, training.step());
   try {
     return training.Run();
   } catch (const EvaluationStopped&) {

@@ -195,8 +195,31 @@ std::vector<std::string> Cells(const FileSweep& sweep) {
           std::to_string(sweep.request.seeds.size())};
 }
 
+// Limits of a sweep file. The parser recurses over the parts of a key.
+constexpr size_t kMaxBytes = size_t{1} << 20;
+constexpr int kMaxDots = 100;
+
+// Throws DataError for a file that is too long, or has a key of too many parts.
+void CheckSize(const fs::path& file, std::string_view text) {
+  if (text.size() > kMaxBytes) {
+    FailToRead(file, fmt::format("a sweep file must have at most {} bytes, got {}", kMaxBytes,
+                                 text.size()));
+  }
+  int64_t line = 1;
+  int dots = 0;
+  for (const char c : text) {
+    if (c == '.' && ++dots > kMaxDots) {
+      FailAtLine(file, line,
+                 fmt::format("there must be at most {} dots in a row of keys", kMaxDots));
+    }
+    line += c == '\n';
+    if (std::string_view(",=[]{}\n").find(c) != std::string_view::npos) dots = 0;
+  }
+}
+
 toml::table Parse(const fs::path& file) {
   const std::string text = ReadTextFile(file);
+  CheckSize(file, text);
   try {
     return toml::parse(text, file.string());
   } catch (const toml::parse_error& error) {

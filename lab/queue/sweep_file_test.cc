@@ -122,6 +122,13 @@ TEST_F(SweepFileTest, RefusesWhatIsNotToml) {
   EXPECT_THAT(Error("[[sweep]]\ntask = \n"), StartsWith("data: FILE, line 2: "));
   EXPECT_THAT(Error("a = 1\na = 2\n"), StartsWith("data: FILE, line 2: "));
   EXPECT_THAT(Error(std::string(200000, '[')), StartsWith("data: FILE, line 1: "));
+  std::string parts = "a";
+  for (int i = 0; i < 100000; ++i) parts += ".a";
+  EXPECT_EQ(Error("\n" + parts + " = 1"),
+            "data: FILE, line 2: there must be at most 100 dots in a row of keys");
+  EXPECT_THAT(Error("[" + parts + "]"), StartsWith("data: FILE, line 1: "));
+  EXPECT_THAT(Error(std::string(2 << 20, '#')),
+              StartsWith("data: cannot read FILE: a sweep file must have at most 1048576 bytes"));
   std::filesystem::remove(file_);
   EXPECT_THROW(PlanSweepFile(file_, "out", FindTask), DataError);
   std::filesystem::create_directory(file_);

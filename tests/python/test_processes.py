@@ -177,6 +177,31 @@ def test_a_stop_of_all_saves_and_continues(planish, uninterrupted):
     assert_same_run(run_in(planish.folder / "out"), uninterrupted)
 
 
+def test_a_stop_of_one_stops_all(planish, uninterrupted):
+    group = Group(planish, 2, *LONG, "out")
+    checkpoint(planish.folder / "out")
+    group.processes[1].send_signal(signal.SIGTERM)
+    (other, out, err), (stopped, *_) = group.wait()
+    assert (stopped, other) == (143, 1)
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "another process was stopped" in err
+    planish.ok("train", *LONG, "out")
+    assert_same_run(run_in(planish.folder / "out"), uninterrupted)
+
+
+def test_a_folder_that_is_not_shared_is_an_error(planish):
+    group = Group(planish, 2, *LONG[:-1], each=[("--out", "out"), ("--out", "other")])
+    checkpoint(planish.folder / "out")
+    group.processes[0].kill()
+    group.wait()
+    results = Group(planish, 2, *LONG[:-1], each=[("--out", "out"), ("--out", "other")]).wait()
+    assert [status for status, _, _ in results] == [1, 1]
+    assert "process 1 finds step 0 in " in results[1][2]
+    assert all(err.count("\n") == 1 for _, _, err in results)
+    assert not list(planish.folder.glob("*/*/*/result.json"))
+
+
 def test_a_finished_run_is_skipped_by_all(planish):
     arguments = ("pi-mnist", *TRAIN, "--out", "out")
     together(planish, 2, *arguments)
@@ -221,6 +246,27 @@ def test_torchrun_restarts_a_killed_process(planish, uninterrupted):
 
 
 # Errors.
+
+
+@pytest.mark.long
+def test_a_process_that_ends_while_all_connect_ends_the_others(planish):
+    group = Group(planish, 2, "pi-mnist", *TRAIN)
+    group.processes[1].kill()
+    (status, _, err), _ = group.wait()
+    assert status == 1
+    assert err.count("\n") == 1
+    wrong = Group(planish, 2, "pi-mnist", *TRAIN, variables={"GLOO_SOCKET_IFNAME": "lo"})
+    wrong.processes[1].send_signal(signal.SIGSTOP)
+    wrong.processes[1].kill()
+    start = time.monotonic()
+    (status, _, err), _ = wrong.wait(timeout=150)
+    assert status == 1
+    assert time.monotonic() - start < 130
+
+
+def test_a_host_that_does_not_exist_is_one_line(planish):
+    planish.environment.update(WORLD_SIZE="2", RANK="1", MASTER_ADDR="no.such.host.invalid", MASTER_PORT="29999")
+    assert_one_line(planish("train", "pi-mnist", *TRAIN), 1, "cannot find the host no.such.host.invalid (MASTER_ADDR)")
 
 
 @pytest.mark.parametrize(
