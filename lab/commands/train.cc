@@ -164,6 +164,7 @@ int RunTrain(const TrainFlags& flags) {
   const std::vector<RunPlan> plans = PlanSweep(task, request);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const InterruptGuard interrupts;
+  StopWithStarter();
   const std::map<std::string, std::string> stamps = MachineStamps();
   TrainOptions options;
   options.device = device;

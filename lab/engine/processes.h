@@ -14,8 +14,8 @@ namespace planish::lab {
 /// started alone is a group of one.
 ///
 /// Every process must call Sum, Meet and FirstText in the same order. They throw RunError if
-/// another process has ended. A process that hangs, or whose machine is lost, does not answer: after
-/// kTimeout a thread ends this process with a line on stderr and exit status 1.
+/// another process has ended. A process that hangs, or whose machine is lost, does not answer:
+/// after kTimeout a thread ends this process with a line on stderr and exit status 1.
 class Processes {
  public:
   static constexpr std::chrono::seconds kTimeout{20};

@@ -1,6 +1,7 @@
 #include "lab/queue/children.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "lab/error.h"
+#include "lab/terminal/interrupt.h"
 
 extern char** environ;
 
@@ -77,8 +79,14 @@ void Children::Start(size_t id, const std::vector<std::string>& arguments) {
   std::vector<char*> argv = {const_cast<char*>("planish")};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
+  std::string starter = fmt::format("{}={}", kStarterVariable, getpid());
+  std::vector<char*> environment = {starter.data()};
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    environment.push_back(*variable);
+  }
+  environment.push_back(nullptr);
   const int error = posix_spawn(&child.pid, program_.c_str(), options.actions(),
-                                options.attributes(), argv.data(), environ);
+                                options.attributes(), argv.data(), environment.data());
   if (error != 0) throw CannotStart(program_, error);
   children_.push_back(std::move(child));
 }

@@ -1,6 +1,14 @@
 #include "lab/terminal/interrupt.h"
 
+#include <unistd.h>
+
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
 #include <atomic>
+#include <cstdlib>
+#include <string>
 
 namespace planish::lab {
 
@@ -36,6 +44,16 @@ InterruptGuard::InterruptGuard() {
 
 InterruptGuard::~InterruptGuard() {
   for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+}
+
+void StopWithStarter() {
+#ifdef __linux__
+  const char* starter = std::getenv(kStarterVariable);
+  if (starter == nullptr) return;
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  // It can have ended before.
+  if (std::to_string(getppid()) != starter) raise(SIGTERM);
+#endif
 }
 
 int Interrupted() { return interrupted; }

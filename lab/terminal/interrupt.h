@@ -24,6 +24,13 @@ class InterruptGuard {
   std::array<struct sigaction, kSignals.size()> before_;
 };
 
+/// Variable with the number of the process that started this one and waits for it.
+inline constexpr char kStarterVariable[] = "PLANISH_STARTER";
+
+/// Ends this process in order, as SIGTERM does, when the process that kStarterVariable names is
+/// killed. Does nothing without the variable, and on other systems than Linux.
+void StopWithStarter();
+
 /// Returns the first signal received under the latest InterruptGuard, or 0.
 int Interrupted();
 

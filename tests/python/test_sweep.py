@@ -3,6 +3,7 @@
 import json
 import shlex
 import shutil
+import time
 
 import pytest
 from test_command import assert_one_line, tensors_of
@@ -131,3 +132,19 @@ def test_a_queue_is_not_for_several_processes(planish):
     assert_one_line(planish("sweep", "a.toml"), 2, "WORLD_SIZE must not be set")
     assert_one_line(planish("reproduce", "xu2019"), 2, "WORLD_SIZE must not be set")
     assert planish.ok("sweep", "a.toml", "--print").stdout
+
+
+def test_a_killed_sweep_ends_its_runs_which_save(planish):
+    (planish.folder / "a.toml").write_text('[[sweep]]\ntask = "pi-mnist"\npreset = "smoke"\nepochs = 3000\nseeds = 2\n')
+    sweep = planish.start("sweep", "a.toml", "--jobs", 2, "--quiet")
+    runs = planish.folder / "runs/a/pi-mnist"
+    deadline = time.monotonic() + 60
+    while len(list(runs.glob("*/metrics.jsonl"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.3)
+    sweep.kill()
+    sweep.communicate()
+    while len(list(runs.glob("*/checkpoint/state.safetensors"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert len(list(runs.glob("*/checkpoint/state.safetensors"))) == 2
+    assert not list(runs.glob("*/result.json"))
