@@ -125,13 +125,15 @@ ShardedUpdates::Sums ShardedUpdates::RunShard(const Place& place, const at::Tens
     values.push_back((gradient.defined() ? gradient : at::zeros_like(weight)).flatten());
     weight.mutable_grad().reset();
   }
-  // Batch statistics count by cases. Integers, such as counts, are those of the first shard.
+  // Batch statistics count by cases. Integers, such as counts, are those of the last shard,
+  // which always has cases.
   const double part = static_cast<double>(cases.numel()) / static_cast<double>(batch.numel());
   for (const at::Tensor& buffer : ChangingBuffers(experiment_)) {
     if (buffer.is_floating_point()) {
       values.push_back(buffer.flatten() * part);
     } else {
-      doubles.push_back(buffer.flatten().to(at::kCPU, at::kDouble) * (place.shard == 0 ? 1 : 0));
+      doubles.push_back(buffer.flatten().to(at::kCPU, at::kDouble) *
+                        (place.shard + 1 == shards_ ? 1 : 0));
     }
   }
   return {at::cat(values).cpu(), at::cat(doubles)};

@@ -29,6 +29,7 @@ struct Regression final : Experiment {
   Regression() {
     at::Generator generator = at::detail::createCPUGenerator(3);
     net.to(at::kDouble);
+    net.count.set_data(at::zeros({}, at::kLong));  // to() converts it
     x = at::randn({7, 3}, generator, at::kDouble);
     y = at::randn({7}, generator, at::kDouble);
     for (at::Tensor& p : net.parameters()) p.data().fill_(0.25);
