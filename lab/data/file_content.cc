@@ -28,6 +28,11 @@ using namespace std::string_view_literals;
 // Bytes at the start of the content that are compared with signatures: tar's is at byte 257.
 constexpr size_t kHead = 512;
 
+// Gzip files that unpack to more bytes than kMaxUnpackedUnchecked and than kMaxRatio times their
+// size are refused: text shrinks by a factor of 3 to 20.
+constexpr int64_t kMaxRatio = 200;
+constexpr int64_t kMaxUnpackedUnchecked = int64_t{64} << 20;
+
 // File format that is recognized only to be refused.
 struct Format {
   std::string_view name;
@@ -220,7 +225,14 @@ class FileContent::Stream {
                                       zlib_.msg ? zlib_.msg : "unknown error"));
       }
     }
-    return room - zlib_.avail_out;
+    const int64_t got = room - zlib_.avail_out;
+    unpacked_ += got;
+    if (unpacked_ > std::max(kMaxUnpackedUnchecked, kMaxRatio * size_)) {
+      FailToRead(file_, fmt::format("its gzip stream unpacks to more than {} times its size: "
+                                    "unpack it first (gunzip) if that is right",
+                                    kMaxRatio));
+    }
+    return got;
   }
 
   // Skips zero bytes with which tapes and some programs pad a gzip file to whole blocks.
@@ -252,6 +264,7 @@ class FileContent::Stream {
   fs::path file_;
   FileDescriptor fd_;
   int64_t size_ = 0;
+  int64_t unpacked_ = 0;  // bytes of the content of a gzip file so far
   std::array<uint8_t, 1 << 16> input_;
   Inflation zlib_;
   std::string head_;  // of the unpacked content, read to check its format

@@ -17,7 +17,8 @@ namespace planish::lab {
 /// Bytes of a data file in order. A gzip file is unpacked, whatever its name.
 ///
 /// Member functions throw DataError, which names the file, if it cannot be read, is not regular, or
-/// is a damaged or truncated gzip file. The constructor also refuses other archives and compressed
+/// is a damaged or truncated gzip file, or unpacks to more than 64 MiB and 200 times its size. The
+/// constructor also refuses other archives and compressed
 /// formats (docs/data.md#compression).
 class FileContent {
  public:

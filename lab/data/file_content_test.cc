@@ -217,6 +217,23 @@ TEST(FileContent, NamesTheFileWhenMemoryRunsOut) {
 }
 #endif
 
+TEST(FileContent, RefusesGzipBombs) {
+  const TestFolder folder;
+  const auto content_of = [&](const std::string& content) {
+    WriteFile(folder / "bomb.gz", Gzip(content));
+    return FileContent(folder / "bomb.gz").Rest();
+  };
+  // Zeros shrink by a factor of 1000.
+  const std::string zeros(64 << 20, '\0');
+  EXPECT_TRUE(content_of(zeros) == zeros);
+  try {
+    content_of(zeros + '\0');
+    ADD_FAILURE() << "no error";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("bomb.gz"), HasSubstr("more than 200 times")));
+  }
+}
+
 TEST(FindFile, FindsPlainThenGzip) {
   const TestFolder temp;
   EXPECT_EQ(FindFile(temp.path(), "a"), std::nullopt);

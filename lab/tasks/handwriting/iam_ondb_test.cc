@@ -52,6 +52,26 @@ TEST(ParseLineStrokes, ReadsPointsAndLifts) {
                                   PenPoint{7, 8, true}));
 }
 
+TEST(ParseLineStrokes, ExpandsNoEntities) {
+  // Ten levels of ten entities each would have ten billion characters.
+  std::string document = "<!DOCTYPE a [<!ENTITY e0 \"1\">";
+  for (int i = 1; i <= 10; ++i) {
+    document += fmt::format("<!ENTITY e{} \"", i);
+    for (int j = 0; j < 10; ++j) document += fmt::format("&e{};", i - 1);
+    document += "\">";
+  }
+  document += "]>" + Xml(Stroke(Point("&e10;", "2")));
+  EXPECT_THAT(ErrorOf(document), HasSubstr("x is \"&e10;\""));
+}
+
+TEST(ParseLineStrokes, RefusesDeeplyNestedElements) {
+  std::string document;
+  for (int i = 0; i < 1'000'000; ++i) document += "<a>";
+  EXPECT_NE(ErrorOf(document), "no error");
+  for (int i = 0; i < 1'000'000; ++i) document += "</a>";
+  EXPECT_NE(ErrorOf(document), "no error");
+}
+
 TEST(ParseLineStrokes, ReportsErrorsWithTheirPosition) {
   const std::string good = Stroke(Point("1", "2"));
   const std::string head = Xml("");

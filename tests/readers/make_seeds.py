@@ -1,0 +1,74 @@
+"""Writes the binary files of seeds/, except checkpoint/ and bpe/ (their names say what they are).
+
+Needs numpy. Usage: make_seeds.py
+"""
+
+import gzip
+import io
+import json
+import pathlib
+import struct
+import tarfile
+
+import numpy
+
+SEEDS = pathlib.Path(__file__).parent / "seeds"
+
+
+def write(name, content):
+    path = SEEDS / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def npy(array, version=None):
+    out = io.BytesIO()
+    numpy.lib.format.write_array(out, array, version)
+    return out.getvalue()
+
+
+def idx(magic, sizes, content):
+    return struct.pack(f">{len(sizes) + 1}I", magic, *sizes) + bytes(content)
+
+
+def archive(files):
+    """A tar archive as lab/run/archive.cc writes it: plain files of a fixed time and owner."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return gzip.compress(out.getvalue(), mtime=0)
+
+
+write("npy/rows.npy", npy(numpy.arange(6, dtype=numpy.float32).reshape(2, 3)))
+write("npy/doubles.npy", npy(numpy.arange(3, dtype=numpy.float64), (2, 0)))
+write("npy/halves.npy", npy(numpy.float16(1.5).reshape(1, 1), (3, 0)))
+write("npy/packed.npy", gzip.compress(npy(numpy.ones((2, 2), numpy.float32)), mtime=0))
+write("idx-images/one.idx", idx(0x803, [1, 28, 28], [i % 251 for i in range(784)]))
+write("binary-images/one.idx", idx(0x803, [1, 28, 28], [i % 3 % 2 for i in range(784)]))
+write("idx-labels/five.idx", idx(0x801, [5], [0, 1, 9, 3, 4]))
+write("idx-labels/packed.idx", gzip.compress(idx(0x801, [3], [7, 0, 9]), mtime=0))
+write("gzip/two.gz", gzip.compress(b"one line\nanother\n", mtime=0))
+write("gzip/members.gz", gzip.compress(b"one ", mtime=0) + gzip.compress(b"line\n", mtime=0) + bytes(20))
+tensors = {
+    "__metadata__": {"format": "pt"},
+    "a": {"dtype": "F32", "shape": [2, 1], "data_offsets": [0, 8]},
+    "b": {"dtype": "I64", "shape": [], "data_offsets": [8, 16]},
+    "c": {"dtype": "BF16", "shape": [0, 3], "data_offsets": [16, 16]},
+}
+header = json.dumps(tensors).encode()
+header += b" " * (-len(header) % 8)
+write("safetensors/small.safetensors", struct.pack("<Q", len(header)) + header + bytes(range(16)))
+run = {f"small-layer-b4-s1/{file}": (SEEDS / seed).read_bytes() for file, seed in (
+    ("config.json", "run-config/small.json"),
+    ("metrics.jsonl", "run-metrics/small.jsonl"),
+    ("result.json", "run-result/small.json"))}
+write("archive/small.runs.tar.gz", archive(run))
+characters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+lines = []
+for i in range(len(characters)):
+    lines.append("0.1 0.2 0.5 1 0 0.3 0.4 0.5 0 0.01")
+    lines.append(" ".join("1" if i == j else "0" for j in range(len(characters))))
+write("digilets/one.txt", "\n".join(lines) + "\n")
