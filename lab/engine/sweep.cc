@@ -36,6 +36,29 @@ std::string FolderName(const RunPlan& plan, const Settings& preset, const std::s
   return fmt::format("{}-s{}", name, plan.seed);
 }
 
+// Throws UsageError for shards in a task that needs whole batches.
+void CheckShards(const Task& task, const Settings& settings) {
+  const int64_t shards = settings.Int("shards");
+  if (shards > 1 && !task.why_whole.empty()) {
+    throw UsageError(fmt::format("[train] shards must be 1 in {}, because {}, got {}", task.name,
+                                 task.why_whole, shards));
+  }
+}
+
+// Throws UsageError unless `values` are values of the setting `name`, each given once.
+void CheckValues(const Task& task, Settings settings, const std::string& name,
+                 const std::vector<std::string>& values) {
+  std::set<nlohmann::ordered_json> seen;
+  for (const std::string& value : values) {
+    settings.Set(name, value);
+    if (!seen.insert(settings.values().at(name)).second) {
+      throw UsageError(
+          fmt::format("[train] {} must name each value once, got {} twice", name, value));
+    }
+    CheckShards(task, settings);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> SplitList(const std::string& flag, const std::string& text,
@@ -57,6 +80,7 @@ std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request) {
   Settings base(task.settings);
   const Preset& preset = FindPreset(task, request.preset);
   base.Apply(preset);
+  CheckShards(task, base);
 
   std::set<std::string> seen;
   std::vector<Settings> combinations = {base};
@@ -65,17 +89,12 @@ std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request) {
       throw UsageError(fmt::format("[train] {} must be given once, got several lists: write {}=A,B",
                                    name, name));
     }
+    CheckValues(task, base, name, values);
     std::vector<Settings> next;
     for (const Settings& combination : combinations) {
       for (const std::string& value : values) {
-        Settings settings = combination;
-        settings.Set(name, value);
-        if (std::ranges::any_of(
-                next, [&](const Settings& s) { return s.values() == settings.values(); })) {
-          throw UsageError(
-              fmt::format("[train] {} must name each value once, got {} twice", name, value));
-        }
-        next.push_back(std::move(settings));
+        next.push_back(combination);
+        next.back().Set(name, value);
       }
     }
     combinations = std::move(next);
@@ -84,11 +103,6 @@ std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request) {
   std::vector<RunPlan> plans;
   for (const int64_t seed : request.seeds) {
     for (const Settings& settings : combinations) {
-      const int64_t shards = settings.Int("shards");
-      if (shards > 1 && !task.why_whole.empty()) {
-        throw UsageError(fmt::format("[train] shards must be 1 in {}, because {}, got {}",
-                                     task.name, task.why_whole, shards));
-      }
       RunPlan plan{settings, preset.name, seed, {}};
       plan.folder = request.out / task.name / FolderName(plan, base, task.report.compare);
       plans.push_back(std::move(plan));

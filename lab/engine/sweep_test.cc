@@ -63,6 +63,18 @@ TEST(Sweep, RefusesInvalidRequests) {
               ::testing::HasSubstr("norm must be one of"));
 }
 
+// Planning is linear in the number of values: a quadratic one takes seconds.
+TEST(Sweep, PlansTenThousandValues) {
+  std::vector<std::string> rates;
+  for (int i = 1; i <= 10'000; ++i) rates.push_back(std::to_string(i) + "e-6");
+  SweepRequest request{.values = {{"lr", rates}}, .seeds = {1}, .out = "o"};
+  const std::vector<std::string> folders = Folders(request);
+  ASSERT_EQ(folders.size(), 10'000u);
+  EXPECT_EQ(folders[2999], "o/toy/paper-none-b5-lr=0.003-s1");
+  request.values[0].second.push_back("3e-3");
+  EXPECT_EQ(ErrorOf(request), "[train] lr must name each value once, got 3e-3 twice");
+}
+
 TEST(SplitList, SplitsAtCommas) {
   EXPECT_THAT(SplitList("--norm", "a"), ElementsAre("a"));
   EXPECT_THAT(SplitList("--norm", "a,b,c"), ElementsAre("a", "b", "c"));

@@ -77,6 +77,22 @@ std::string Minutes(const std::optional<double>& minutes) {
   return minutes ? fmt::format("{:.{}f}", *minutes, *minutes < 1 ? 2 : 1) : "?";
 }
 
+// Numbers of a row of RenderQueue.
+struct Total {
+  size_t runs = 0, done = 0, unknown = 0;
+  double minutes = 0;  // left, of the runs of known duration
+
+  void Add(const Total& other) {
+    runs += other.runs;
+    done += other.done;
+    unknown += other.unknown;
+    minutes += other.minutes;
+  }
+  std::string HoursLeft() const {
+    return fmt::format("{:.2f}{}", minutes / 60, unknown > 0 ? " + ?" : "");
+  }
+};
+
 // Returns the lines of a table: the first two columns aligned at the left, the others at the right.
 std::string AlignColumns(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths(rows.front().size());
@@ -186,35 +202,26 @@ std::string RenderQueue(const RunQueue& queue, const std::vector<std::string>& h
                         const std::vector<std::vector<std::string>>& cells) {
   std::vector<std::vector<std::string>> rows = {headings};
   rows.front().insert(rows.front().end(), {"runs", "done", "minutes a run", "hours left"});
-  double all_hours = 0;
-  bool unknown = false;
-  for (size_t group = 0; group < queue.groups.size(); ++group) {
-    size_t runs = 0, done = 0;
-    double minutes = 0;
-    bool known = true;
-    for (const QueuedRun& run : queue.runs) {
-      if (run.group != group) continue;
-      ++runs;
-      done += run.done;
-      if (run.done) continue;
-      const std::optional<double> left = queue.estimates.Left(run);
-      known &= left.has_value();
-      minutes += left.value_or(0);
-    }
-    all_hours += minutes / 60;
-    unknown |= !known;
+  std::vector<Total> totals(queue.groups.size());
+  for (const QueuedRun& run : queue.runs) {
+    const std::optional<double> left = run.done ? 0 : queue.estimates.Left(run);
+    totals[run.group].Add({1, run.done, !left, left.value_or(0)});
+  }
+  Total all;
+  for (size_t group = 0; group < totals.size(); ++group) {
+    const Total& total = totals[group];
+    all.Add(total);
     std::string a_run = Minutes(queue.estimates.Minutes(group));
     if (queue.estimates.Measured(group)) a_run += " here";
     rows.push_back(cells[group]);
     rows.back().insert(rows.back().end(),
-                       {std::to_string(runs), std::to_string(done), std::move(a_run),
-                        known ? fmt::format("{:.2f}", minutes / 60) : "?"});
+                       {std::to_string(total.runs), std::to_string(total.done), std::move(a_run),
+                        total.unknown > 0 ? "?" : total.HoursLeft()});
   }
   rows.emplace_back(headings.size());
   rows.back().front() = "all";
   rows.back().insert(rows.back().end(),
-                     {std::to_string(queue.runs.size()), std::to_string(queue.Done()), "",
-                      fmt::format("{:.2f}{}", all_hours, unknown ? " + ?" : "")});
+                     {std::to_string(all.runs), std::to_string(all.done), "", all.HoursLeft()});
   return AlignColumns(rows);
 }
 

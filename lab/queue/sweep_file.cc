@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "lab/data/lines.h"
@@ -128,6 +129,7 @@ class Reader {
 
   std::vector<int64_t> SeedsOf(const toml::node& node) const {
     std::vector<int64_t> seeds;
+    std::set<int64_t> seen;
     if (const auto count = node.value_exact<int64_t>()) {
       if (*count < 1 || *count > kMaxSeeds) {
         Fail(LineOf(node), fmt::format("seeds must be from 1 to {}, got {}", kMaxSeeds, *count));
@@ -141,7 +143,7 @@ class Reader {
         if (!seed || *seed < 0 || *seed > int64_t{1} << 53) {
           Fail(LineOf(node), "seeds must be integers from 0 to 2^53");
         }
-        if (std::ranges::find(seeds, *seed) != seeds.end()) {
+        if (!seen.insert(*seed).second) {
           Fail(LineOf(node), fmt::format("seeds must list each seed once, got {} twice", *seed));
         }
         seeds.push_back(*seed);
@@ -243,15 +245,16 @@ SweepPlan PlanSweepFile(const fs::path& file, const fs::path& out,
     } catch (const UsageError& error) {
       reader.Fail(sweep.line, WithoutFunction(error.what()));
     }
+    std::map<int64_t, size_t> places;  // seed -> its position
+    for (const int64_t seed : sweep.request.seeds) places.emplace(seed, places.size());
     for (QueuedRun& run : planned) {
       const auto [earlier, is_new] = lines.emplace(run.plan.folder, sweep.line);
       if (!is_new) {
         reader.Fail(sweep.line, fmt::format("the sweep of line {} has the run {} too",
                                             earlier->second, run.Name()));
       }
-      const auto place =
-          std::ranges::find(sweep.request.seeds, run.plan.seed) - sweep.request.seeds.begin();
-      runs.emplace_back(static_cast<size_t>(place), std::move(run));
+      const size_t place = places.at(run.plan.seed);
+      runs.emplace_back(place, std::move(run));
     }
     plan.queue.groups.push_back(sweep.task->name);
     plan.cells.push_back(Cells(sweep));

@@ -86,6 +86,26 @@ TEST_F(SweepFileTest, TheDefaultsAreTheFirstPresetAndSeedOne) {
   EXPECT_EQ(plan.queue.runs[0].plan.preset, FindTask("pi-mnist").presets.front().name);
 }
 
+// Planning is linear in the numbers of values, seeds and sweeps: a quadratic one takes seconds.
+TEST_F(SweepFileTest, PlansTenThousandValuesSeedsAndSweeps) {
+  std::string rates, seeds, sweeps;
+  for (int i = 1; i <= 10'000; ++i) {
+    rates += std::to_string(i) + "e-6,\n";
+    seeds += std::to_string(20'000 - i) + ",\n";
+    sweeps += "[[sweep]]\ntask = \"pi-mnist\"\nlr = " + std::to_string(i) + "e-6\n";
+  }
+  const std::string task = "preset = \"smoke\"\n[[sweep]]\ntask = \"pi-mnist\"\n";
+  for (const std::string& text : {task + "lr = [" + rates + "]\n", sweeps}) {
+    const SweepPlan plan = Plan(text);
+    ASSERT_EQ(plan.queue.runs.size(), 10'000u);
+    EXPECT_THAT(plan.queue.runs[2999].Name(), HasSubstr("-lr=0.003-s1"));
+    EXPECT_FALSE(RenderSweep(plan).empty());
+  }
+  const SweepPlan plan = Plan(task + "seeds = [" + seeds + "]\n");
+  ASSERT_EQ(plan.queue.runs.size(), 10'000u);
+  EXPECT_EQ(plan.queue.runs[2999].plan.seed, 17'000);
+}
+
 TEST_F(SweepFileTest, RefusesWhatItDoesNotKnow) {
   const std::string task = "[[sweep]]\ntask = \"pi-mnist\"\n";
   EXPECT_EQ(Error(""), "[sweep] FILE, line 1: there must be at least one [[sweep]], got none");
