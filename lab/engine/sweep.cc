@@ -19,8 +19,9 @@ const Preset& FindPreset(const Task& task, const std::string& name) {
     if (preset.name == name) return preset;
     names.push_back(preset.name);
   }
-  throw UsageError(
-      fmt::format("[train] preset must be one of {}, got \"{}\"", fmt::join(names, ", "), name));
+  throw RequestError(
+      fmt::format("[train] preset must be one of {}, got \"{}\"", fmt::join(names, ", "), name),
+      "preset");
 }
 
 // Returns the run's folder name: the value of the setting `compared` and the batch size, then every
@@ -45,17 +46,23 @@ void CheckShards(const Task& task, const Settings& settings) {
   }
 }
 
-// Throws UsageError unless `values` are values of the setting `name`, each given once.
+// Throws RequestError unless `values` are values of the setting `name`, each given once.
 void CheckValues(const Task& task, Settings settings, const std::string& name,
                  const std::vector<std::string>& values) {
+  const bool is_known = settings.Has(name);
   std::set<nlohmann::ordered_json> seen;
-  for (const std::string& value : values) {
-    settings.Set(name, value);
-    if (!seen.insert(settings.values().at(name)).second) {
-      throw UsageError(
-          fmt::format("[train] {} must name each value once, got {} twice", name, value));
+  for (size_t i = 0; i < values.size(); ++i) {
+    try {
+      settings.Set(name, values[i]);
+      CheckShards(task, settings);
+    } catch (const UsageError& error) {
+      throw RequestError(error.what(), name, is_known ? std::optional(i) : std::nullopt);
     }
-    CheckShards(task, settings);
+    if (!seen.insert(settings.values().at(name)).second) {
+      throw RequestError(
+          fmt::format("[train] {} must name each value once, got {} twice", name, values[i]), name,
+          i);
+    }
   }
 }
 
@@ -86,8 +93,9 @@ std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request) {
   std::vector<Settings> combinations = {base};
   for (const auto& [name, values] : request.values) {
     if (!seen.insert(name).second) {
-      throw UsageError(fmt::format("[train] {} must be given once, got several lists: write {}=A,B",
-                                   name, name));
+      throw RequestError(
+          fmt::format("[train] {} must be given once, got several lists: write {}=A,B", name, name),
+          name);
     }
     CheckValues(task, base, name, values);
     std::vector<Settings> next;

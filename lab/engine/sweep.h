@@ -1,12 +1,16 @@
 #ifndef PLANISH_LAB_ENGINE_SWEEP_H_
 #define PLANISH_LAB_ENGINE_SWEEP_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lab/engine/train.h"
+#include "lab/error.h"
 
 namespace planish::lab {
 
@@ -20,9 +24,25 @@ struct SweepRequest {
   std::filesystem::path out;
 };
 
+/// Error in a part of a SweepRequest.
+class RequestError : public UsageError {
+ public:
+  RequestError(const std::string& message, std::string name, std::optional<size_t> value = {})
+      : UsageError(message), name_(std::move(name)), value_(value) {}
+
+  /// Returns "preset" or the name of a setting.
+  const std::string& name() const { return name_; }
+  /// Returns the index of the wrong value in the setting's list; nullopt for the setting itself.
+  std::optional<size_t> value() const { return value_; }
+
+ private:
+  std::string name_;
+  std::optional<size_t> value_;
+};
+
 /// Returns the runs of a sweep. Seeds vary slowest, so that an unfinished sweep already has every
 /// combination. Folders are out/<task>/<preset>-<compared>-b<batch>[-key=value...]-s<seed>, where
-/// <compared> is the value of the setting that the task compares. Throws UsageError for unknown
+/// <compared> is the value of the setting that the task compares. Throws RequestError for unknown
 /// presets, settings or values, a setting or value given twice, or an empty list.
 std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request);
 

@@ -22,11 +22,25 @@ namespace {
 
 constexpr int64_t kMaxSeeds = 1000;
 
+// Lines of a key and of its values.
+struct KeyLines {
+  int64_t key = 0;
+  std::vector<int64_t> values;
+};
+
 // One [[sweep]] of a file, with its line.
 struct FileSweep {
   int64_t line = 0;
   const Task* task = nullptr;
   SweepRequest request;
+  std::map<std::string, KeyLines> lines{};  // of "preset" and the settings
+
+  // Returns the line of what is wrong in the request.
+  int64_t LineOf(const RequestError& error) const {
+    const auto found = lines.find(error.name());
+    if (found == lines.end()) return line;
+    return error.value() ? found->second.values.at(*error.value()) : found->second.key;
+  }
 };
 
 // Returns a message about an argument, "[Function] argument must ...", without the function.
@@ -46,16 +60,16 @@ class Reader {
   std::vector<FileSweep> Read(const toml::table& root) const {
     std::vector<FileSweep> sweeps;
     const toml::node* list = nullptr;
-    SweepRequest defaults;
-    defaults.seeds = {1};
-    defaults.out = out_;
+    FileSweep defaults;
+    defaults.request.seeds = {1};
+    defaults.request.out = out_;
     for (const auto& [key, node] : root) {
       if (key == "sweep") {
         list = &node;
-      } else if (!ReadCommon(key.str(), node, defaults)) {
-        Fail(LineOf(node), fmt::format("the keys before the first [[sweep]] must be of preset, "
-                                       "seeds, got \"{}\"",
-                                       key.str()));
+      } else if (!ReadCommon(key, node, defaults)) {
+        Fail(LineOf(key), fmt::format("the keys before the first [[sweep]] must be of preset, "
+                                      "seeds, got \"{}\"",
+                                      key.str()));
       }
     }
     if (list == nullptr) Fail(1, "there must be at least one [[sweep]], got none");
@@ -73,24 +87,25 @@ class Reader {
   }
 
  private:
-  static int64_t LineOf(const toml::node& node) {
-    return static_cast<int64_t>(node.source().begin.line);
-  }
+  // `part` is a node or a key.
+  static int64_t LineOf(const auto& part) { return static_cast<int64_t>(part.source().begin.line); }
 
   // Reads a key that all sweeps of a file can share. Returns false if it is another one.
-  bool ReadCommon(std::string_view key, const toml::node& node, SweepRequest& request) const {
+  bool ReadCommon(const toml::key& key, const toml::node& node, FileSweep& sweep) const {
     if (key == "preset") {
-      request.preset = TextOf(key, node);
+      sweep.request.preset = TextOf(key, node);
+      sweep.lines["preset"] = {LineOf(key), {}};
     } else if (key == "seeds") {
-      request.seeds = SeedsOf(node);
+      sweep.request.seeds = SeedsOf(node);
     } else {
       return false;
     }
     return true;
   }
 
-  FileSweep ReadSweep(const toml::table& table, const SweepRequest& defaults) const {
-    FileSweep sweep{LineOf(table), nullptr, defaults};
+  FileSweep ReadSweep(const toml::table& table, const FileSweep& defaults) const {
+    FileSweep sweep = defaults;
+    sweep.line = LineOf(table);
     // In the order of the file: the first setting varies slowest.
     std::vector<std::pair<const toml::key*, const toml::node*>> keys;
     for (const auto& [key, node] : table) keys.emplace_back(&key, &node);
@@ -101,8 +116,10 @@ class Reader {
     for (const auto& [key, node] : keys) {
       if (key->str() == "task") {
         sweep.task = &TaskOf(*node);
-      } else if (!ReadCommon(key->str(), *node, sweep.request)) {
-        sweep.request.values.emplace_back(std::string(key->str()), ValuesOf(key->str(), *node));
+      } else if (!ReadCommon(*key, *node, sweep)) {
+        std::string name(key->str());
+        sweep.request.values.emplace_back(name, ValuesOf(name, *node));
+        sweep.lines[std::move(name)] = {LineOf(*key), LinesOf(*node)};
       }
     }
     if (sweep.task == nullptr) Fail(sweep.line, "task must be given, got none");
@@ -141,10 +158,10 @@ class Reader {
       for (const toml::node& element : *list) {
         const auto seed = element.value_exact<int64_t>();
         if (!seed || *seed < 0 || *seed > int64_t{1} << 53) {
-          Fail(LineOf(node), "seeds must be integers from 0 to 2^53");
+          Fail(LineOf(element), "seeds must be integers from 0 to 2^53");
         }
         if (!seen.insert(*seed).second) {
-          Fail(LineOf(node), fmt::format("seeds must list each seed once, got {} twice", *seed));
+          Fail(LineOf(element), fmt::format("seeds must list each seed once, got {} twice", *seed));
         }
         seeds.push_back(*seed);
       }
@@ -177,6 +194,15 @@ class Reader {
       add(node);
     }
     return values;
+  }
+
+  // Returns the line of each value of a setting.
+  static std::vector<int64_t> LinesOf(const toml::node& node) {
+    const toml::array* list = node.as_array();
+    if (list == nullptr) return {LineOf(node)};
+    std::vector<int64_t> lines;
+    for (const toml::node& value : *list) lines.push_back(LineOf(value));
+    return lines;
   }
 
   const fs::path& file_;
@@ -242,8 +268,8 @@ SweepPlan PlanSweepFile(const fs::path& file, const fs::path& out,
     std::vector<QueuedRun> planned;
     try {
       planned = QueueSweep(*sweep.task, sweep.request, plan.queue.groups.size());
-    } catch (const UsageError& error) {
-      reader.Fail(sweep.line, WithoutFunction(error.what()));
+    } catch (const RequestError& error) {
+      reader.Fail(sweep.LineOf(error), WithoutFunction(error.what()));
     }
     std::map<int64_t, size_t> places;  // seed -> its position
     for (const int64_t seed : sweep.request.seeds) places.emplace(seed, places.size());

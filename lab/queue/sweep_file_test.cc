@@ -122,9 +122,9 @@ TEST_F(SweepFileTest, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(Error("[[sweep]]\ntask = 3\n"),
               StartsWith("[sweep] FILE, line 2: task must be a text"));
   EXPECT_THAT(Error(task + "preset = \"x\"\n"),
-              StartsWith("[sweep] FILE, line 1: preset must be one of "));
-  EXPECT_THAT(Error(task + "x = 1\n"), HasSubstr("line 1: "));
-  EXPECT_THAT(Error(task + "norm = \"x\"\n"), StartsWith("[sweep] FILE, line 1: norm must be "));
+              StartsWith("[sweep] FILE, line 3: preset must be one of "));
+  EXPECT_THAT(Error(task + "x = 1\n"), StartsWith("[sweep] FILE, line 3: name must be one of "));
+  EXPECT_THAT(Error(task + "norm = \"x\"\n"), StartsWith("[sweep] FILE, line 3: norm must be "));
   EXPECT_THAT(Error(task + "norm = []\n"),
               StartsWith("[sweep] FILE, line 3: norm must have a value"));
   EXPECT_THAT(Error(task + "lr = 1979-05-27\n"),
@@ -136,6 +136,25 @@ TEST_F(SweepFileTest, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(Error(task + "seeds = \"1\"\n"), HasSubstr("seeds must be a number of seeds"));
   EXPECT_THAT(Error(task + task),
               StartsWith("[sweep] FILE, line 3: the sweep of line 1 has the run pi-mnist "));
+}
+
+TEST_F(SweepFileTest, NamesTheLineOfTheValue) {
+  const std::string task = "[[sweep]]\ntask = \"pi-mnist\"\n";
+  EXPECT_THAT(Error(task + "lr = [\n  1e-3,\n  -1,\n]\n"),
+              HasSubstr("line 5: lr must be at least 0"));
+  EXPECT_THAT(Error(task + "lr = [\n  1e-3,\n\n  0.001]\n"),
+              HasSubstr("line 6: lr must name each value once, got 0.001 twice"));
+  EXPECT_THAT(Error(task + "lr =  [ # rates\n  1e-3,\n  [1]]\n"),
+              HasSubstr("line 5: lr must be a text"));
+  EXPECT_THAT(Error(task + "x = [\n  1]\n"), HasSubstr("line 3: name must be one of "));
+  EXPECT_THAT(Error(task + "seeds = [\n  1,\n  1]\n"), HasSubstr("line 5: seeds must list"));
+  EXPECT_THAT(Error(task + "seeds = [\n  1,\n  -1]\n"),
+              HasSubstr("line 5: seeds must be integers"));
+  EXPECT_THAT(Error("preset = \"smoke\"\n" + task + "preset = \"x\"\n"),
+              HasSubstr("line 4: preset must be one of "));
+  EXPECT_THAT(Error("\npreset = \"x\"\n" + task), HasSubstr("line 2: preset must be one of "));
+  EXPECT_THAT(Error("[[sweep]]\ntask = \"online-ln\"\nshards = [1,\n2]\n"),
+              HasSubstr("line 4: shards must be 1 in online-ln"));
 }
 
 TEST_F(SweepFileTest, RefusesWhatIsNotToml) {
