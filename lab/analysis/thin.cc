@@ -282,9 +282,7 @@ ThinnedRuns ThinRunsToFolders(const fs::path& from, const fs::path& to) {
     }
   }
   for (const auto& [folder, files] : missing) {
-    std::error_code error;
-    fs::create_directories(folder, error);
-    if (error) throw CannotWrite(folder, error.message());
+    CreateFolders(folder);
     WriteFileAtomically(folder / "metrics.jsonl", files.metrics);
     if (files.result) WriteFileAtomically(folder / "result.json", *files.result);
     // Written last: if the disk is full, a folder without it is not a run.

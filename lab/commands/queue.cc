@@ -6,13 +6,13 @@
 #include <cstdlib>
 #include <thread>
 
-#include "lab/base/escape.h"
 #include "lab/commands/commands.h"
 #include "lab/commands/options.h"
 #include "lab/data/source.h"
 #include "lab/engine/device.h"
 #include "lab/error.h"
 #include "lab/queue/runner.h"
+#include "lab/run/posix_file.h"
 
 namespace planish::lab {
 
@@ -84,10 +84,7 @@ int TrainAndReport(RunQueue& queue, const std::string& table, const QueueFlags& 
   if (flags.dry_run) return 0;
 
   // Created here once, not in each run.
-  if (std::error_code error; fs::create_directories(out, error), error) {
-    throw RunError(
-        fmt::format("cannot create {} (--out): {}", Escaped(out.string()), error.message()));
-  }
+  CreateFolders(out);
   RunnerOptions options;
   options.jobs = jobs;
   options.hours = flags.hours;

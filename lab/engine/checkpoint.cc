@@ -211,9 +211,8 @@ void SaveCheckpoint(const fs::path& file, const torch::nn::Module& model,
         {"by", state.best->by}, {"step", state.best->step}, {"values", state.best->values}};
   // Only this folder is created: a run folder that was removed is not created again.
   const fs::path folder = file.parent_path();
+  CreateFolder(folder);
   std::error_code error;
-  fs::create_directory(folder, error);
-  if (error) throw CannotWrite(folder, error.message());
   if (fs::is_symlink(folder, error)) throw CannotWrite(folder, "it is a symbolic link");
   WriteSafetensors(file, stored, {{"format", kFormat}, {"state", j.dump()}});
 }

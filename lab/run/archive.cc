@@ -290,14 +290,13 @@ ArchivedRuns ReadArchive(const fs::path& path) {
 }
 
 std::vector<std::string> AddToArchive(const fs::path& path, const ArchivedRuns& runs) {
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw CannotWrite(folder, error.message());
+  const fs::path folder = FolderOf(path);
+  CreateFolders(folder);
   const FileDescriptor lock = OpenFolder(folder);
   if (!lock) throw CannotWrite(folder, SystemReason(errno));
   LockFile(lock.get(), folder, /*wait=*/true);
 
+  std::error_code error;
   const bool is_new = fs::symlink_status(path, error).type() == fs::file_type::not_found;
   const ArchivedRuns old = is_new ? ArchivedRuns() : ReadArchive(path);
   ArchivedRuns all = old;

@@ -18,10 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-fs::path FolderOf(const fs::path& path) {
-  return path.has_parent_path() ? path.parent_path() : fs::path(".");
-}
-
 // Opens and locks the temporary file. An earlier holder of the lock can have renamed or removed it;
 // then this starts again.
 FileDescriptor OpenTemporary(const fs::path& temporary) {

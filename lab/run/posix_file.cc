@@ -112,11 +112,37 @@ bool SyncToDisk(int fd) {
   return RetryInterrupted([&] { return fsync(fd); }) == 0 || errno == EINVAL || errno == ENOTSUP;
 }
 
+fs::path FolderOf(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
 FileDescriptor OpenFolder(const fs::path& folder) { return Open(folder, O_RDONLY | O_DIRECTORY); }
 
 bool SyncFolder(const fs::path& folder) {
   const FileDescriptor fd = OpenFolder(folder);
   return fd && SyncToDisk(fd.get());
+}
+
+void CreateFolder(const fs::path& folder) {
+  std::error_code error;
+  const bool is_new = fs::create_directory(folder, error);
+  if (error) throw CannotWrite(folder, error.message());
+  // A folder that this user cannot read cannot be flushed.
+  if (!is_new || SyncFolder(FolderOf(folder)) || errno == EACCES) return;
+  const int reason = errno;
+  rmdir(folder.c_str());
+  throw CannotWrite(folder, SystemReason(reason));
+}
+
+void CreateFolders(const fs::path& folder) {
+  std::error_code error;
+  const fs::file_status status = fs::status(folder, error);
+  if (fs::is_directory(status)) return;
+  if (fs::exists(status)) throw CannotWrite(folder, SystemReason(ENOTDIR));
+  if (status.type() != fs::file_type::not_found) throw CannotWrite(folder, error.message());
+  if (folder.has_parent_path()) CreateFolders(folder.parent_path());
+  const fs::path name = folder.filename();
+  if (!name.empty() && name != "." && name != "..") CreateFolder(folder);
 }
 
 bool LockFile(int fd, const fs::path& path, bool wait) {

@@ -87,8 +87,18 @@ bool SyncToDisk(int fd);
 /// Opens a folder. The result is false, with errno set, on failure.
 FileDescriptor OpenFolder(const std::filesystem::path& folder);
 
+/// Returns the folder of a file or folder: "." for a name alone.
+std::filesystem::path FolderOf(const std::filesystem::path& path);
+
 /// Flushes a folder's entries to disk, so that a file created or renamed in it stays there.
 bool SyncFolder(const std::filesystem::path& folder);
+
+/// Creates a folder unless it exists, and flushes its entry in the folder above to disk: a power
+/// loss does not remove it with its files. Throws CannotWrite, and then leaves no new folder.
+void CreateFolder(const std::filesystem::path& folder);
+
+/// Like CreateFolder, but also creates missing folders above it.
+void CreateFolders(const std::filesystem::path& folder);
 
 /// Takes the exclusive advisory lock of the open file or folder `path`. The kernel releases it when
 /// the descriptor is closed or the process dies. If another process has the lock, waits with

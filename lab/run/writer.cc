@@ -10,7 +10,6 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <system_error>
 #include <utility>
 
 #include "lab/error.h"
@@ -55,9 +54,7 @@ std::string ToText(const fs::path& file, const T& value, const char* name, int i
 }  // namespace
 
 RunWriter::RunWriter(fs::path folder) : folder_(std::move(folder)) {
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  if (error) throw CannotWrite(folder_, error.message());
+  CreateFolders(folder_);
   const fs::path path = folder_ / ".lock";
   lock_ = OpenForWriting(path, O_RDWR | O_CREAT);
   if (!LockFile(lock_.get(), path, /*wait=*/false)) {

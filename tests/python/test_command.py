@@ -460,7 +460,7 @@ def test_wrong_data(planish, damage):
 
 def test_wrong_folders_for_runs(planish):
     (planish.folder / "file").write_text("")
-    assert_one_line(planish(*SMOKE, "--out", "file", "--quiet"), 1, "file/pi-mnist", "Not a directory")
+    assert_one_line(planish(*SMOKE, "--out", "file", "--quiet"), 1, "cannot write file: Not a directory")
     (planish.folder / "broken/pi-mnist/smoke-none-b128-s1").mkdir(parents=True)
     (planish.folder / "broken/pi-mnist/smoke-none-b128-s1/config.json").write_text('{"format": 3}')
     assert_one_line(planish(*SMOKE, "--out", "broken", "--quiet"), 1, "config.json")
