@@ -72,9 +72,8 @@ int TrainAndReport(RunQueue& queue, const std::string& table, const QueueFlags& 
   const QueueSchedule schedule = MakeSchedule(queue, jobs, flags.hours);
   std::string text = table;
   text += fmt::format(
-      "\n{} of {} runs to do, {} at once: about {:.1f} hours{}.\n", schedule.runs,
-      queue.runs.size(), jobs, schedule.hours,
-      schedule.unknown > 0 ? fmt::format(" and {} runs of unknown length", schedule.unknown) : "");
+      "\n{} of {} runs to do{}.\n", schedule.runs, queue.runs.size(),
+      schedule.runs > 0 ? fmt::format(", {} at once: {}", jobs, Duration(schedule)) : "");
   if (schedule.left > 0) {
     text += fmt::format("{} more do not fit into --hours {:g}.\n", schedule.left, *flags.hours);
   }

@@ -89,6 +89,7 @@ struct Total {
     minutes += other.minutes;
   }
   std::string HoursLeft() const {
+    if (unknown > 0 && unknown == runs - done) return "?";
     return fmt::format("{:.2f}{}", minutes / 60, unknown > 0 ? " + ?" : "");
   }
 };
@@ -198,6 +199,16 @@ QueueSchedule MakeSchedule(const RunQueue& queue, int jobs, std::optional<double
   return schedule;
 }
 
+std::string Duration(const QueueSchedule& schedule) {
+  const std::string unknown = fmt::format("{} run{} of unknown duration", schedule.unknown,
+                                          schedule.unknown == 1 ? "" : "s");
+  if (schedule.unknown > 0 && schedule.unknown == schedule.runs) return unknown;
+  const std::string known = schedule.hours < 0.05
+                                ? "less than 0.1 hours"
+                                : fmt::format("about {:.1f} hours", schedule.hours);
+  return schedule.unknown > 0 ? known + " and " + unknown : known;
+}
+
 std::string RenderQueue(const RunQueue& queue, const std::vector<std::string>& headings,
                         const std::vector<std::vector<std::string>>& cells) {
   std::vector<std::vector<std::string>> rows = {headings};
@@ -214,9 +225,8 @@ std::string RenderQueue(const RunQueue& queue, const std::vector<std::string>& h
     std::string a_run = Minutes(queue.estimates.Minutes(group));
     if (queue.estimates.Measured(group)) a_run += " here";
     rows.push_back(cells[group]);
-    rows.back().insert(rows.back().end(),
-                       {std::to_string(total.runs), std::to_string(total.done), std::move(a_run),
-                        total.unknown > 0 ? "?" : total.HoursLeft()});
+    rows.back().insert(rows.back().end(), {std::to_string(total.runs), std::to_string(total.done),
+                                           std::move(a_run), total.HoursLeft()});
   }
   rows.emplace_back(headings.size());
   rows.back().front() = "all";

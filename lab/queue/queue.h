@@ -84,6 +84,9 @@ struct QueueSchedule {
 
 QueueSchedule MakeSchedule(const RunQueue& queue, int jobs, std::optional<double> hours);
 
+/// Returns text like "about 1.5 hours", "2 runs of unknown duration" or both, joined by "and".
+std::string Duration(const QueueSchedule& schedule);
+
 /// Returns a table for a terminal with a row for each group. A row has the group's `cells`, then
 /// its runs, how many are done, minutes a run and hours left. `headings` names the cells; the first
 /// two are aligned at the left.

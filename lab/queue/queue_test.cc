@@ -34,6 +34,33 @@ TEST(QueueSweep, GivesTheArgumentsOfTrain) {
   EXPECT_EQ(runs[1].Name(), "char-lm " + runs[1].plan.folder.filename().string());
 }
 
+TEST(Duration, SaysWhatIsKnown) {
+  EXPECT_EQ(Duration({.runs = 2, .unknown = 2}), "2 runs of unknown duration");
+  EXPECT_EQ(Duration({.runs = 1, .unknown = 1}), "1 run of unknown duration");
+  EXPECT_EQ(Duration({.runs = 3, .unknown = 2, .hours = 1.46}),
+            "about 1.5 hours and 2 runs of unknown duration");
+  EXPECT_EQ(Duration({.runs = 3, .hours = 0.06}), "about 0.1 hours");
+  EXPECT_EQ(Duration({.runs = 3, .hours = 0.04}), "less than 0.1 hours");
+}
+
+// A group of which some durations are known has a sum, the others a question mark.
+TEST(RenderQueue, AddsKnownDurations) {
+  RunQueue queue;
+  queue.groups = {"a", "b"};
+  queue.estimates = Estimates({std::nullopt, std::nullopt});
+  for (const size_t group : {0, 0, 0, 1}) {
+    queue.runs.push_back({.group = group, .plan = {Settings({}), "", 1, {}}, .variant = "layer"});
+  }
+  queue.runs[2].variant = "none";
+  queue.runs[0].done = true;
+  queue.estimates.Add(queue.runs[0], 90);
+  EXPECT_EQ(RenderQueue(queue, {"one", "two"}, {{"a", "-"}, {"b", "-"}}),
+            "  one  two  runs  done  minutes a run  hours left\n"
+            "  a    -       3     1      90.0 here        3.00\n"
+            "  b    -       1     0              ?           ?\n"
+            "  all          4     1                   3.00 + ?\n");
+}
+
 TEST(RunQueue, AFolderThatCannotBeListedIsNamed) {
   const TestFolder folder;
   SweepRequest sweep;

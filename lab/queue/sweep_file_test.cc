@@ -75,7 +75,7 @@ TEST_F(SweepFileTest, PlansTheGridSeedBySeed) {
             "  task      preset              settings  seeds  runs  done  minutes a run  hours left\n"
             "  pi-mnist  smoke   2 norm, 2 batch_size      2     8     0              ?           ?\n"
             "  char-lm   smoke    cell=lstm, lr=0.001      1     1     0              ?           ?\n"
-            "  all                                               9     0                   0.00 + ?\n");
+            "  all                                               9     0                          ?\n");
   // clang-format on
 }
 

@@ -37,11 +37,11 @@ def folders(root):
 def test_trains_every_run_and_reports(planish):
     write(planish)
     result = planish.ok("sweep", "a.toml", "--jobs", 2)
-    assert "5 of 5 runs to do, 2 at once" in result.stdout
+    assert "5 of 5 runs to do, 2 at once: 5 runs of unknown duration.\n" in result.stdout
     assert result.stdout.endswith(f"report: {planish.folder}/runs/a/report.html\n")
     assert folders(planish.folder / "runs/a") == sorted(FOLDERS)
     again = planish.ok("sweep", "a.toml", "--jobs", 2, "--quiet")
-    assert "0 of 5 runs to do" in again.stdout
+    assert "0 of 5 runs to do.\n" in again.stdout
     assert again.stderr == ""
 
 
