@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lab/base/escape.h"
 #include "lab/commands/commands.h"
 #include "lab/commands/options.h"
 #include "lab/commands/queue.h"
@@ -27,14 +28,22 @@ struct SweepFlags {
 };
 
 // Prints a command line for each run, also of those that are done: the lines keep their numbers.
+// Throws UsageError for an argument that does not fit on a line.
 int PrintCommands(const RunQueue& queue, const QueueFlags& flags) {
   const std::vector<std::string> more = flags.TrainArguments();
+  std::string lines;
   for (const QueuedRun& run : queue.runs) {
     std::vector<std::string> arguments = {"planish"};
     arguments.insert(arguments.end(), run.arguments.begin(), run.arguments.end());
     arguments.insert(arguments.end(), more.begin(), more.end());
-    Print(ShellLine(arguments) + "\n");
+    for (size_t i = 1; i < arguments.size(); ++i) {
+      if (arguments[i].find('\n') == std::string::npos) continue;
+      throw UsageError(fmt::format("[sweep] {} must have no line break with --print, got {}",
+                                   arguments[i - 1], Quoted(arguments[i])));
+    }
+    lines += ShellLine(arguments) + "\n";
   }
+  Print(lines);
   FlushStdout();
   return 0;
 }

@@ -88,6 +88,14 @@ def test_a_run_that_fails_does_not_stop_the_others(planish):
     assert len(folders(planish.folder / "runs/a")) == 4
 
 
+def test_print_refuses_what_does_not_fit_on_a_line(planish):
+    write(planish)
+    lines = planish("sweep", "a.toml", "--print", "--out", "a\nb")
+    assert_one_line(lines, 2, '[sweep] --out must have no line break with --print, got "a\\x0ab"')
+    (planish.folder / "d\ne").mkdir()
+    assert_one_line(planish("sweep", "a.toml", "--print", "--data", "d\ne"), 2, '--data must have no line break')
+
+
 @pytest.mark.parametrize(
     "text, status, parts",
     [
