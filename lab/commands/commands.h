@@ -21,6 +21,7 @@ inline constexpr char kExitStatuses[] =
     "  1    failure: a run folder or output that cannot be read or written, too little memory\n"
     "  2    wrong usage, or an environment variable with an invalid value\n"
     "  3    data missing or malformed; no run in the folders that can be read\n"
+    "  4    another process is using the run\n"
     "  130  stopped by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP (the terminal was closed); run the\n"
     "       same command again to continue";
 

@@ -60,8 +60,9 @@ void AddReproduce(CLI::App& app, Action& action) {
       "'planish train ...', with a folder as described there. Skips finished runs and continues\n"
       "unfinished ones: run the same command again after Ctrl-C, or with more --hours. Reports a "
       "run\n"
-      "that fails, and continues with the others. Writes the report to OUT/report.html at the "
-      "end.\n\n"
+      "that fails, and continues with the others. Leaves a run to another process that is "
+      "training\n"
+      "it. Writes the report to OUT/report.html at the end.\n\n"
       "Example:\n"
       "  planish reproduce xu2019 --data DIR --dry-run\n"
       "  planish reproduce xu2019 --data DIR --hours 6\n\n" +

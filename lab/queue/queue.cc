@@ -42,7 +42,7 @@ ArchivedResults ReadArchivedResults(const fs::path& folder) {
 
 // Sets the completed fraction of a run: from its folder, the epochs up to its last evaluation, or
 // from its archived result.
-void FindResult(QueuedRun& run, const ArchivedResults& archived, Estimates& estimates) {
+void ReadResult(QueuedRun& run, const ArchivedResults& archived, Estimates& estimates) {
   const auto set_done = [&](const RunResult& result) {
     run.done = true;
     if (result.status == "finished") {
@@ -176,8 +176,15 @@ void RunQueue::FindResults() {
     const fs::path folder = run.plan.folder.parent_path();
     const auto [results, is_new] = archived.try_emplace(folder);
     if (is_new) results->second = ReadArchivedResults(folder);
-    FindResult(run, results->second, estimates);
+    ReadResult(run, results->second, estimates);
   }
+}
+
+bool RunQueue::FindResult(QueuedRun& run) {
+  if (std::error_code error; !run.done && fs::exists(run.plan.folder / "result.json", error)) {
+    ReadResult(run, {}, estimates);
+  }
+  return run.done;
 }
 
 QueueSchedule MakeSchedule(const RunQueue& queue, int jobs, std::optional<double> hours) {

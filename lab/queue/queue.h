@@ -71,6 +71,10 @@ struct RunQueue {
   /// measured durations. A run that cannot be read counts as nothing done: `planish train` then
   /// fails with the reason. Throws RunError if a folder exists whose archives cannot be listed.
   void FindResults();
+
+  /// Reads the folder of one of `runs`, which another process may have trained since. Returns true
+  /// if the run is done; sets that, and adds its duration.
+  bool FindResult(QueuedRun& run);
 };
 
 /// Schedule of unfinished runs in their order, each on the job that is free first. A run that would

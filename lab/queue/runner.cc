@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "lab/error.h"
 #include "lab/queue/children.h"
 #include "lab/run/results.h"
+#include "lab/run/writer.h"
 #include "lab/terminal/interrupt.h"
 #include "lab/terminal/progress.h"
 
@@ -53,13 +56,20 @@ class Runner {
     stopping_ = unfinished > 0;
     children_.Terminate();
     while (children_.running() > 0) Take(children_.Wait(kLookMilliseconds));
+    // Without --hours, StartRuns has just looked at all.
+    if (options_.hours) TakeResultsOfOthers();
     if (Interrupted() != 0) {
       progress_.Warn(
           fmt::format("stopped: {} of {} runs done. Run the same command again to continue.", done_,
                       queue_.runs.size()));
       return 128 + Interrupted();
     }
-    if (unfinished + waiting_.size() > 0) {
+    if (in_use_.size() > 0) {
+      progress_.Warn(fmt::format("{} of {} runs left to another process, which is training {}",
+                                 in_use_.size(), queue_.runs.size(),
+                                 in_use_.size() == 1 ? "it" : "them"));
+    }
+    if (options_.hours && unfinished + waiting_.size() > in_use_.size()) {
       progress_.Warn(fmt::format(
           "{} of {} runs done within --hours {:g}. Run the same command again to continue.", done_,
           queue_.runs.size(), *options_.hours));
@@ -81,11 +91,35 @@ class Runner {
     return !options_.hours || queue_.estimates.Left(run).value_or(0) * 60 <= SecondsLeft();
   }
 
+  // Returns true if another process has trained the run, which is then done, or is training it.
+  bool IsTakenByOthers(size_t index) {
+    QueuedRun& run = queue_.runs[index];
+    in_use_.erase(index);
+    if (queue_.FindResult(run)) {
+      ++done_;
+      progress_.Note(fmt::format("{}/{} {}  trained by another process", done_, queue_.runs.size(),
+                                 run.Name()));
+      return true;
+    }
+    if (!IsInUse(run.plan.folder)) return false;
+    in_use_.insert(index);
+    return true;
+  }
+
+  void TakeResultsOfOthers() {
+    std::erase_if(waiting_,
+                  [&](size_t run) { return IsTakenByOthers(run) && queue_.runs[run].done; });
+  }
+
   void StartRuns() {
     for (auto next = waiting_.begin(); next != waiting_.end() && children_.running() < jobs_;) {
-      const QueuedRun& run = queue_.runs[*next];
+      QueuedRun& run = queue_.runs[*next];
       if (!Fits(run)) {
         ++next;
+        continue;
+      }
+      if (IsTakenByOthers(*next)) {
+        next = run.done ? waiting_.erase(next) : next + 1;
         continue;
       }
       std::vector<std::string> arguments = run.arguments;
@@ -112,6 +146,9 @@ class Runner {
         progress_.Note(fmt::format(
             "{}/{} {}  {}{}", done_, queue_.runs.size(), run.Name(), FormatDuration(seconds),
             result.status == "finished" ? "" : "  " + result.status + ": " + result.message));
+      } else if (child.status == kInUseStatus) {
+        // Another process began to train it after IsTakenByOthers.
+        waiting_.insert(std::ranges::lower_bound(waiting_, child.id), child.id);
       } else if (!stopping_) {
         ++failed_;
         progress_.Warn(fmt::format("{} failed ({}): {}", run.Name(),
@@ -132,6 +169,7 @@ class Runner {
     const size_t count =
         std::erase_if(waiting_, [&](size_t run) { return queue_.runs[run].group == group; });
     if (count == 0) return;
+    std::erase_if(in_use_, [&](size_t run) { return queue_.runs[run].group == group; });
     failed_ += count;
     failed_by_data_ += count;
     progress_.Warn(fmt::format("{}: the other {} runs with its data are left out",
@@ -151,7 +189,9 @@ class Runner {
       add(queue_.runs[run], SecondsSince(started));
       names.push_back(queue_.runs[run].Name());
     }
-    for (const size_t run : waiting_) add(queue_.runs[run], 0);
+    for (const size_t run : waiting_) {
+      if (!in_use_.contains(run)) add(queue_.runs[run], 0);
+    }
     double seconds = minutes * 60 / static_cast<double>(jobs_);
     if (options_.hours) seconds = std::min(seconds, SecondsLeft());
     progress_.Update(fmt::format("{}/{} runs done  {}{}", done_, queue_.runs.size(),
@@ -167,6 +207,7 @@ class Runner {
   Clock::time_point start_ = Clock::now();
   Children children_;
   std::vector<size_t> waiting_;                  // in order
+  std::set<size_t> in_use_;                      // of waiting_: another process is training them
   std::map<size_t, Clock::time_point> running_;  // run -> start time
   Progress progress_;
   size_t done_;

@@ -17,8 +17,9 @@ struct RunnerOptions {
   bool quiet = false;  ///< only warnings and errors, no progress
 };
 
-/// Trains the unfinished runs of `queue`, each in a process of this program. Returns the exit
-/// status of a command: 0, 3 if runs failed and all of them for missing data, 1 if some failed
+/// Trains the unfinished runs of `queue`, each in a process of this program. Leaves a run that
+/// another process trains to it, and does not wait for its end. Returns the exit status of a
+/// command: 0, 3 if runs failed and all of them for missing data, 1 if some failed
 /// otherwise, or 128 plus the signal received. Throws RunError if a process cannot be started.
 int TrainQueue(RunQueue& queue, const RunnerOptions& options);
 

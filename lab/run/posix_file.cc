@@ -152,4 +152,11 @@ bool LockFile(int fd, const fs::path& path, bool wait) {
   throw RunError(fmt::format("cannot lock {}: {}", Escaped(path.string()), SystemReason(errno)));
 }
 
+bool IsLocked(const fs::path& path) {
+  if (std::error_code error; !fs::exists(path, error)) return false;
+  const FileDescriptor fd = Open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  return fd && RetryInterrupted([&] { return flock(fd.get(), LOCK_SH | LOCK_NB); }) != 0 &&
+         errno == EWOULDBLOCK;
+}
+
 }  // namespace planish::lab

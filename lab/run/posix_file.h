@@ -106,6 +106,10 @@ void CreateFolders(const std::filesystem::path& folder);
 /// only guards against mistakes. Throws RunError on any other failure.
 bool LockFile(int fd, const std::filesystem::path& path, bool wait);
 
+/// Returns true if the file `path` is locked by LockFile. Has the lock for microseconds. Returns
+/// false for a file that does not exist or cannot be opened.
+bool IsLocked(const std::filesystem::path& path);
+
 }  // namespace planish::lab
 
 #endif  // PLANISH_LAB_RUN_POSIX_FILE_H_

@@ -165,6 +165,13 @@ TEST_F(SystemCalls, AFileSystemWithoutLocksIsNoFailure) {
   const RunWriter writer(folder / "run");
 }
 
+// Another process can have the lock for a moment, to test it.
+TEST_F(SystemCalls, ALockThatIsSoonFreeIsNoFailure) {
+  fault = {"flock", EWOULDBLOCK, 3};
+  const RunWriter writer(folder / "run");
+  EXPECT_EQ(fault.met, 3);
+}
+
 TEST_F(SystemCalls, FailuresLeaveTheOldFileAndNameIt) {
   for (const char* name : {"write", "fsync", "ftruncate"}) {
     WriteFileAtomically(folder / "a", "old");

@@ -6,10 +6,12 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <optional>
 #include <set>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "lab/error.h"
@@ -25,6 +27,7 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr char kMetrics[] = "metrics.jsonl";
+constexpr char kLock[] = ".lock";
 
 // Throws RunError for NaN and infinity, which the library would write as null: a malformed file.
 void CheckFinite(const fs::path& file, const Json& json, const std::string& where) {
@@ -51,19 +54,30 @@ std::string ToText(const fs::path& file, const T& value, const char* name, int i
   }
 }
 
+// Takes the lock of a run. Returns false if another process has it. Tries again for 50 ms, because
+// IsInUse has it for microseconds.
+bool LockRun(int fd, const fs::path& path) {
+  for (int tries = 0; tries < 10; ++tries) {
+    if (LockFile(fd, path, /*wait=*/false)) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
 }  // namespace
 
 RunWriter::RunWriter(fs::path folder) : folder_(std::move(folder)) {
   CreateFolders(folder_);
-  const fs::path path = folder_ / ".lock";
+  const fs::path path = folder_ / kLock;
   lock_ = OpenForWriting(path, O_RDWR | O_CREAT);
-  if (!LockFile(lock_.get(), path, /*wait=*/false)) {
+  if (!LockRun(lock_.get(), path)) {
     std::array<char, 32> text{};
     const ssize_t count = pread(lock_.get(), text.data(), text.size() - 1, 0);
     std::string pid(text.data(), count > 0 ? static_cast<size_t>(count) : 0);
     if (pid.find_first_not_of("0123456789") != pid.npos) pid.clear();
-    throw CannotWrite(folder_, fmt::format("another process{} is using the run",
-                                           pid.empty() ? "" : " (" + pid + ")"));
+    const std::string by = pid.empty() ? "" : " (" + pid + ")";
+    throw RunInUseError(
+        CannotWrite(folder_, fmt::format("another process{} is using the run", by)).what());
   }
   if (!Truncate(lock_.get(), 0) || !WriteAll(lock_.get(), AsBytes(std::to_string(getpid())))) {
     throw CannotWrite(path, SystemReason(errno));
@@ -71,7 +85,7 @@ RunWriter::RunWriter(fs::path folder) : folder_(std::move(folder)) {
 }
 
 void RunWriter::CheckFolder() const {
-  const fs::path lock = folder_ / ".lock";
+  const fs::path lock = folder_ / kLock;
   if (!IsAt(lock, lock_.get())) throw CannotWrite(lock, kNoLongerThere);
 }
 
@@ -147,6 +161,8 @@ void RunWriter::Finish(const RunResult& result) {
   const fs::path file = folder_ / "result.json";
   WriteFileAtomically(file, ToText(file, result, "result", 2));
 }
+
+bool IsInUse(const fs::path& folder) { return IsLocked(folder / kLock); }
 
 std::vector<std::string> ConfigDifferences(const RunConfig& a, const RunConfig& b) {
   std::vector<std::string> lines;

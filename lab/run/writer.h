@@ -18,8 +18,8 @@ namespace planish::lab {
 /// - if the folder or the file has been removed, moved or replaced.
 class RunWriter {
  public:
-  /// Creates `folder` if it is missing and takes its lock. Throws RunError if another process uses
-  /// the run.
+  /// Creates `folder` if it is missing and takes its lock. Throws RunInUseError if another process
+  /// uses the run.
   explicit RunWriter(std::filesystem::path folder);
 
   /// Throws RunError if the folder has been removed, moved or replaced since the constructor.
@@ -52,6 +52,9 @@ class RunWriter {
   FileDescriptor lock_;
   FileDescriptor metrics_;  // open after the first Append
 };
+
+/// Returns true if a RunWriter of this or another process is using the run of `folder`.
+bool IsInUse(const std::filesystem::path& folder);
 
 /// Returns the differences of `b` from `a`, one line each such as "batch_size: 128 instead of 4"
 /// (b's value first): task, preset, every setting, seed, the data's name and sha256.

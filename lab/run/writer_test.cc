@@ -7,9 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <limits>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "lab/error.h"
 #include "lab/testing/test_folder.h"
@@ -300,16 +305,39 @@ TEST(RunWriter, StopsOnceMetricsAreGone) {
 
 TEST(RunWriter, LocksItsFolder) {
   const TestFolder folder;
+  EXPECT_FALSE(IsInUse(folder / "a"));
   {
     const RunWriter writer(folder / "a");
+    EXPECT_TRUE(IsInUse(folder / "a"));
     EXPECT_THAT(
         [&] { RunWriter(folder / "a"); },
-        ThrowsMessage<RunError>(AllOf(
+        ThrowsMessage<RunInUseError>(AllOf(
             HasSubstr((folder / "a").string()),
             HasSubstr("another process (" + std::to_string(getpid()) + ") is using the run"))));
     const RunWriter other(folder / "b");
   }
+  EXPECT_FALSE(IsInUse(folder / "a"));
   const RunWriter again(folder / "a");
+}
+
+TEST(RunWriter, IsNotDisturbedByTestsOfItsLock) {
+  const TestFolder folder;
+  {
+    const RunWriter writer(folder.path());
+  }
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> tests;
+  for (int i = 0; i < 2; ++i) {
+    tests.emplace_back([&] {
+      while (!stop) {
+        IsInUse(folder.path());
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+    });
+  }
+  for (int i = 0; i < 300; ++i) EXPECT_NO_THROW(RunWriter(folder.path()));
+  stop = true;
+  for (std::thread& test : tests) test.join();
 }
 
 TEST(RunWriter, IsLockedUntilAnotherProcessDies) {

@@ -319,7 +319,7 @@ def test_a_run_that_another_program_trains_is_refused(planish):
     results = Group(planish, 2, *LONG, "out").wait()
     busy.kill()
     busy.communicate()
-    assert [status for status, _, _ in results] == [1, 1]
+    assert [status for status, _, _ in results] == [4, 1]
     assert "another process" in results[0][2]
     assert all(err.count("\n") == 1 for _, _, err in results)
 

@@ -1,5 +1,6 @@
 """planish reproduce on the cheap experiments of Ba et al. 2016."""
 
+import fcntl
 import json
 import re
 import signal
@@ -158,6 +159,16 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(planish, spoil, message,
     assert warning in result.stderr
     assert finished(planish) == sorted(FOLDERS[1:])
     assert "report: " in result.stdout
+
+
+def test_a_run_that_another_process_trains_is_left_to_it(planish):
+    run = planish.folder / TASK / FOLDERS[0]
+    run.mkdir(parents=True)
+    with (run / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        result = planish.ok(*FEW, "--quiet")
+    assert result.stderr == "1 of 4 runs left to another process, which is training it\n"
+    assert finished(planish) == sorted(FOLDERS[1:])
 
 
 def test_data_that_cannot_be_read_leaves_out_the_column(planish):

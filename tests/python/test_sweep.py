@@ -1,6 +1,8 @@
 """planish sweep: runs that a TOML file describes."""
 
+import fcntl
 import json
+import re
 import shlex
 import shutil
 import time
@@ -94,6 +96,55 @@ def test_print_refuses_what_does_not_fit_on_a_line(planish):
     assert_one_line(lines, 2, '[sweep] --out must have no line break with --print, got "a\\x0ab"')
     (planish.folder / "d\ne").mkdir()
     assert_one_line(planish("sweep", "a.toml", "--print", "--data", "d\ne"), 2, '--data must have no line break')
+
+
+def test_two_sweeps_divide_the_runs(planish):
+    (planish.folder / "a.toml").write_text('[[sweep]]\ntask = "pi-mnist"\npreset = "smoke"\nepochs = 40\nseeds = 6\n')
+    sweeps = [planish.start("sweep", "a.toml", "--jobs", 1, "--threads", 1) for _ in range(2)]
+    results = [(*sweep.communicate(timeout=120), sweep.returncode) for sweep in sweeps]
+    runs = planish.folder / "runs/a"
+    assert len(folders(runs)) == 6
+    trained = []
+    for stdout, stderr, status in results:
+        assert status == 0 and "failed" not in stderr, stderr
+        assert stdout.endswith("/runs/a/report.html\n")
+        own, others = (re.findall(rf"^\d/6 pi-mnist smoke-\S+-s(\d)  {how}$", stderr, re.M)
+                       for how in (r"\d+:\d\d", "trained by another process"))  # fmt: skip
+        left = re.findall(r"^(\d) of 6 runs left to another process, which is training (?:it|them)$", stderr, re.M)
+        assert len(own) + len(others) + sum(map(int, left)) == 6, stderr
+        trained += own
+    # A process that begins a run when another has just finished it counts it as its own.
+    assert set(trained) == set("123456")
+    assert planish.ok("sweep", "a.toml", "--quiet").stderr == ""
+
+
+@pytest.mark.parametrize("limit", [(), ("--hours", 1)], ids=["", "hours"])
+def test_a_run_that_another_process_trains_is_left_to_it(planish, limit):
+    write(planish)
+    run = planish.folder / "runs/a/pi-mnist/smoke-none-b32-s1"
+    run.mkdir(parents=True)
+    with (run / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        result = planish.ok("sweep", "a.toml", "--jobs", 2, "--quiet", *limit)
+        assert result.stderr == "1 of 5 runs left to another process, which is training it\n"
+        assert folders(planish.folder / "runs/a") == sorted(set(FOLDERS) - {"pi-mnist/smoke-none-b32-s1"})
+    assert planish.ok("sweep", "a.toml", "--quiet").stderr == ""
+    assert len(folders(planish.folder / "runs/a")) == 5
+
+
+def test_a_run_that_another_process_stops_training_is_trained(planish):
+    (planish.folder / "a.toml").write_text('[[sweep]]\ntask = "pi-mnist"\npreset = "smoke"\nepochs = [1, 60]\n')
+    run = planish.folder / "runs/a/pi-mnist/smoke-none-b128-epochs=1-s1"
+    run.mkdir(parents=True)
+    with (run / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        sweep = planish.start("sweep", "a.toml", "--jobs", 1, "--quiet")
+        deadline = time.monotonic() + 60
+        while not list(run.parent.glob("*-epochs=60-s1/metrics.jsonl")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert sweep.communicate(timeout=120)[1] == ""
+    assert sweep.returncode == 0
+    assert len(folders(planish.folder / "runs/a")) == 2
 
 
 @pytest.mark.parametrize(
