@@ -46,7 +46,8 @@ def main():
     status = pytest.main(arguments + (["-k", options.only] if options.only else []), plugins=[totals])
     count = totals.counts
     print(
-        f"torture: {count['kills']} kills ({count['kills_while_writing']} while a file was written), "
+        f"torture: {count['kills']} kills ({count['kills_of_two']} of runs of two processes, "
+        f"{count['kills_while_writing']} while a file was written), "
         f"{count['resumptions']} resumptions, {count['runs']} finished runs, seed {options.seed}; "
         f"{count['faults']} faults; {count['full_disks']} full disks"
     )
