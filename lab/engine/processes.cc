@@ -162,12 +162,25 @@ class Processes::Connection {
       if (rank_ == 0) store_->set(key, Bytes(text));
     });
     Meet();
+    return Get(key);
+  }
+
+  std::string AnyText(const std::string& text) {
+    const std::string key = fmt::format("text/{}/", texts_++);
+    Guard([&] { store_->set(key + std::to_string(rank_), Bytes(text)); });
+    Meet();
+    std::string any;
+    for (int i = 0; i < size_ && any.empty(); ++i) any = Get(key + std::to_string(i));
+    return any;
+  }
+
+ private:
+  std::string Get(const std::string& key) {
     std::vector<uint8_t> bytes;
     Guard([&] { bytes = store_->get(key); });
     return {bytes.begin(), bytes.end()};
   }
 
- private:
   static std::string BeatKey(int rank) { return fmt::format("beat/{}", rank); }
 
   // Tells the others once a second that this process lives, and watches them.
@@ -320,6 +333,10 @@ void Processes::Meet() {
 
 std::string Processes::FirstText(const std::string& text) {
   return connection_ ? connection_->FirstText(text) : text;
+}
+
+std::string Processes::AnyText(const std::string& text) {
+  return connection_ ? connection_->AnyText(text) : text;
 }
 
 }  // namespace planish::lab

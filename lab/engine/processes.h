@@ -13,8 +13,8 @@ namespace planish::lab {
 /// `torchrun`, by `srun`, or by hand with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. A program
 /// started alone is a group of one.
 ///
-/// Every process must call Sum, Meet and FirstText in the same order. They throw RunError if
-/// another process has ended. A process that hangs, or whose machine is lost, does not answer:
+/// Every process must call Sum, Meet, FirstText and AnyText in the same order. They throw RunError
+/// if another process has ended. A process that hangs, or whose machine is lost, does not answer:
 /// after kTimeout a thread ends this process with a line on stderr and exit status 1.
 class Processes {
  public:
@@ -43,6 +43,9 @@ class Processes {
 
   /// Returns the text of the first process.
   std::string FirstText(const std::string& text);
+
+  /// Returns the text of the first process whose text is not empty, or "".
+  std::string AnyText(const std::string& text);
 
  private:
   class Connection;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lab/base/random.h"
+#include "lab/engine/nonfinite.h"
 
 namespace planish::lab {
 
@@ -96,7 +97,7 @@ ShardedUpdates::ShardedUpdates(Experiment& experiment, Processes& processes, int
 }
 
 ShardedUpdates::Sums ShardedUpdates::RunShard(const Place& place, const at::Tensor& batch,
-                                              double batches, double& input_seconds) {
+                                              double batches, Update& update) {
   torch::nn::Module& model = experiment_.model();
   const Shard shard{place.shard, shards_};
   const at::Tensor cases = experiment_.ShardOfBatch(batch, shard);
@@ -112,10 +113,18 @@ ShardedUpdates::Sums ShardedUpdates::RunShard(const Place& place, const at::Tens
       factor = experiment_.ShardFactor(cases, batch) / batches;
       inputs = ToDevice(experiment_.Batch(cases), experiment_.device());
     }
-    input_seconds += std::chrono::duration<double>(Clock::now() - start).count();
-    const at::Tensor value = experiment_.Loss(inputs) * factor;
+    update.input_seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const at::Tensor before = generator.get_state();
+    at::Tensor value = experiment_.Loss(inputs) * factor;
     loss = value.item<double>();
-    if (std::isfinite(loss)) value.backward();
+    if (std::isfinite(loss)) {
+      value.backward();
+    } else if (update.origin.empty()) {
+      value.reset();  // frees the activations
+      generator.set_state(before);
+      update.origin = FindNonFiniteLayer(model, inputs, [&] { return experiment_.Loss(inputs); });
+    }
     experiment_.SetShard({});
   }
   at::NoGradGuard no_grad;
@@ -157,8 +166,7 @@ Update ShardedUpdates::Run(int64_t step, Optimizer& optimizer, std::span<const a
     TreeSum<Sums, decltype(add)> tree(add);
     for (int64_t shard = first_; shard < end_; ++shard) {
       CopyTo(buffers, before);
-      tree.Append(
-          RunShard({step, b, shard}, batch, static_cast<double>(count), update.input_seconds));
+      tree.Append(RunShard({step, b, shard}, batch, static_cast<double>(count), update));
     }
     Sums sums = tree.Total();
     at::NoGradGuard no_grad;
@@ -170,7 +178,10 @@ Update ShardedUpdates::Run(int64_t step, Optimizer& optimizer, std::span<const a
     const int64_t size = signals.numel();
     if (b + 1 == count) signals.copy_(sums.doubles.slice(0, 0, size));
     update.loss += sums.doubles[size].item<double>();
-    if (!std::isfinite(update.loss)) return update;
+    if (!std::isfinite(update.loss)) {
+      update.origin = processes_.AnyText(update.origin);
+      return update;
+    }
     int64_t value = TakeBuffers(sums.values, sums.doubles.slice(0, size + 1));
     const at::Tensor of_batch = sums.values.slice(0, 0, value);
     gradients = gradients.defined() ? gradients.add_(of_batch) : of_batch;

@@ -38,7 +38,8 @@ class ShardedUpdates {
     int64_t step, batch, shard;
   };
 
-  Sums RunShard(const Place& place, const at::Tensor& batch, double batches, double& input_seconds);
+  // Adds to the update's input_seconds, and sets its origin if the loss is not finite.
+  Sums RunShard(const Place& place, const at::Tensor& batch, double batches, Update& update);
 
   // Sets the model's buffers from sums. Returns the number of gradients before them in `values`.
   int64_t TakeBuffers(const at::Tensor& values, const at::Tensor& doubles);

@@ -42,6 +42,8 @@ struct ToyExperiment final : Experiment {
     net.seen.add_(1);
     if (spoil == "loss" && net.seen.item<int64_t>() == 3)
       return at::full({}, NAN).requires_grad_(true);
+    if (spoil == "layer" && net.seen.item<int64_t>() == 3) FillWeights(3e38);
+    if (spoil == "parameter" && net.seen.item<int64_t>() == 3) FillWeights(NAN);
     const at::Tensor kept = batch[0] * at::rand_like(batch[0]).gt(0.3).to(at::kFloat);
     return (net.norm->forward(net.linear->forward(kept)).select(1, 0) - batch[1]).square().mean();
   }
@@ -52,10 +54,15 @@ struct ToyExperiment final : Experiment {
   }
   Values Test() override { return {{"test_loss", spoil == "test" ? NAN : Error() + 1}}; }
   double Error() {
+    if (spoil == "evaluation" && net.seen.item<int64_t>() > 2) FillWeights(3e38);
     net.estimate.copy_(at::rand({}));  // like population statistics from random batches
     Poll();
     const at::Tensor y = net.norm->forward(net.linear->forward(data.x)).select(1, 0);
     return (y - data.y).square().mean().item<double>();
+  }
+  void FillWeights(double value) {
+    const at::NoGradGuard no_grad;
+    net.linear->weight.fill_(value);
   }
   std::vector<RunResult::Sample> Samples(at::Generator& generator) override {
     return {{"a number", std::to_string(at::rand({}, generator).item<double>())}};
@@ -72,8 +79,9 @@ struct ToyTask : Task {
     name = "toy";
     summary = "a regression";
     settings = EngineSettings(NormSetting({"none", "layer"}));
-    settings.push_back(Choice("spoil", "no", "the value that becomes NaN or infinite",
-                              {"no", "loss", "metric", "test"}));
+    settings.push_back(
+        Choice("spoil", "no", "the value that becomes NaN or infinite",
+               {"no", "loss", "metric", "test", "layer", "parameter", "evaluation"}));
     presets = {{"paper", "", {{"epochs", 3}, {"batch_size", 5}}}};
     metrics = {{kTrainLoss, "loss", "", true},
                {"valid_loss", "validation loss", "", true},

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lab/engine/checkpoint.h"
+#include "lab/engine/nonfinite.h"
 #include "lab/engine/schedule.h"
 #include "lab/engine/shards.h"
 #include "lab/error.h"
@@ -253,8 +254,7 @@ class Training {
       if (watch) TakeGradients();
     }
     if (!std::isfinite(update.loss)) {
-      message_ =
-          fmt::format("the training loss was {} at step {}", Named(update.loss), state_.step);
+      SetMessage("the training loss", update.loss, state_.step, update.origin);
       return false;
     }
     ++state_.step;
@@ -282,6 +282,23 @@ class Training {
         state_.gradients.push_back(std::move(*watched));
       }
     }
+  }
+
+  // Sets the reason of a divergence. `origin` is empty or FindNonFiniteLayer's.
+  void SetMessage(const std::string& what, double value, int64_t step, const std::string& origin) {
+    message_ = fmt::format("{} was {} at step {}", what, Named(value), step);
+    if (!origin.empty()) message_ += ": " + origin;
+  }
+
+  // Returns the layer where a metric that `evaluate` computes stopped being finite.
+  template <class F>
+  std::string FindOrigin(const F& evaluate) {
+    std::string origin = FindNonFiniteLayer(model(), [&](const std::function<bool()>& found) {
+      experiment_->SetStop([this, found] { return found() || options_.stop_evaluation(); });
+      evaluate();
+    });
+    experiment_->SetStop(options_.stop_evaluation);
+    return origin;
   }
 
   // Returns the metrics. If the evaluation is stopped, saves the state before it, marks the
@@ -320,7 +337,7 @@ class Training {
     state_.evaluation_seconds += SecondsSince(start);
     for (const auto& [name, value] : evaluation.values) {
       if (!std::isfinite(value)) {
-        message_ = fmt::format("{} was {} at step {}", name, Named(value), state_.step);
+        SetMessage(name, value, state_.step, FindOrigin([&] { experiment_->Evaluate(); }));
         return false;
       }
     }
@@ -381,7 +398,8 @@ class Training {
       model().eval();
       for (const auto& [name, value] : experiment_->Test()) {
         if (!std::isfinite(value)) {
-          message_ = fmt::format("{} was {} at step {}", name, Named(value), result.best->step);
+          if (status == "diverged") continue;
+          SetMessage(name, value, result.best->step, FindOrigin([&] { experiment_->Test(); }));
           status = "diverged";
         } else {
           result.best->values[name] = value;
@@ -447,6 +465,7 @@ class Training {
 Update UpdateWeights(Experiment& experiment, Optimizer& optimizer,
                      std::span<const at::Tensor> batches, const Clipping& clipping) {
   experiment.model().train();
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
   Update update;
   const auto count = static_cast<double>(batches.size());
   for (const at::Tensor& cases : batches) {
@@ -457,10 +476,15 @@ Update UpdateWeights(Experiment& experiment, Optimizer& optimizer,
       batch = ToDevice(experiment.Batch(cases), experiment.device());
     }
     update.input_seconds += SecondsSince(start);
+    const at::Tensor before = generator.get_state();
     at::Tensor loss = experiment.Loss(batch);
     if (batches.size() > 1) loss = loss / count;
     update.loss += loss.item<double>();
     if (!std::isfinite(update.loss)) {
+      loss.reset();  // frees the activations
+      generator.set_state(before);
+      update.origin =
+          FindNonFiniteLayer(experiment.model(), batch, [&] { return experiment.Loss(batch); });
       for (const at::Tensor& weight : experiment.model().parameters())
         weight.mutable_grad().reset();
       return update;

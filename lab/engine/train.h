@@ -59,6 +59,8 @@ Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
 struct Update {
   double loss = 0;           ///< mean over the batches; if not finite, the weights are unchanged
   double input_seconds = 0;  ///< time spent in Experiment::Batch
+  /// Where a loss that is not finite comes from (FindNonFiniteLayer); else empty.
+  std::string origin;
 };
 
 /// Updates the weights once: forward and backward for each batch, then clipping and the optimizer's

@@ -348,6 +348,44 @@ TEST_F(TrainTest, EndsARunThatDiverges) {
   }
 }
 
+TEST_F(TrainTest, DivergenceNamesStepAndLayer) {
+  const auto message = [&](const std::vector<std::pair<std::string, std::string>>& sets) {
+    const RunPlan plan = Plan("a" + std::to_string(sets.size()) + sets[0].second, sets);
+    EXPECT_EQ(Run(plan), Outcome::kDiverged);
+    return ReadRun(plan.folder).result->message;
+  };
+  // Sums of products that overflow are inf or nan.
+  const std::string output = ": the output of linear was ";
+  EXPECT_THAT(message({{"spoil", "layer"}}),
+              HasSubstr("the training loss was inf at step 2" + output));
+  EXPECT_THAT(message({{"spoil", "layer"}, {"norm", "layer"}}), HasSubstr(output));
+  EXPECT_THAT(message({{"spoil", "layer"}, {"norm", "layer"}, {"shards", "2"}}), HasSubstr(output));
+  EXPECT_THAT(message({{"spoil", "evaluation"}}), HasSubstr("valid_loss was "));
+  EXPECT_THAT(message({{"spoil", "evaluation"}, {"norm", "layer"}}), HasSubstr(output));
+  const std::string parameter = "at step 2: the parameter linear.weight was nan";
+  EXPECT_THAT(message({{"spoil", "parameter"}}), HasSubstr(parameter));
+  EXPECT_THAT(message({{"spoil", "parameter"}, {"shards", "2"}}), HasSubstr(parameter));
+}
+
+TEST_F(TrainTest, DivergenceNamesDataThatAreNotFinite) {
+  auto& points = dynamic_cast<ToyData&>(*data);
+  const at::Tensor x = points.x.clone();
+  points.x.fill_(NAN);
+  const RunPlan plan = Plan("a");
+  EXPECT_EQ(Run(plan), Outcome::kDiverged);
+  EXPECT_EQ(ReadRun(plan.folder).result->message,
+            "valid_loss was nan at step 0: the input of linear was nan");
+  // The run continues with a batch.
+  points.x.copy_(x);
+  const RunPlan batch = Plan("b");
+  int updates = 0;
+  ASSERT_EQ(Run(batch, {.stop = [&] { return ++updates == 1; }}), Outcome::kInterrupted);
+  points.x.fill_(NAN);
+  EXPECT_EQ(Run(batch), Outcome::kDiverged);
+  EXPECT_EQ(ReadRun(batch.folder).result->message,
+            "the training loss was nan at step 1: the batch had nan");
+}
+
 TEST_F(TrainTest, GivesEachSeedItsOwnWeightsAndOrder) {
   const RunPlan one = Plan("a", {}, 1), two = Plan("a", {}, 2);
   ASSERT_EQ(Run(one), Outcome::kFinished);

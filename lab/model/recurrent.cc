@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/record_function.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/nn/modules/rnn.h>
@@ -106,7 +107,14 @@ class WrappedSteps final : public RecurrentSteps {
   RecurrentState Step(const at::Tensor& x, const RecurrentState& state) override {
     if (!begun_) throw Error("[RecurrentSteps] call Begin before Step");
     if (steps_) {
+      // Only operators are recorded, and a step with packed weights is none.
+      at::RecordFunction record(at::RecordScope::FUNCTION);
+      if (record.isActive()) {
+        const c10::IValue inputs[] = {x, state.h, state.c, layer_->parameters()[0]};
+        record.before("RecurrentSteps::Step", inputs);
+      }
       const auto [h, c] = steps_.step(x, state.h, state.c);
+      if (record.isActive()) record.setOutputs(std::vector<c10::IValue>{h, c});
       return {h, kStates == 2 ? c : at::Tensor()};
     }
     if constexpr (kStates == 2) {

@@ -329,13 +329,26 @@ def test_a_diverged_run_is_a_result_and_the_sweep_goes_on(planish):
         folder = planish.folder / f"runs/pi-mnist/smoke-{norm}-b128-lr=1000000.0-depth=8-s1"
         runs[norm] = json.loads((folder / "result.json").read_text())
     assert runs["none"]["status"] == "diverged"
-    assert runs["none"]["message"]
+    # Each layer multiplies by at least 1e6 and at most 3.2e7, so float overflows in one of these.
+    layer = "the output of linear[5-6] was -?inf"
+    assert re.match(r"\w+ was nan at step \d+: " + layer + "$", runs["none"]["message"])
+    assert f"diverged: {runs['none']['message']}\n" in result.stderr
     assert runs["layer"]["status"] == "finished"
     assert "warning: 1 of 2 runs diverged\n" in result.stderr
-    assert re.search(r"norm none, seed 1: diverged at step \d+", " ".join(result.stdout.split()))
+    assert re.search(r"norm none, seed 1: diverged at step \d+ \(.*" + layer, " ".join(result.stdout.split()))
+    planish.ok("report", "runs", "-o", "runs/report.html")
+    assert re.search(layer, (planish.folder / "runs/report.html").read_text())
     again = planish.ok(*arguments, "--quiet", "--json")
     assert again.stderr == "warning: 1 of 2 runs diverged\n"
     assert [json.loads(line)["status"] for line in again.stdout.splitlines()] == ["diverged", "finished"]
+
+
+def test_a_diverged_run_names_a_parameter_that_is_not_finite(planish):
+    # The gradients of pixels that are 0 in every image are 0, and Adam divides them by their root.
+    arguments = (*SMOKE, "--norm", "none", "--set", "adam_eps=0", "--json", "--quiet")
+    (line,) = planish.ok(*arguments).stdout.splitlines()
+    parameter = "the parameter linear0.weight was nan, the first of "
+    assert re.fullmatch(rf"\w+ was nan at step 1: {parameter}\d", json.loads(line)["message"])
 
 
 # Errors.

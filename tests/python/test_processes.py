@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -129,6 +130,14 @@ def test_the_number_of_shards_is_that_of_the_processes_unless_given(planish):
     assert json.loads((run / "config.json").read_text())["settings"]["shards"] == 2
     planish.ok("train", "pi-mnist", *TRAIN, "--out", "alone")
     assert "shards" not in json.loads((run_in(planish.folder / "alone") / "config.json").read_text())["settings"]
+
+
+def test_a_divergence_in_one_process_names_its_layer(planish):
+    arguments = (*TRAIN, "--out", "out", "--norm", "none", "--set", "lr=1e6", "--set", "depth=8")
+    together(planish, 2, "pi-mnist", *arguments, "--set", "evaluations_per_epoch=1", "--set", "train_cases=4096")
+    result = json.loads((run_in(planish.folder / "out") / "result.json").read_text())
+    assert result["status"] == "diverged"
+    assert re.search(": the output of linear[5-6] was -?inf$", result["message"])
 
 
 LONG = ("pi-mnist", *TRAIN, "--set", "shards=2", "--set", "epochs=400", "--checkpoint-seconds", 0.05, "--out")

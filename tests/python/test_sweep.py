@@ -207,3 +207,18 @@ def test_a_killed_sweep_ends_its_runs_which_save(planish):
         time.sleep(0.02)
     assert len(list(runs.glob("*/checkpoint/state.safetensors"))) == 2
     assert not list(runs.glob("*/result.json"))
+
+
+def test_the_runs_after_one_that_diverges_are_trained(planish):
+    settings = 'task = "pi-mnist"\nnorm = ["none", "layer"]\ndepth = 8\nlr = 1e6\n'
+    write(planish, 'preset = "smoke"\nseeds = 2\n[[sweep]]\n' + settings)
+    result = planish.ok("sweep", "a.toml", "--jobs", 1)
+    results = {}
+    for path in (planish.folder / "runs/a").glob("*/*/result.json"):
+        results[path.parent.name] = json.loads(path.read_text())
+    assert len(results) == 4
+    for name, stored in results.items():
+        assert stored["status"] == ("diverged" if "none" in name else "finished")
+        if "none" in name:
+            assert re.search(": the output of linear[5-6] was -?inf$", stored["message"])
+            assert f"diverged: {stored['message']}\n" in result.stdout + result.stderr
