@@ -35,7 +35,7 @@ help:
 	@echo 'make test-arm-short    the same without the longest tests: ten minutes'
 	@echo 'make dev               build with warnings as errors, each file by itself, into build/dev'
 	@echo 'make asan              build and test under the address and undefined-behaviour sanitizers'
-	@echo 'make tsan              build and test what has no locks under the thread sanitizer'
+	@echo 'make tsan              build and test the core'"'"'s threads under the thread sanitizer'
 	@echo 'make accuracy          measure errors, also of what else is installed, into docs/accuracy.md'
 	@echo 'make bench-norm        norms against copies, PyTorch, oneDNN ...; writes docs/performance.md'
 	@echo '                       (eight minutes when idle; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
@@ -171,7 +171,7 @@ test-arm-short: build/arm64/build.ninja
 
 tsan: build/tsan/build.ninja
 	cmake --build --preset tsan
-	build/tsan/src/norm/online/online_turns_test
+	ctest --preset tsan
 
 core: build/core/build.ninja
 	cmake --build --preset core
