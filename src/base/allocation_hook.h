@@ -17,21 +17,46 @@ inline std::atomic<int> allocations{0};
 /// Number of allocations that succeed before all further ones fail.
 inline std::atomic<int> allocations_left{std::numeric_limits<int>::max()};
 
+/// Index of the only allocation that fails, counted from the start of the program; or -1.
+inline std::atomic<int> failing_allocation{-1};
+
 inline void CountAllocation() {
-  ++allocations;
+  if (allocations++ == failing_allocation) throw std::bad_alloc();
   if (allocations_left.load() == std::numeric_limits<int>::max()) return;
   if (allocations_left.fetch_sub(1) <= 0) throw std::bad_alloc();
 }
 
+/// Restores normal allocation at the end of a scope.
+struct AllocationLimit {
+  AllocationLimit() = default;
+  AllocationLimit(const AllocationLimit&) = delete;
+  AllocationLimit& operator=(const AllocationLimit&) = delete;
+  ~AllocationLimit() {
+    allocations_left = std::numeric_limits<int>::max();
+    failing_allocation = -1;
+  }
+};
+
 /// Calls f, allowing `count` allocations. Returns whether f ended without std::bad_alloc.
 template <class F>
 bool EndsWithAllocations(int count, const F& f) {
-  struct Limit {
-    explicit Limit(int left) { allocations_left = left; }
-    ~Limit() { allocations_left = std::numeric_limits<int>::max(); }
-  };
   try {
-    const Limit limit(count);
+    const AllocationLimit limit;
+    allocations_left = count;
+    f();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+/// Calls f, of which only allocation `index`, counted from 0, fails. Returns whether f ended
+/// without std::bad_alloc.
+template <class F>
+bool EndsWithoutAllocation(int index, const F& f) {
+  try {
+    const AllocationLimit limit;
+    failing_allocation = allocations + index;
     f();
   } catch (const std::bad_alloc&) {
     return false;

@@ -1,6 +1,14 @@
+#if __has_include(<malloc.h>)
+#include <malloc.h>
+#endif
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -137,6 +145,105 @@ void CallEach() {
   }
 }
 
+constexpr Cell kCell = Cell::kLstm;
+constexpr RnnShape kShape = {.time = 20, .batch = 16, .inputs = 64, .hidden = 256};
+constexpr int64_t kRows = 2000, kCols = 300;
+
+/// Inputs and outputs of a norm and of a recurrent layer.
+struct Calls {
+  Calls() {
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 7919 % 1009) / 1009 - 0.5f;
+  }
+
+  void Compute() {
+    NormForward<float>(Norm::kLayer, {.rows = kRows,
+                                      .cols = kCols,
+                                      .x = x.data(),
+                                      .y = y.data(),
+                                      .mean = mean.data(),
+                                      .mean_lo = mean_lo.data(),
+                                      .rstd = rstd.data()});
+    NormBackward<float>(Norm::kLayer, {.rows = kRows,
+                                       .cols = kCols,
+                                       .dy = x.data(),
+                                       .x = x.data(),
+                                       .mean = mean.data(),
+                                       .mean_lo = mean_lo.data(),
+                                       .rstd = rstd.data(),
+                                       .dx = dx.data(),
+                                       .dgain = dgain.data()});
+    const RnnParams<const float> params = {.weight_ih = x.data(), .weight_hh = x.data() + 100'000};
+    RnnForward<float>(
+        kCell, {.inputs = {.shape = kShape, .x = x.data(), .params = params}, .y = states.data()});
+  }
+
+  /// Returns the outputs, in the order of their calls.
+  std::vector<const std::vector<float>*> Outputs() const {
+    return {&y, &mean, &mean_lo, &rstd, &dx, &dgain, &states};
+  }
+
+  std::vector<float> x = std::vector<float>(kRows * kCols), y = x, dx = x;
+  std::vector<float> mean = std::vector<float>(kRows), mean_lo = mean, rstd = mean;
+  std::vector<float> dgain = std::vector<float>(kCols);
+  std::vector<float> states = std::vector<float>(20 * 16 * 256);
+};
+
+/// Touches as much of the stack as the calls need, because Linux ends a process whose stack cannot
+/// grow.
+[[gnu::noinline]] void GrowStack() {
+  volatile char stack[1 << 18];
+  for (size_t i = 0; i < sizeof stack; i += 1024) stack[i] = 0;
+}
+
+/// Limits the processes of the user, or the memory that this process can still map, in KiB.
+bool Limit(const std::string& what, rlim_t value) {
+  if (what == "processes") {
+    const rlimit limit = {value, value};
+    // The limit does not hold for root.
+    return setrlimit(RLIMIT_NPROC, &limit) == 0 && (getuid() != 0 || setuid(65534) == 0);
+  }
+  long pages = 0;
+  FILE* const file = std::fopen("/proc/self/statm", "r");
+  if (file == nullptr || std::fscanf(file, "%ld", &pages) != 1) return false;
+  std::fclose(file);
+  const rlim_t bytes = static_cast<rlim_t>(pages) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+  const rlimit limit = {bytes + 1024 * value, bytes + 1024 * value};
+  return setrlimit(RLIMIT_AS, &limit) == 0;
+}
+
+/// Prints the number of threads and whether a limited process gets the bits of one thread, or
+/// std::bad_alloc. Each output is then as before or has the right bits.
+void CallWithLimit(const std::string& what, rlim_t value) {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 4096);  // freed memory goes back to the system
+  mallopt(M_ARENA_MAX, 1);          // threads reserve none
+#endif
+  const int threads = Threads();
+  SetThreads(1);
+  Calls expected, limited;
+  const Calls before = limited;
+  std::thread([&] { expected.Compute(); }).join();  // keeps no workspace
+  SetThreads(threads);
+  GrowStack();
+  if (!Limit(what, value)) {
+    std::puts("cannot be limited");
+    return;
+  }
+  const char* end = "same";
+  try {
+    limited.Compute();
+  } catch (const std::bad_alloc&) {
+    end = "bad_alloc";
+  }
+  bool is_right = true;
+  for (size_t i = 0; i < before.Outputs().size(); ++i) {
+    const std::vector<float>& out = *limited.Outputs()[i];
+    is_right &= out == *expected.Outputs()[i] ||
+                (end == std::string("bad_alloc") && out == *before.Outputs()[i]);
+  }
+  std::printf("%d %s\n", Threads(), is_right ? end : "different");
+}
+
 /// Calls f and prints the error that it throws.
 void Try(const std::function<void()>& f) {
   try {
@@ -159,6 +266,8 @@ int main(int argc, char** argv) {
     });
   } else if (what == "functions") {
     planish::CallEach();
+  } else if (argc == 4 && what == "limit") {
+    planish::CallWithLimit(argv[2], std::strtoull(argv[3], nullptr, 10));
   } else {
     for (int call = 0; call < 2; ++call) planish::Try(planish::Normalize);
   }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -52,6 +53,47 @@ TEST(EnvironmentTest, WrongNumberOfThreads) {
         RunProbe("PLANISH_THREADS='" + text + "'"),
         Twice("[PLANISH_THREADS] threads must be a number of at least 1, got \"" + text + "\""));
   }
+}
+
+/// Sanitizers and emulators map memory of their own.
+bool CanLimitMemory() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__linux__)
+  return false;
+#else
+  return std::string(PLANISH_PROBE).find("qemu") == std::string::npos;
+#endif
+}
+
+TEST(EnvironmentTest, ThreadsThatTheSystemRefuses) {
+  if (!CanLimitMemory()) GTEST_SKIP() << "limits count a sanitizer's or an emulator's threads";
+  for (const int processes : {1, 2, 5}) {
+    const std::vector<std::string> lines =
+        RunProbe("PLANISH_THREADS=100000", "limit processes " + std::to_string(processes));
+    // Other processes of the same user count, too.
+    ASSERT_EQ(lines.size(), 1);
+    EXPECT_TRUE(lines[0].ends_with(" same")) << lines[0];
+    EXPECT_LE(std::stoi(lines[0]), processes);
+  }
+}
+
+// From too little memory for any call to enough for 1,024 threads.
+TEST(EnvironmentTest, MemoryThatTheSystemRefuses) {
+  if (!CanLimitMemory()) GTEST_SKIP() << "a sanitizer or an emulator maps memory of its own";
+  int failures = 0, successes = 0;
+  for (const std::string threads : {"1", "4", "100000"}) {
+    for (int64_t kilobytes = 0; kilobytes < (int64_t{1} << 25);
+         kilobytes = kilobytes < 2000 ? kilobytes + 100 : kilobytes * 3 / 2) {
+      const std::vector<std::string> lines =
+          RunProbe("PLANISH_THREADS=" + threads, "limit memory " + std::to_string(kilobytes));
+      ASSERT_EQ(lines.size(), 1);
+      failures += lines[0].ends_with(" bad_alloc");
+      successes += lines[0].ends_with(" same");
+      EXPECT_TRUE(lines[0].ends_with(" bad_alloc") || lines[0].ends_with(" same"))
+          << lines[0] << " with " << kilobytes << " KiB and " << threads << " threads";
+    }
+  }
+  EXPECT_GT(failures, 0);
+  EXPECT_GT(successes, 0);
 }
 
 TEST(EnvironmentTest, TuningDoesNotChangeResults) {

@@ -1,8 +1,11 @@
 // A call that gets no memory writes nothing. A call that gets too little for every thread gives the
-// same bits.
+// same bits. Memory is refused from an allocation on, or for one allocation only.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "planish/batch_norm.h"
 #include "planish/channel_norm.h"
@@ -19,6 +22,7 @@ namespace planish {
 namespace {
 
 using tests::EndsWithAllocations;
+using tests::EndsWithoutAllocation;
 
 class NormAllocationTest : public ::testing::Test {
  protected:
@@ -42,14 +46,90 @@ Result WritesAllOrNothing(const Result& before, const F& f) {
   EXPECT_NE(before.DiffersIn(expected), "");
   int failures = 0;
   for (int count = 0; count <= needed; ++count) {
-    Result out = before;
-    const bool ended = EndsWithAllocations(count, [&] { f(out); });
-    failures += !ended;
-    EXPECT_EQ((ended ? expected : before).DiffersIn(out), "")
-        << "after " << count << " allocations";
+    for (const bool only_one : {false, true}) {
+      Result out = before;
+      const auto call = [&] { f(out); };
+      const bool ended =
+          only_one ? EndsWithoutAllocation(count, call) : EndsWithAllocations(count, call);
+      failures += !ended;
+      EXPECT_EQ((ended ? expected : before).DiffersIn(out), "")
+          << (only_one ? "without allocation " : "after allocations: ") << count;
+    }
   }
   EXPECT_GT(failures, 0);
   return expected;
+}
+
+/// Calls f with each element type: f.operator()<T, P>().
+template <class F>
+void ForEachType(const F& f) {
+  f.template operator()<float, float>();
+  f.template operator()<double, double>();
+  f.template operator()<bfloat16, bfloat16>();
+  f.template operator()<float16, float>();
+}
+
+/// Like WritesAllOrNothing, for calls that need memory for some norms and types only.
+template <class Result, class F>
+Result WritesAllOrNothingIfItAllocates(const Result& before, const F& f) {
+  Result out = before;
+  const int start = tests::allocations;
+  f(out);
+  return tests::allocations == start ? out : WritesAllOrNothing(before, f);
+}
+
+// Both directions of all norms over rows.
+TEST_F(NormAllocationTest, EveryNormAndTypeWithTooLittleMemoryWritesNothing) {
+  const int start = tests::allocations;
+  for (const Norm norm : tests::kNorms) {
+    ForEachType([&]<class T, class P>() {
+      SCOPED_TRACE(testing::Message() << tests::NameOf(norm) << " " << tests::Name<T>::kText);
+      const tests::Problem<T, P> p(norm, 400, 300);
+      const auto out =
+          WritesAllOrNothingIfItAllocates(tests::Result<T, P>(p), [&](tests::Result<T, P>& to) {
+            NormForward<T, P>(norm, tests::ForwardArgs(p, to), p.Options());
+          });
+      WritesAllOrNothingIfItAllocates(out, [&](tests::Result<T, P>& to) {
+        NormBackward<T, P>(norm, tests::BackwardArgs(p, to), p.Options());
+      });
+      const tests::channel_norm::Problem<T, P> q(norm, {4, 256, 49});
+      using ChannelResult = tests::channel_norm::Result<T, P>;
+      const auto channels =
+          WritesAllOrNothingIfItAllocates(ChannelResult(q), [&](ChannelResult& to) {
+            ChannelNormForward<T, P>(norm, tests::channel_norm::ForwardArgs(q, to), q.options);
+          });
+      WritesAllOrNothingIfItAllocates(channels, [&](ChannelResult& to) {
+        ChannelNormBackward<T, P>(norm, tests::channel_norm::BackwardArgs(q, to), q.options);
+      });
+    });
+  }
+  EXPECT_GT(tests::allocations, start);
+}
+
+// The pool gets no memory for its threads: fewer threads, or none, compute the same bits.
+TEST_F(NormAllocationTest, ThreadsWithTooLittleMemoryChangeNoBits) {
+  const tests::Problem<float> p(Norm::kRms, 3000, 70);
+  const tests::Result<float> before(p);
+  SetThreads(1);
+  tests::Result<float> expected(p);
+  NormForward<float>(p.norm, tests::ForwardArgs(p, expected), p.Options());
+  int fewer = 0, most = 0;
+  for (int index = 0; index < 20; ++index) {
+    for (const bool only_one : {false, true}) {
+      tests::Result<float> out(p);
+      SetThreads(4);  // the call starts them
+      const auto call = [&] {
+        NormForward<float>(p.norm, tests::ForwardArgs(p, out), p.Options());
+      };
+      const bool ended =
+          only_one ? EndsWithoutAllocation(index, call) : EndsWithAllocations(index, call);
+      EXPECT_EQ(out.DiffersIn(ended ? expected : before), "") << index;
+      fewer += ended && Threads() < 4;
+      most = std::max(most, Threads());
+    }
+  }
+  EXPECT_GT(fewer, 0);
+  EXPECT_EQ(most, 4);
 }
 
 // Rows for each way to sum dgain and dbias: few rows, many rows (in groups), tiles, long rows.
@@ -147,6 +227,54 @@ TEST_F(NormAllocationTest, WeightNormWithTooLittleMemoryWritesNothing) {
                               .g = p.dy.data(),
                               .w = to.y.data(),
                               .norm = to.rstd.data()});
+  });
+}
+
+TEST_F(NormAllocationTest, WeightNormBackwardWithTooLittleMemoryWritesNothing) {
+  const tests::Problem<float> p(Norm::kLayer, 100, 5000);
+  const std::vector<float> norm(100, 70.f);
+  WritesAllOrNothingIfItAllocates(tests::Result<float>(p), [&](tests::Result<float>& to) {
+    WeightNormBackward<float>({.rows = p.rows,
+                               .cols = p.cols,
+                               .dw = p.dy.data(),
+                               .v = p.x.data(),
+                               .g = p.x.data(),
+                               .norm = norm.data(),
+                               .dv = to.dx.data(),
+                               .dg = to.rstd.data()});
+  });
+}
+
+TEST_F(NormAllocationTest, BatchNormEvaluationWithTooLittleMemoryWritesNothing) {
+  const tests::Shape shape{2000, 48, 4};
+  const tests::batch_norm::Problem<float> p(shape);
+  const std::vector<float> mean(48, 0.5f), var(48, 2.f);
+  using Result = tests::batch_norm::Result<float>;
+  const Result out = WritesAllOrNothingIfItAllocates(Result(p), [&](Result& to) {
+    BatchNormEvaluate<float>({.batch = shape.batch,
+                              .channels = shape.channels,
+                              .spatial = shape.spatial,
+                              .x = p.x.data(),
+                              .gain = p.gain.data(),
+                              .bias = p.bias.data(),
+                              .running_mean = mean.data(),
+                              .running_var = var.data(),
+                              .y = to.y.data()},
+                             p.options);
+  });
+  WritesAllOrNothingIfItAllocates(out, [&](Result& to) {
+    BatchNormEvaluateBackward<float>({.batch = shape.batch,
+                                      .channels = shape.channels,
+                                      .spatial = shape.spatial,
+                                      .dy = p.dy.data(),
+                                      .x = p.x.data(),
+                                      .gain = p.gain.data(),
+                                      .running_mean = mean.data(),
+                                      .running_var = var.data(),
+                                      .dx = to.dx.data(),
+                                      .dgain = to.dgain.data(),
+                                      .dbias = to.dbias.data()},
+                                     p.options);
   });
 }
 

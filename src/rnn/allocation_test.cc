@@ -14,6 +14,7 @@ namespace planish {
 namespace {
 
 using tests::EndsWithAllocations;
+using tests::EndsWithoutAllocation;
 using tests::RnnProblem;
 using tests::RnnResult;
 
@@ -77,6 +78,110 @@ TEST(RnnAllocationTest, ForwardAndBackwardWithTooLittleMemoryWriteNothing) {
       EXPECT_EQ(out.DiffersIn(expected), "") << tests::NameOf(cell);
     }
   }
+}
+
+/// Calls f(out) with each allocation failing in turn, alone and with all that follow, on `threads`
+/// threads of the pool, which must be started again each time. `out` must then be unchanged, or
+/// have the bits of `f` with enough memory, which are returned.
+template <class F>
+RnnResult<float> WritesAllOrNothingOnThreads(const RnnResult<float>& before, const F& f) {
+  SetThreads(1);
+  RnnResult<float> expected = before;
+  f(expected);
+  bool is_complete = false;
+  int failures = 0;
+  for (int index = 0; !is_complete; ++index) {
+    is_complete = true;
+    for (const bool only_one : {false, true}) {
+      SetThreads(3);
+      RnnResult<float> out = before;
+      bool ended = false;
+      int used = 0;
+      std::thread([&] {
+        const auto call = [&] {
+          const int start = tests::allocations;
+          f(out);
+          used = tests::allocations - start;
+        };
+        ended = only_one ? EndsWithoutAllocation(index, call) : EndsWithAllocations(index, call);
+      }).join();
+      failures += !ended;
+      is_complete &= ended && used <= index;
+      EXPECT_EQ((ended ? expected : before).DiffersIn(out), "")
+          << (only_one ? "without allocation " : "after allocations: ") << index;
+    }
+  }
+  EXPECT_GT(failures, 0);
+  SetThreads(1);
+  return expected;
+}
+
+TEST(RnnAllocationTest, CallsOnThreadsWithTooLittleMemoryWriteAllOrNothing) {
+  const int threads = Threads();
+  for (const Cell cell : internal::kCells) {
+    const bool is_batch = internal::RecipeOf(cell).over == internal::Over::kBatch;
+    // Threads split the sequences, and the columns of a product with few sequences.
+    for (const RnnShape shape : {RnnShape{5, 40, 20, 24}, RnnShape{3, 2, 64, 260}}) {
+      SCOPED_TRACE(testing::Message() << tests::NameOf(cell) << ", hidden " << shape.hidden);
+      const RnnProblem<float> p(cell, shape, {.lengths = !is_batch, .resets = !is_batch});
+      const RnnOptions<float> options = p.Options();
+      const RnnResult<float> out =
+          WritesAllOrNothingOnThreads(tests::Unwritten(p), [&](RnnResult<float>& to) {
+            RnnForward<float>(cell, tests::ForwardArgs(p, to), options);
+          });
+      WritesAllOrNothingOnThreads(out, [&](RnnResult<float>& to) {
+        RnnBackward<float>(cell, tests::BackwardArgs(p, to), options);
+      });
+    }
+  }
+  SetThreads(threads);
+}
+
+TEST(RnnAllocationTest, StepsWithoutPackedWeightsWriteAllOrNothing) {
+  const int threads = Threads();
+  for (const Cell cell : {Cell::kLnLstm, Cell::kLnGru, Cell::kRnn}) {
+    const RnnProblem<float> p(cell, {1, 40, 20, 24});
+    const auto step = [&](RnnResult<float>& to) {
+      RnnStepArgs<float> args{.batch = 40, .inputs = 20, .hidden = 24};
+      args.x = p.layer.x.data();
+      args.params = p.Inputs().params;
+      args.h = p.layer.h0.data();
+      args.h_next = to.h.data();
+      if (!to.c.empty()) {
+        args.c = p.layer.c0.data();
+        args.c_next = to.c.data();
+      }
+      RnnStep<float>(cell, args, p.Options());
+    };
+    SCOPED_TRACE(tests::NameOf(cell));
+    WritesAllOrNothingOnThreads(tests::Unwritten(p), step);
+  }
+  SetThreads(threads);
+}
+
+// A call with the weights of a packing that failed before is not affected.
+TEST(RnnAllocationTest, PackingWithTooLittleMemoryThrowsOrIsComplete) {
+  const Cell cell = Cell::kLnLstm;
+  const RnnProblem<float> p(cell, {4, 3, 20, 24});
+  RnnOptions<float> options = p.Options(SerialFor);
+  const RnnResult<float> expected = tests::Apply(p, options);
+  int packed = 0, failures = 0;
+  for (int index = 0; packed < 2; ++index) {
+    packed = 0;
+    for (const bool only_one : {false, true}) {
+      const auto pack = [&] {
+        options.packed = RnnPackedParams<float>(cell, 20, 24, p.Inputs().params, SerialFor,
+                                                /*backward=*/true);
+      };
+      options.packed = {};
+      const bool ended =
+          only_one ? EndsWithoutAllocation(index, pack) : EndsWithAllocations(index, pack);
+      packed += ended;
+      failures += !ended;
+      EXPECT_EQ(tests::Apply(p, options).DiffersIn(expected), "") << index;
+    }
+  }
+  EXPECT_GT(failures, 0);
 }
 
 // Steps of several sizes, so that the buffer of collected rows must grow.

@@ -1,6 +1,8 @@
 // Recurrent layers on the threads of the pool, with several callers at once. Small enough for the
 // thread sanitizer (make tsan). Results have the bits of one thread.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <string>
@@ -69,6 +71,49 @@ TEST_F(RnnThreadsTest, StepsWithPackedWeights) {
         return out;
       });
     }
+  }
+}
+
+/// Returns the exit status of a child process that calls `child`; -1 if it crashes or hangs.
+template <class F>
+int InChild(const F& child) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    alarm(60);  // ends a child that hangs
+    _exit(child());
+  }
+  int status = -1;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// Parent, child and grandchild compute the same bits, whatever numbers of threads they set.
+TEST_F(RnnThreadsTest, ForkedChildrenHaveTheBitsOfTheirParent) {
+  for (const Cell cell : {Cell::kLnLstm, Cell::kGru, Cell::kBnLstm}) {
+    const RnnProblem<float> p(cell, kShapes[0]);
+    const RnnOptions<float> options = p.Options();
+    SetThreads(1);
+    const RnnResult<float> expected = tests::Apply(p, options);
+    const auto differs = [&] { return !tests::Apply(p, options).DiffersIn(expected).empty(); };
+    SetThreads(4);
+    EXPECT_FALSE(differs());  // starts the threads
+    EXPECT_EQ(InChild([&] {
+                if (differs()) return 1;
+                for (const int threads : {3, 1}) {
+                  SetThreads(threads);
+                  if (Threads() != threads) return 2;
+                  if (differs()) return 3;
+                }
+                SetThreads(2);
+                return InChild([&] { return differs() ? 4 : 0; });
+              }),
+              0)
+        << tests::NameOf(cell);
+    EXPECT_EQ(Threads(), 4);
+    EXPECT_FALSE(differs());
+    SetThreads(2);
+    EXPECT_FALSE(differs());
+    EXPECT_EQ(InChild([&] { return differs() ? 1 : 0; }), 0);
   }
 }
 
