@@ -10,10 +10,10 @@
 #include <unordered_map>
 #include <utility>
 
-#include "lab/data/file_content.h"
 #include "lab/data/sha256.h"
 #include "lab/error.h"
 #include "lab/run/atomic_file.h"
+#include "lab/run/posix_file.h"
 
 namespace planish::lab {
 
@@ -57,15 +57,17 @@ std::string Checksum(const std::string& key, const std::string& model) {
   return HashOf(std::array{key, model}) + "\n";
 }
 
-// Returns nullopt if the file is missing, unreadable, not a regular file, damaged, or the model of
-// another key.
+// Returns nullopt if the file is missing, unreadable, not a regular file, damaged, the model of
+// another key, or perhaps written by another user, who can make a right checksum.
 std::optional<Bpe> ReadModel(const fs::path& file, const std::string& key) {
   try {
-    std::string model = FileContent(file).Rest(kMaxFile);
+    std::string model = ReadOwnFile(file, kMaxFile);
     const std::string sum = model.substr(0, model.find('\n') + 1);
     model.erase(0, sum.size());
     if (sum != Checksum(key, model)) return std::nullopt;
     return Bpe(std::move(model));
+  } catch (const RunError&) {
+    return std::nullopt;
   } catch (const DataError&) {
     return std::nullopt;
   }

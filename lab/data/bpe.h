@@ -37,8 +37,8 @@ class Bpe {
   static Bpe Train(std::span<const std::string> lines, int64_t size);
 
   /// Returns Train(lines, size), cached in `folder` in a file named by size and hash of the lines.
-  /// Reads the file if its checksum, which covers size and lines, is right; otherwise trains and
-  /// replaces it. Does not cache without a folder, or if the file cannot be written.
+  /// Reads the file if its checksum, which covers size and lines, is right, and no other user can
+  /// have written it (ReadOwnFile); otherwise trains and replaces it. Does not cache without a folder, or if the file cannot be written.
   static Bpe TrainOnce(std::span<const std::string> lines, int64_t size,
                        const std::optional<std::filesystem::path>& folder);
 

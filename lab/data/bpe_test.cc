@@ -5,10 +5,12 @@
 #include <sentencepiece_trainer.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <unordered_map>
 
+#include "lab/data/sha256.h"
 #include "lab/error.h"
 #include "lab/testing/test_folder.h"
 
@@ -147,6 +149,54 @@ TEST(TrainOnce, DoesNotReadFoldersAndPipes) {
   fs::create_directory(file);
   EXPECT_EQ(Bpe::TrainOnce(SomeLines(), 60, folder.path()).model(), first.model());
   EXPECT_TRUE(fs::is_directory(file));
+}
+
+/// Returns a kept file with another vocabulary under the key of `kept`, as another user could make
+/// it: the checksum is right.
+std::string Forged(const Bpe& other, int64_t size) {
+  Sha256 lines, sum;
+  const auto add = [](Sha256& sha, const std::string& line) {
+    const std::string text = line + "\n";
+    sha.Update({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  };
+  for (const std::string& line : SomeLines()) add(lines, line);
+  add(sum, std::to_string(size) + " 3 " + lines.Hex());
+  add(sum, other.model());
+  return sum.Hex() + "\n" + other.model();
+}
+
+TEST(TrainOnce, ReadsNothingThatAnotherUserCouldHaveWritten) {
+  const TestFolder folder, elsewhere;
+  const Bpe first = Bpe::TrainOnce(SomeLines(), 60, folder.path());
+  const fs::path file = folder / folder.Entries().at(0);
+  const std::string kept = ReadFile(file);
+  const Bpe other = Bpe::Train(SomeLines(), 50);
+  const std::string forged = Forged(other, 60);
+  WriteFile(file, forged);
+  ASSERT_EQ(Bpe::TrainOnce(SomeLines(), 60, folder.path()).model(), other.model())
+      << "the forged file is not what it should be";
+
+  const auto expect_replaced = [&] {
+    EXPECT_EQ(Bpe::TrainOnce(SomeLines(), 60, folder.path()).model(), first.model());
+    EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(file)));
+    EXPECT_EQ(ReadFile(file), kept);
+    struct stat status;
+    ASSERT_EQ(lstat(file.c_str(), &status), 0);
+    EXPECT_EQ(status.st_uid, geteuid());
+    EXPECT_EQ(status.st_mode & S_IWOTH, 0);
+  };
+  WriteFile(file, forged);
+  fs::permissions(file, fs::perms(0666));
+  expect_replaced();
+  WriteFile(elsewhere / "model", forged);
+  fs::remove(file);
+  fs::create_symlink(elsewhere / "model", file);
+  expect_replaced();
+  EXPECT_EQ(ReadFile(elsewhere / "model"), forged);
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
+  WriteFile(file, forged);
+  ASSERT_EQ(chown(file.c_str(), 65534, 65534), 0);
+  expect_replaced();
 }
 
 TEST(TrainOnce, TrainsAgainIfTheFileIsDamaged) {

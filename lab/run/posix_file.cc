@@ -59,9 +59,11 @@ FileDescriptor OpenForWriting(const fs::path& path, int flags) {
   return fd;
 }
 
-std::string ReadRegularFile(const fs::path& path, int64_t max_bytes) {
-  const FileDescriptor fd = Open(path, O_RDONLY | O_NONBLOCK);
-  struct stat status;
+namespace {
+
+// Reads the open regular file `path`. `status` becomes its fstat.
+std::string ReadOpenFile(const FileDescriptor& fd, const fs::path& path, int64_t max_bytes,
+                         struct stat& status) {
   if (!fd || fstat(fd.get(), &status) != 0) throw CannotRead(path, SystemReason(errno));
   if (!S_ISREG(status.st_mode)) throw CannotRead(path, "it is not a regular file");
   if (status.st_size > max_bytes) {
@@ -73,6 +75,25 @@ std::string ReadRegularFile(const fs::path& path, int64_t max_bytes) {
     throw CannotRead(path,
                      errno == 0 ? "it became shorter while it was read" : SystemReason(errno));
   }
+  return text;
+}
+
+}  // namespace
+
+std::string ReadRegularFile(const fs::path& path, int64_t max_bytes) {
+  struct stat status;
+  return ReadOpenFile(Open(path, O_RDONLY | O_NONBLOCK), path, max_bytes, status);
+}
+
+std::string ReadOwnFile(const fs::path& path, int64_t max_bytes) {
+  const FileDescriptor fd = Open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
+  if (!fd && errno == ELOOP) throw CannotRead(path, "it is a symbolic link");
+  struct stat status;
+  std::string text = ReadOpenFile(fd, path, max_bytes, status);
+  if (status.st_uid != geteuid() && status.st_uid != 0) {
+    throw CannotRead(path, "it belongs to another user");
+  }
+  if ((status.st_mode & S_IWOTH) != 0) throw CannotRead(path, "everybody can write it");
   return text;
 }
 

@@ -61,6 +61,10 @@ FileDescriptor OpenForWriting(const std::filesystem::path& path, int flags);
 /// Reads a whole regular file. Throws CannotRead for other kinds and for more than `max_bytes`.
 std::string ReadRegularFile(const std::filesystem::path& path, int64_t max_bytes);
 
+/// Like ReadRegularFile, for a file that decides what a program does. Also throws CannotRead for a
+/// symbolic link, a file of another user than this one or root, and one that everybody can write.
+std::string ReadOwnFile(const std::filesystem::path& path, int64_t max_bytes);
+
 /// Returns true if `path` is the open file `fd` itself, not a link to it. Returns false once the
 /// file has been removed, moved or replaced.
 bool IsAt(const std::filesystem::path& path, int fd);
