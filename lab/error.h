@@ -26,14 +26,6 @@ class RunError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Error of a run that another process is using. Exit status kInUseStatus.
-class RunInUseError : public RunError {
- public:
-  using RunError::RunError;
-};
-
-inline constexpr int kInUseStatus = 4;
-
 }  // namespace planish::lab
 
 #endif  // PLANISH_LAB_ERROR_H_

@@ -159,8 +159,6 @@ int StatusOf(int argc, char** argv) {
     return Fail(kUsage, e.what());
   } catch (const DataError& e) {
     return Fail(kData, e.what());
-  } catch (const RunInUseError& e) {
-    return Fail(kInUseStatus, e.what());
   } catch (const std::exception& e) {
     return Fail(kFailure, IsOutOfMemory(e) ? kOutOfMemory : e.what());
   }

@@ -98,6 +98,12 @@ std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request) {
           name);
     }
     CheckValues(task, base, name, values);
+    // Neither factor overflows: a list is at most as long as a command line or sweep file.
+    if (combinations.size() * values.size() * std::max<size_t>(1, request.seeds.size()) >
+        kMaxSweepRuns) {
+      throw RequestError(
+          fmt::format("[train] a sweep must have at most {} runs, got more", kMaxSweepRuns), name);
+    }
     std::vector<Settings> next;
     for (const Settings& combination : combinations) {
       for (const std::string& value : values) {

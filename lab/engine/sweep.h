@@ -40,10 +40,14 @@ class RequestError : public UsageError {
   std::optional<size_t> value_;
 };
 
+/// Maximum number of runs of a sweep.
+inline constexpr size_t kMaxSweepRuns = 100'000;
+
 /// Returns the runs of a sweep. Seeds vary slowest, so that an unfinished sweep already has every
 /// combination. Folders are out/<task>/<preset>-<compared>-b<batch>[-key=value...]-s<seed>, where
 /// <compared> is the value of the setting that the task compares. Throws RequestError for unknown
-/// presets, settings or values, a setting or value given twice, or an empty list.
+/// presets, settings or values, a setting or value given twice, an empty list, or more than
+/// kMaxSweepRuns runs.
 std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request);
 
 /// Splits "a,b,c" at its commas. Throws UsageError naming `flag` if a part is empty.

@@ -82,5 +82,14 @@ TEST(SplitList, SplitsAtCommas) {
     EXPECT_THROW(SplitList("--norm", text), UsageError) << text;
 }
 
+TEST(Sweep, RefusesMoreRunsThanItsLimit) {
+  std::vector<std::string> numbers;
+  for (int i = 1; i <= 400; ++i) numbers.push_back(std::to_string(i));
+  SweepRequest request{.values = {{"lr", numbers}}, .seeds = {1}, .out = "o"};
+  EXPECT_EQ(Folders(request).size(), 400u);
+  request.values.emplace_back("epochs", numbers);
+  EXPECT_EQ(ErrorOf(request), "[train] a sweep must have at most 100000 runs, got more");
+}
+
 }  // namespace
 }  // namespace planish::lab

@@ -146,9 +146,9 @@ class Runner {
         progress_.Note(fmt::format(
             "{}/{} {}  {}{}", done_, queue_.runs.size(), run.Name(), FormatDuration(seconds),
             result.status == "finished" ? "" : "  " + result.status + ": " + result.message));
-      } else if (child.status == kInUseStatus) {
-        // Another process began to train it after IsTakenByOthers.
-        waiting_.insert(std::ranges::lower_bound(waiting_, child.id), child.id);
+      } else if (child.status == 1 && IsTakenByOthers(child.id)) {
+        // Another process took it after the test before its start.
+        if (!run.done) waiting_.insert(std::ranges::lower_bound(waiting_, child.id), child.id);
       } else if (!stopping_) {
         ++failed_;
         progress_.Warn(fmt::format("{} failed ({}): {}", run.Name(),

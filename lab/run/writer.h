@@ -18,8 +18,8 @@ namespace planish::lab {
 /// - if the folder or the file has been removed, moved or replaced.
 class RunWriter {
  public:
-  /// Creates `folder` if it is missing and takes its lock. Throws RunInUseError if another process
-  /// uses the run.
+  /// Creates `folder` if it is missing and takes its lock. Throws RunError if another process uses
+  /// the run.
   explicit RunWriter(std::filesystem::path folder);
 
   /// Throws RunError if the folder has been removed, moved or replaced since the constructor.

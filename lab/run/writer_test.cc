@@ -311,7 +311,7 @@ TEST(RunWriter, LocksItsFolder) {
     EXPECT_TRUE(IsInUse(folder / "a"));
     EXPECT_THAT(
         [&] { RunWriter(folder / "a"); },
-        ThrowsMessage<RunInUseError>(AllOf(
+        ThrowsMessage<RunError>(AllOf(
             HasSubstr((folder / "a").string()),
             HasSubstr("another process (" + std::to_string(getpid()) + ") is using the run"))));
     const RunWriter other(folder / "b");

@@ -196,7 +196,8 @@ def test_a_stop_of_one_stops_all(planish, uninterrupted):
     assert (stopped, other) == (143, 1)
     assert out == ""
     assert err.count("\n") == 1
-    assert "another process was stopped" in err
+    # The latter if it was stopped during its evaluation, which it does not wait for.
+    assert "another process was stopped" in err or "lost another process" in err
     planish.ok("train", *LONG, "out")
     assert_same_run(run_in(planish.folder / "out"), uninterrupted)
 
@@ -328,7 +329,7 @@ def test_a_run_that_another_program_trains_is_refused(planish):
     results = Group(planish, 2, *LONG, "out").wait()
     busy.kill()
     busy.communicate()
-    assert [status for status, _, _ in results] == [4, 1]
+    assert [status for status, _, _ in results] == [1, 1]
     assert "another process" in results[0][2]
     assert all(err.count("\n") == 1 for _, _, err in results)
 
