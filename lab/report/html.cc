@@ -606,6 +606,20 @@ Markup RenderSection(const Section& section, const std::string& id) {
   return Tag("section", {{"id", id}}, content);
 }
 
+namespace {
+
+// Returns the hash of the page's own script, as a Content-Security-Policy names it.
+std::string ScriptHash() {
+  const std::string hex = assets::kScriptSha256;
+  std::string bytes;
+  for (size_t i = 0; i < hex.size(); i += 2) {
+    bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  }
+  return Base64(bytes);
+}
+
+}  // namespace
+
 std::string RenderDocument(const std::string& title, const Markup& body) {
   const Markup head =
       Element("meta", {{"charset", "utf-8"}}) +
@@ -613,7 +627,8 @@ std::string RenderDocument(const std::string& title, const Markup& body) {
       Element("meta", {{"http-equiv", "Content-Security-Policy"},
                        {"content",
                         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src "
-                        "'unsafe-inline'"}}) +
+                        "'sha256-" +
+                            ScriptHash() + "'"}}) +
       Element("meta", {{"name", "color-scheme"}, {"content", "light dark"}}) +
       Tag("title", {}, title) + Tag("style", {}, Markup::Raw(assets::kStyle));
   return "<!DOCTYPE html>\n" +

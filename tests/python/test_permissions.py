@@ -22,7 +22,8 @@ class User:
         self.options = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
 
     def __call__(self, *arguments):
-        environment = self.planish.environment | {"HOME": str(self.folder), "XDG_CACHE_HOME": str(self.folder / "cache")}
+        places = {"HOME": str(self.folder), "XDG_CACHE_HOME": str(self.folder / "cache")}
+        environment = self.planish.environment | places
         return subprocess.run(
             [self.planish.program, *map(str, arguments)], cwd=self.folder, env=environment, timeout=300,
             capture_output=True, text=True, check=False, **self.options,
