@@ -55,7 +55,7 @@ def read_only(path):
 @pytest.mark.parametrize(
     ("made", "refused"),
     [
-        (["runs"], RUN),
+        (["runs"], "runs/pi-mnist"),
         (["runs", "runs/pi-mnist"], RUN),
         (["runs", "runs/pi-mnist", RUN], f"{RUN}/.lock"),
     ],
