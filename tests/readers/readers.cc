@@ -177,7 +177,7 @@ std::string ReaderTrial::Check(std::string_view message) const {
   if (std::ranges::any_of(message, control)) return "a control character";
   if (FindInvalidUtf8(message)) return "invalid UTF-8";
   if (message.find(file_.parent_path().string()) == message.npos) return "no name of the file";
-  if (message.find("not enough memory") != message.npos) return "too much memory";
+  if (message.ends_with(": not enough memory")) return "too much memory";
   return "";
 }
 
