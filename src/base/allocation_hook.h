@@ -50,7 +50,7 @@ bool EndsWithAllocations(int count, const F& f) {
   return true;
 }
 
-/// Calls f, of which only allocation `index`, counted from 0, fails. Returns whether f ended
+/// Calls f and lets only its allocation `index`, counted from 0, fail. Returns true if f ended
 /// without std::bad_alloc.
 template <class F>
 bool EndsWithoutAllocation(int index, const F& f) {

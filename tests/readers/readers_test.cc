@@ -18,7 +18,7 @@ namespace {
 
 class ReaderTest : public testing::TestWithParam<Reader> {};
 
-// Returns true if every damage is tested, and not one of 29.
+// Returns true if every truncation and every bit is tested, not only one in 29.
 bool TestsAll() { return std::getenv("PLANISH_LONG_TESTS") != nullptr; }
 
 TEST_P(ReaderTest, AcceptsSeeds) {
