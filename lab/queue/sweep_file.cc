@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "lab/base/escape.h"
 #include "lab/data/lines.h"
 #include "lab/engine/sweep.h"
 #include "lab/error.h"
@@ -252,7 +253,7 @@ toml::table Parse(const fs::path& file) {
     return toml::parse(text, file.string());
   } catch (const toml::parse_error& error) {
     FailAtLine(file, static_cast<int64_t>(error.source().begin.line),
-               std::string(error.description()));
+               Escaped(error.description()));  // it can quote a line end
   }
 }
 

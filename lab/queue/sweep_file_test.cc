@@ -160,6 +160,8 @@ TEST_F(SweepFileTest, NamesTheLineOfTheValue) {
 TEST_F(SweepFileTest, RefusesWhatIsNotToml) {
   EXPECT_THAT(Error("[[sweep]]\ntask = \n"), StartsWith("data: FILE, line 2: "));
   EXPECT_THAT(Error("a = 1\na = 2\n"), StartsWith("data: FILE, line 2: "));
+  EXPECT_THAT(Error("a = i\n"), testing::AllOf(StartsWith("data: FILE, line 1: "),
+                                               testing::Not(testing::HasSubstr("\n"))));
   EXPECT_THAT(Error(std::string(200000, '[')), StartsWith("data: FILE, line 1: "));
   std::string parts = "a";
   for (int i = 0; i < 100000; ++i) parts += ".a";
