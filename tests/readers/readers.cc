@@ -8,6 +8,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include "lab/base/escape.h"
 #include "lab/data/conllu.h"
 #include "lab/data/file_content.h"
 #include "lab/data/idx_files.h"
@@ -166,7 +167,7 @@ std::string ReaderTrial::Read(std::string_view bytes) const {
   } catch (const RunError& error) {
     return error.what();
   } catch (const UsageError& error) {
-    return error.what();
+    return Escaped(error.what());  // as the command prints it: settings are quoted as they are
   }
   return "";
 }
