@@ -98,7 +98,7 @@ std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request) {
           name);
     }
     CheckValues(task, base, name, values);
-    // Neither factor overflows: a list is at most as long as a command line or sweep file.
+    // The product cannot overflow: command lines and sweep files limit the length of a list.
     if (combinations.size() * values.size() * std::max<size_t>(1, request.seeds.size()) >
         kMaxSweepRuns) {
       throw RequestError(

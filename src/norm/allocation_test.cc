@@ -251,29 +251,10 @@ TEST_F(NormAllocationTest, BatchNormEvaluationWithTooLittleMemoryWritesNothing) 
   const std::vector<float> mean(48, 0.5f), var(48, 2.f);
   using Result = tests::batch_norm::Result<float>;
   const Result out = WritesAllOrNothingIfItAllocates(Result(p), [&](Result& to) {
-    BatchNormEvaluate<float>({.batch = shape.batch,
-                              .channels = shape.channels,
-                              .spatial = shape.spatial,
-                              .x = p.x.data(),
-                              .gain = p.gain.data(),
-                              .bias = p.bias.data(),
-                              .running_mean = mean.data(),
-                              .running_var = var.data(),
-                              .y = to.y.data()},
-                             p.options);
+    BatchNormEvaluate<float>(tests::batch_norm::EvaluateArgs(p, mean, var, to), p.options);
   });
   WritesAllOrNothingIfItAllocates(out, [&](Result& to) {
-    BatchNormEvaluateBackward<float>({.batch = shape.batch,
-                                      .channels = shape.channels,
-                                      .spatial = shape.spatial,
-                                      .dy = p.dy.data(),
-                                      .x = p.x.data(),
-                                      .gain = p.gain.data(),
-                                      .running_mean = mean.data(),
-                                      .running_var = var.data(),
-                                      .dx = to.dx.data(),
-                                      .dgain = to.dgain.data(),
-                                      .dbias = to.dbias.data()},
+    BatchNormEvaluateBackward<float>(tests::batch_norm::EvaluateBackwardArgs(p, mean, var, to),
                                      p.options);
   });
 }

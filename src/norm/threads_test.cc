@@ -82,27 +82,8 @@ TEST_F(NormThreadsTest, BatchNorm) {
           var(static_cast<size_t>(shape.channels), 2);
       ExpectSameBitsOnThreads([&] {
         tests::batch_norm::Result<T, P> out(p);
-        BatchNormEvaluate<T, P>({.batch = shape.batch,
-                                 .channels = shape.channels,
-                                 .spatial = shape.spatial,
-                                 .x = p.x.data(),
-                                 .gain = p.gain.data(),
-                                 .bias = p.bias.data(),
-                                 .running_mean = mean.data(),
-                                 .running_var = var.data(),
-                                 .y = out.y.data()},
-                                p.options);
-        BatchNormEvaluateBackward<T, P>({.batch = shape.batch,
-                                         .channels = shape.channels,
-                                         .spatial = shape.spatial,
-                                         .dy = p.dy.data(),
-                                         .x = p.x.data(),
-                                         .gain = p.gain.data(),
-                                         .running_mean = mean.data(),
-                                         .running_var = var.data(),
-                                         .dx = out.dx.data(),
-                                         .dgain = out.dgain.data(),
-                                         .dbias = out.dbias.data()},
+        BatchNormEvaluate<T, P>(tests::batch_norm::EvaluateArgs(p, mean, var, out), p.options);
+        BatchNormEvaluateBackward<T, P>(tests::batch_norm::EvaluateBackwardArgs(p, mean, var, out),
                                         p.options);
         return out;
       });

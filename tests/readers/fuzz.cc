@@ -1,4 +1,4 @@
-// Fuzz target of libFuzzer for one reader, PLANISH_READER (docs/reliability.md#readers).
+// Fuzz target of libFuzzer for one reader, PLANISH_READER (docs/reliability.md#damaged-files).
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

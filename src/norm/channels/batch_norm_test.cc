@@ -491,15 +491,7 @@ TYPED_TEST(BatchNormTest, EvaluationAgreesWithReference) {
       auto var = Random<C>(shape.channels, random);
       for (C& value : var) value = value * value;
       Result<TypeParam> out(p);
-      BatchNormEvaluate<TypeParam>({.batch = shape.batch,
-                                    .channels = shape.channels,
-                                    .spatial = shape.spatial,
-                                    .x = p.x.data(),
-                                    .gain = p.gain.data(),
-                                    .bias = p.bias.data(),
-                                    .running_mean = mean.data(),
-                                    .running_var = var.data(),
-                                    .y = out.y.data()});
+      BatchNormEvaluate<TypeParam>(EvaluateArgs(p, mean, var, out));
       const auto backward = [&](bool dx, bool dgain, bool dbias) {
         BatchNormEvaluateBackward<TypeParam>({.batch = shape.batch,
                                               .channels = shape.channels,

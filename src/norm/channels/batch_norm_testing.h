@@ -51,6 +51,40 @@ BatchNormBackwardArgs<T, P> BackwardArgs(const Problem<T, P>& p, Result<T, P>& o
   return WithSizes(BackwardArrays<BatchNormBackwardArgs<T, P>>(p, out), p.shape);
 }
 
+/// Returns the arguments of evaluation with these running estimates.
+template <class T, class P>
+BatchNormEvaluateArgs<T, P> EvaluateArgs(const Problem<T, P>& p,
+                                         const std::vector<Compute<T>>& mean,
+                                         const std::vector<Compute<T>>& var, Result<T, P>& out) {
+  return {.batch = p.shape.batch,
+          .channels = p.shape.channels,
+          .spatial = p.shape.spatial,
+          .x = p.x.data(),
+          .gain = p.gain.data(),
+          .bias = p.bias.data(),
+          .running_mean = mean.data(),
+          .running_var = var.data(),
+          .y = out.y.data()};
+}
+
+template <class T, class P>
+BatchNormEvaluateBackwardArgs<T, P> EvaluateBackwardArgs(const Problem<T, P>& p,
+                                                         const std::vector<Compute<T>>& mean,
+                                                         const std::vector<Compute<T>>& var,
+                                                         Result<T, P>& out) {
+  return {.batch = p.shape.batch,
+          .channels = p.shape.channels,
+          .spatial = p.shape.spatial,
+          .dy = p.dy.data(),
+          .x = p.x.data(),
+          .gain = p.gain.data(),
+          .running_mean = mean.data(),
+          .running_var = var.data(),
+          .dx = out.dx.data(),
+          .dgain = out.dgain.data(),
+          .dbias = out.dbias.data()};
+}
+
 /// Returns the elements of channel c, in order.
 template <class T>
 std::vector<Real> ChannelOf(const Shape& shape, const std::vector<T>& values, int64_t c) {
