@@ -85,7 +85,7 @@ demo: build/release/build.ninja setup-build
 	cmake --build --preset release --target planish_demo
 	@for batch in 4 128; do for norm in layer batch none; do echo "$$norm $$batch"; done; done | \
 	  xargs -P "$$(nproc)" -L 1 sh -c 'exec $(BUILD)/planish-demo train pi-mnist --preset small --norm "$$0" \
-	    --batch-size "$$1" --set evaluations_per_epoch=2 --seeds 3 --threads 1 --out $(DEMO) >/dev/null'
+	    --batch-size "$$1" --seeds 3 --threads 1 --out $(DEMO) >/dev/null'
 	@$(BUILD)/planish-demo report $(DEMO) -o $(DEMO)/report.html
 
 # $(call pytest,BUILD,OPTIONS): runs the Python tests with the programs of a build folder and the package of
