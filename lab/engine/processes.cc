@@ -5,6 +5,7 @@
 #include <c10/util/Flags.h>
 #include <fmt/format.h>
 #include <netdb.h>
+#include <omp.h>
 
 #include <atomic>
 #include <charconv>
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -19,6 +21,7 @@
 #include <string_view>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
@@ -127,29 +130,44 @@ class Processes::Connection {
       gloo->devices.push_back(
           interface ? c10d::ProcessGroupGloo::createDeviceForInterface(*interface)
                     : c10d::ProcessGroupGloo::createDefaultDevice());
-      group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(store_, rank, size, gloo);
+      const auto connect = [&](const char* name) {
+        auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
+        return c10::make_intrusive<c10d::ProcessGroupGloo>(std::move(store), rank, size, gloo);
+      };
+      backend_ = connect("main");
+      background_ = connect("background");
+      group_ = c10::make_intrusive<c10d::ProcessGroup>(store_, rank, size);
+      group_->setBackend(c10::kCPU, c10d::ProcessGroup::BackendType::GLOO, backend_);
+      group_->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
     } catch (const std::exception& error) {
       throw RunError(fmt::format("process {} of {} cannot connect to the others ({}): {}", rank,
                                  size, InterfaceText(), Reason(error)));
     }
+    sender_ = std::jthread([this](const std::stop_token& stop) { SendSums(stop); });
   }
 
   ~Connection() {
+    sender_.request_stop();
+    sender_.join();
     guard_.request_stop();
     guard_.join();
     heart_.request_stop();
     heart_.join();
   }
 
-  void Sum(at::Tensor& values) {
-    Guard([&] {
-      if ((size_ & (size_ - 1)) == 0) {
-        SumInPairs(values);
-      } else {
-        SumGathered(values);
-      }
-    });
+  void Sum(at::Tensor& values) { SumBy(*backend_, values); }
+
+  c10::intrusive_ptr<c10::ivalue::Future> SumInBackground(const at::Tensor& values) {
+    std::vector<c10::Device> devices;
+    if (!values.is_cpu()) devices.push_back(values.device());
+    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get(), devices);
+    const std::lock_guard lock(sums_mutex_);
+    sums_.push_back({values, future});
+    sums_come_.notify_one();
+    return future;
   }
+
+  const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return group_; }
 
   void Meet() {
     at::Tensor nothing = at::zeros({1});
@@ -175,6 +193,19 @@ class Processes::Connection {
   }
 
  private:
+  // Calls `work`, which only talks to the others. Throws RunError in place of its errors.
+  template <class F>
+  void Guard(const F& work) const {
+    try {
+      work();
+    } catch (const std::exception&) {
+      throw RunError(
+          fmt::format("process {} of {} lost another process, which has ended, perhaps with an "
+                      "error of its own",
+                      rank_, size_));
+    }
+  }
+
   std::string Get(const std::string& key) {
     std::vector<uint8_t> bytes;
     Guard([&] { bytes = store_->get(key); });
@@ -242,25 +273,67 @@ class Processes::Connection {
     std::_Exit(1);
   }
 
+  struct BackgroundSum {
+    at::Tensor values;
+    c10::intrusive_ptr<c10::ivalue::Future> future;
+  };
+
+  // Completes the sums of SumInBackground.
+  void SendSums(const std::stop_token& stop) {
+    omp_set_num_threads(1);  // of this thread: the others belong to backward
+    for (;;) {
+      BackgroundSum next;
+      {
+        std::unique_lock lock(sums_mutex_);
+        if (!sums_come_.wait(lock, stop, [&] { return !sums_.empty(); })) return;
+        next = std::move(sums_.front());
+        sums_.pop_front();
+      }
+      std::exception_ptr error;
+      try {
+        at::Tensor values = next.values.cpu();  // waits for a GPU to compute them
+        SumBy(*background_, values);
+        if (!next.values.is_cpu()) next.values.copy_(values);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      if (error) {
+        next.future->setError(error);
+      } else {
+        next.future->markCompleted(next.values);
+      }
+    }
+  }
+
+  void SumBy(c10d::ProcessGroupGloo& group, at::Tensor& values) const {
+    if ((size_ & (size_ - 1)) == 0) {
+      SumInPairs(group, values);
+    } else {
+      SumGathered(group, values);
+    }
+  }
+
   // Recursive doubling. Floating-point addition is commutative, so both partners get the same bits.
-  void SumInPairs(at::Tensor& values) {
+  void SumInPairs(c10d::ProcessGroupGloo& group, at::Tensor& values) const {
     at::Tensor received = at::empty_like(values);
     for (int distance = 1; distance < size_; distance *= 2) {
       const int partner = rank_ ^ distance;
       std::vector<at::Tensor> out = {values}, in = {received};
-      const auto sent = group_->send(out, partner, 0);
-      group_->recv(in, partner, 0)->wait();
-      sent->wait();
+      Guard([&] {
+        const auto sent = group.send(out, partner, 0);
+        group.recv(in, partner, 0)->wait();
+        sent->wait();
+      });
       values.add_(received);
     }
   }
 
   // For sizes that are no power of two: every process gets all values and adds them itself.
-  void SumGathered(at::Tensor& values) {
+  void SumGathered(c10d::ProcessGroupGloo& group, at::Tensor& values) const {
     std::vector<std::vector<at::Tensor>> all(1);
     for (int i = 0; i < size_; ++i) all[0].push_back(at::empty_like(values));
     std::vector<at::Tensor> own = {values};
-    group_->allgather(all, own)->wait();
+    Guard([&] { group.allgather(all, own)->wait(); });
     std::vector<at::Tensor>& sums = all[0];
     for (size_t distance = 1; distance < sums.size(); distance *= 2) {
       for (size_t i = 0; i + distance < sums.size(); i += 2 * distance) {
@@ -270,29 +343,19 @@ class Processes::Connection {
     values.copy_(sums[0]);
   }
 
-  template <class F>
-  void Guard(const F& call) const {
-    try {
-      call();
-    } catch (const RunError&) {
-      throw;
-    } catch (const std::exception&) {
-      throw RunError(
-          fmt::format("process {} of {} lost another process, which has ended, perhaps with an "
-                      "error of its own",
-                      rank_, size_));
-    }
-  }
-
   int rank_, size_;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::Store> watch_;  // another connection, of the thread
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_, background_;  // sums at the same time
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;                     // of backend_
   int64_t texts_ = 0;
+  std::mutex sums_mutex_;
+  std::condition_variable_any sums_come_;
+  std::deque<BackgroundSum> sums_;
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::atomic<Clock::time_point> answered_;  // last time that the store answered
-  std::jthread heart_, guard_;               // last: they use the other members
+  std::jthread heart_, guard_, sender_;      // last: they use the other members
 };
 
 Processes::Processes() = default;
@@ -324,8 +387,14 @@ std::unique_ptr<Processes> Processes::FromEnvironment() {
 }
 
 void Processes::Sum(at::Tensor& values) {
-  if (connection_) connection_->Sum(values);
+  if (connection_ && values.numel() > 0) connection_->Sum(values);
 }
+
+c10::intrusive_ptr<c10::ivalue::Future> Processes::SumInBackground(const at::Tensor& values) {
+  return connection_->SumInBackground(values);
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> Processes::group() const { return connection_->group(); }
 
 void Processes::Meet() {
   if (connection_) connection_->Meet();

@@ -100,6 +100,7 @@ class Training {
     state_.data = options.data;
     if (plan.settings.Int("shards") > 1 || processes().size() > 1) {
       sharded_.emplace(*experiment_, processes(), plan.settings.Int("shards"), plan.seed);
+      if (plan.settings.Flag("sync_batch_norm")) sharded_->SynchronizeStatistics();
     }
     for (const auto& item : model().named_modules("", /*include_self=*/false)) {
       if (auto norm = std::dynamic_pointer_cast<NormModule>(item.value()))
@@ -232,7 +233,7 @@ class Training {
   }
 
   // Updates the weights once, from the batches up to `end`. With `watch`, also records the norms'
-  // gradients, unless batches are cut into shards. Returns false if the loss is not finite.
+  // gradients. Returns false if the loss is not finite.
   bool Advance(const EpochPlan& epoch, int64_t end, bool watch) {
     const Clock::time_point start = Clock::now();
     std::vector<at::Tensor> batches;
@@ -245,14 +246,23 @@ class Training {
     Update update;
     if (sharded_) {
       wishes_ = Wishes();
-      update = sharded_->Run(state_.step, *optimizer_, batches, clipping_, wishes_);
+      std::vector<NormModule*> norms;
+      if (watch) {
+        for (const auto& [name, norm] : norms_) norms.push_back(norm.get());
+      }
+      update = sharded_->Run(state_.step, *optimizer_, batches, clipping_, wishes_, norms);
     } else {
       if (watch) {
         for (const auto& [name, norm] : norms_) norm->Watch();
       }
       update = UpdateWeights(*experiment_, *optimizer_, batches, clipping_);
-      if (watch) TakeGradients();
+      if (watch) {
+        std::vector<at::Tensor> sums;
+        for (const auto& [name, norm] : norms_) sums.push_back(norm->WatchedSums());
+        if (!sums.empty()) update.norm_sums = at::stack(sums);
+      }
     }
+    if (watch) TakeGradients(update.norm_sums);
     if (!std::isfinite(update.loss)) {
       SetMessage("the training loss", update.loss, state_.step, update.origin);
       return false;
@@ -270,12 +280,14 @@ class Training {
     return true;
   }
 
-  void TakeGradients() {
+  // Records the gradients of norms_ from their sums.
+  void TakeGradients(const at::Tensor& sums) {
     state_.gradients.clear();
-    for (const auto& [name, norm] : norms_) {
-      std::optional<NormGradients> watched = norm->Watched();
+    if (!sums.defined()) return;  // no norms, or a loss that is not finite
+    for (size_t i = 0; i < norms_.size(); ++i) {
+      std::optional<NormGradients> watched = NormModule::GradientsOf(sums[static_cast<int64_t>(i)]);
       if (!watched) continue;
-      watched->norm = name;
+      watched->norm = norms_[i].first;
       // Overflowed values mean nothing, and JSON cannot store them.
       if (std::isfinite(watched->variance_detached) && std::isfinite(watched->variance_after) &&
           std::isfinite(watched->variance_before) && std::isfinite(watched->sigma)) {
@@ -502,8 +514,9 @@ RunConfig MakeConfig(const Task& task, const Dataset& data, const RunPlan& plan,
   config.task = task.name;
   config.preset = plan.preset;
   config.settings = plan.settings.values();
-  // As versions without the setting stored it, so that their runs can be continued.
+  // As versions without the settings stored it, so that their runs can be continued.
   if (plan.settings.Int("shards") == 1) config.settings.erase("shards");
+  if (!plan.settings.Flag("sync_batch_norm")) config.settings.erase("sync_batch_norm");
   config.seed = plan.seed;
   config.data = data.about;
   config.metrics = task.metrics;
@@ -572,6 +585,12 @@ Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
   if (shards % processes.size() != 0) {
     throw UsageError(
         fmt::format("[train] shards must be a multiple of the {} processes (WORLD_SIZE), got {}",
+                    processes.size(), shards));
+  }
+  if (plan.settings.Flag("sync_batch_norm") && shards != processes.size()) {
+    throw UsageError(
+        fmt::format("[train] sync_batch_norm needs one shard for each process: shards must be the "
+                    "number of processes (WORLD_SIZE), {}, got {}",
                     processes.size(), shards));
   }
   const RunConfig config = MakeConfig(task, data, plan, stamps);

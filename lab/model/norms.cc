@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "lab/error.h"
+#include "lab/model/batch_statistics.h"
 #include "planish/torch.h"
 #include "src/norm/recipe.h"
 
@@ -33,25 +34,18 @@ class NormModule::Sums {
                                 variance / rows_sigma.square(),
                                 rows_dx.mean(1).abs(),
                                 rows_dx.var(1, /*unbiased=*/false)};
-    for (size_t i = 0; i < sums_.size(); ++i) sums_[i] += terms[i].sum().item<double>();
-    rows_ += g.size(0);
+    sums_[0] += static_cast<double>(g.size(0));
+    for (size_t i = 1; i < sums_.size(); ++i) sums_[i] += terms[i - 1].sum().item<double>();
   }
 
-  std::optional<NormGradients> Means() const {
-    if (rows_ == 0) return std::nullopt;
-    const auto mean = [&](int i) {
-      return sums_[static_cast<size_t>(i)] / static_cast<double>(rows_);
-    };
-    return NormGradients{"", rows_, mean(0), mean(1), mean(2), mean(3), mean(4), mean(5), mean(6)};
-  }
+  at::Tensor ToTensor() const { return at::tensor(sums_, at::kDouble); }
 
  private:
-  int64_t rows_ = 0;
-  std::array<double, 7> sums_ = {};
+  std::array<double, kSums> sums_ = {};
 };
 
 at::Tensor NormModule::forward(const at::Tensor& x) {
-  if (!sums_ || !x.requires_grad()) return Normalize(x);
+  if (!sums_ || !x.requires_grad() || !HasOwnStatistics()) return Normalize(x);
   // A view, because gradients that reach x through a residual connection are not the norm's. A
   // copy, because in-place changes of the output must not lose its hook.
   const at::Tensor in = x.view_as(x);
@@ -70,9 +64,18 @@ at::Tensor NormModule::forward(const at::Tensor& x) {
 
 void NormModule::Watch() { sums_ = std::make_shared<Sums>(); }
 
-std::optional<NormGradients> NormModule::Watched() {
+at::Tensor NormModule::WatchedSums() {
   const std::shared_ptr<Sums> sums = std::exchange(sums_, nullptr);
-  return sums ? sums->Means() : std::nullopt;
+  return sums ? sums->ToTensor() : at::zeros({kSums}, at::kDouble);
+}
+
+std::optional<NormGradients> NormModule::GradientsOf(const at::Tensor& sums) {
+  const double* sum = sums.const_data_ptr<double>();
+  if (sum[0] == 0) return std::nullopt;
+  const auto mean = [&](int i) { return sum[i] / sum[0]; };
+  return NormGradients{
+      "",     static_cast<int64_t>(sum[0]), mean(1), mean(2), mean(3), mean(4), mean(5), mean(6),
+      mean(7)};
 }
 
 at::Tensor NormModule::Rows(const at::Tensor& t) const {
@@ -139,13 +142,15 @@ class RowNorm final : public NormModule {
 
 // Batch norm over cases and, for images, positions. Rows are channels.
 template <class Layer>
-class BatchNorm final : public NormModule {
+class BatchNorm final : public NormModule, public BatchStatistics {
  public:
   BatchNorm(Layer norm, int64_t dimensions)
       : NormModule(dimensions), norm_(register_module("norm", std::move(norm))) {}
 
  private:
+  bool HasOwnStatistics() const override { return !has_sum(); }
   at::Tensor Normalize(const at::Tensor& x) override {
+    if (is_training() && has_sum()) return NormalizeTogether(x);
     if constexpr (std::is_same_v<Layer, nn::BatchNorm1d>) {
       return norm_->forward(x.flatten(0, -2)).view_as(x);
     } else {
@@ -160,8 +165,49 @@ class BatchNorm final : public NormModule {
     return (rows.var(1, norm_->options.unbiased()) + norm_->options.eps()).sqrt();
   }
   at::Tensor Factor(const at::Tensor& x) const override {
-    const at::Tensor gain = norm_->weight.to(x.scalar_type());
-    return std::is_same_v<Layer, nn::BatchNorm1d> ? gain : gain.view({1, -1, 1, 1});
+    return OverChannels(norm_->weight.to(x.scalar_type()));
+  }
+
+  // Returns a value for each channel in a shape that x can be multiplied with.
+  static at::Tensor OverChannels(const at::Tensor& t) {
+    return std::is_same_v<Layer, nn::BatchNorm1d> ? t : t.view({1, -1, 1, 1});
+  }
+
+  // Normalizes by the statistics of all processes' x.
+  at::Tensor NormalizeTogether(const at::Tensor& x) {
+    const auto total = [&](const at::Tensor& t) {
+      return Rows(t).sum(1, /*keepdim=*/false, at::kDouble);
+    };
+    at::Tensor count, shift;
+    {
+      at::NoGradGuard no_grad;
+      const at::Tensor cases = at::full(
+          {1}, static_cast<double>(x.numel() / norm_->options.num_features()), at::kDouble);
+      const at::Tensor sums = SumOf(at::cat({total(x), cases.to(x.device())}));
+      count = sums.slice(0, -1);
+      shift = (sums.slice(0, 0, -1) / count).to(x.scalar_type());
+    }
+    // Any shift gives the same statistics; the rounded mean keeps them exact.
+    const at::Tensor centred = x - OverChannels(shift);
+    const at::Tensor sums =
+        SumOf(at::stack({total(centred), total(centred.to(at::kDouble).square())}));
+    const at::Tensor rest = sums[0] / count, variance = sums[1] / count - rest.square();
+    const at::Tensor unbiased = variance * (count / (count - 1));
+    UpdateEstimates(shift + rest.detach(), unbiased.detach());
+    const at::Tensor rstd =
+        ((norm_->options.unbiased() ? unbiased : variance) + norm_->options.eps()).rsqrt();
+    const at::Tensor scale = rstd * norm_->weight;
+    return (centred * OverChannels(scale.to(x.scalar_type()))) +
+           OverChannels((norm_->bias - rest * scale).to(x.scalar_type()));
+  }
+
+  void UpdateEstimates(const at::Tensor& mean, const at::Tensor& variance) {
+    at::NoGradGuard no_grad;
+    norm_->num_batches_tracked.add_(1);
+    const double momentum =
+        norm_->options.momentum().value_or(1 / norm_->num_batches_tracked.template item<double>());
+    norm_->running_mean.lerp_(mean.to(norm_->running_mean.scalar_type()), momentum);
+    norm_->running_var.lerp_(variance.to(norm_->running_var.scalar_type()), momentum);
   }
 
   Layer norm_;

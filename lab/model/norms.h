@@ -27,19 +27,28 @@ class NormModule : public torch::nn::Module {
  public:
   at::Tensor forward(const at::Tensor& x);
 
-  /// Starts watching: backward passes of later forward passes add to the result of Watched.
-  /// Gradients keep their bits.
+  /// Starts watching: backward passes of later forward passes add to WatchedSums. Gradients keep
+  /// their bits. Batch norm over several processes is not watched.
   void Watch();
 
-  /// Ends watching. Returns the gradients of backward passes since Watch, with an empty name, or
-  /// nullopt if none reached an input that needs a gradient.
-  std::optional<NormGradients> Watched();
+  /// Ends watching. Returns sums over the rows of backward passes since Watch, [kSums] doubles on
+  /// the CPU, which can be added over processes.
+  at::Tensor WatchedSums();
+
+  /// Returns the gradients of sums, with an empty name, or nullopt if no backward pass reached an
+  /// input that needs a gradient.
+  static std::optional<NormGradients> GradientsOf(const at::Tensor& sums);
+
+  static constexpr int64_t kSums = 8;  ///< rows, and a sum for each member of NormGradients
 
  protected:
   /// `dimensions`: number of last dimensions that are normalized together.
   explicit NormModule(int64_t dimensions) : dimensions_(dimensions) {}
 
   virtual at::Tensor Normalize(const at::Tensor& x) = 0;
+
+  /// Returns whether the statistics are those of x. Otherwise a pass is not watched.
+  virtual bool HasOwnStatistics() const { return true; }
 
   /// Returns `t`, which has the input's shape, as rows: [rows, elements normalized together].
   virtual at::Tensor Rows(const at::Tensor& t) const;

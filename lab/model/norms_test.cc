@@ -136,12 +136,12 @@ TEST(Norms, WatchGradients) {
       }
       at::Tensor plain = x.clone().requires_grad_(true), watched = x.clone().requires_grad_(true);
       (norm->forward(plain) + plain).backward(dy);
-      EXPECT_FALSE(norm->Watched()) << name;
+      EXPECT_FALSE(NormModule::GradientsOf(norm->WatchedSums())) << name;
       norm->Watch();
       // In place, as a model can continue.
       norm->forward(watched).add_(watched).backward(dy);
       EXPECT_TRUE(watched.grad().equal(plain.grad())) << name;
-      const auto g = norm->Watched();
+      const auto g = NormModule::GradientsOf(norm->WatchedSums());
       ASSERT_TRUE(g) << name;
       EXPECT_EQ(g->rows, name == "batch" ? shape[0] : 4) << name;
       const double rounding = 1e-13 * (g->mean_detached + g->variance_detached);
@@ -160,7 +160,7 @@ TEST(Norms, WatchGradients) {
         EXPECT_LT(g->variance_after, 0.999 * g->variance_detached) << name;
       }
       EXPECT_EQ(g->sigma == 1, name == "none");
-      EXPECT_FALSE(norm->Watched()) << "it ends with the call";
+      EXPECT_FALSE(NormModule::GradientsOf(norm->WatchedSums())) << "it ends with the call";
     }
   }
 }
@@ -179,7 +179,7 @@ TEST(Norms, WatchOutputsThatAreChangedInPlace) {
       gradients.push_back(leaf.grad());
     }
     EXPECT_TRUE(gradients[0].equal(gradients[1])) << name;
-    const auto g = norm->Watched();
+    const auto g = NormModule::GradientsOf(norm->WatchedSums());
     ASSERT_TRUE(g) << name;
     // Without a norm the gradient is ReLU's: 1 for positive inputs.
     if (name == "none") {
@@ -194,15 +194,15 @@ TEST(Norms, LeaveRowsOutThatNoGradientReaches) {
   norm->Watch();
   const at::Tensor x = at::randn({3, 2, 4}).requires_grad_(true);
   norm->forward(x).narrow(0, 0, 2).sum().backward();
-  EXPECT_EQ(norm->Watched()->rows, 4);
+  EXPECT_EQ(NormModule::GradientsOf(norm->WatchedSums())->rows, 4);
   norm->Watch();
   norm->forward(at::randn({3, 4}));
-  EXPECT_FALSE(norm->Watched()) << "an input without a gradient";
+  EXPECT_FALSE(NormModule::GradientsOf(norm->WatchedSums())) << "an input without a gradient";
   norm->Watch();
   ::testing::internal::CaptureStderr();
   (norm->forward(x) * 0).sum().backward();
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
-  EXPECT_FALSE(norm->Watched()) << "no row that a gradient reaches";
+  EXPECT_FALSE(NormModule::GradientsOf(norm->WatchedSums())) << "no row that a gradient reaches";
 }
 
 }  // namespace

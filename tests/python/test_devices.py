@@ -7,6 +7,7 @@ import signal
 import time
 
 import pytest
+from test_processes import together
 
 BUILD = pathlib.Path(os.environ["PLANISH_BUILD"]).resolve()
 EMULATED = BUILD / "torch/emulated"  # torch/CMakeLists.txt
@@ -31,13 +32,16 @@ TASKS = {
 }
 
 
+GPU = {"LD_PRELOAD": str(EMULATED / "libplanish_fake_cuda_device.so"), "LD_LIBRARY_PATH": str(EMULATED)}
+
+
 def on_gpu(planish, *arguments):
-    planish.environment["LD_PRELOAD"] = str(EMULATED / "libplanish_fake_cuda_device.so")
-    planish.environment["LD_LIBRARY_PATH"] = str(EMULATED)
+    planish.environment |= GPU
     try:
         return planish(*arguments)
     finally:
-        del planish.environment["LD_PRELOAD"], planish.environment["LD_LIBRARY_PATH"]
+        for name in GPU:
+            del planish.environment[name]
 
 
 def values(folder):
@@ -71,13 +75,25 @@ def test_a_task_trains_on_a_gpu_as_on_the_cpu(planish, tmp_path, task):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("options", [("shards=4",), ("shards=2", "sync_batch_norm=true")])
+def test_two_processes_with_gpus_train_as_on_the_cpu(planish, options):
+    sets = [part for option in options for part in ("--set", option)]
+    run = ("pi-mnist", "--preset", "smoke", "--threads", 1, "--quiet", "--norm", "batch", *sets)
+    together(planish, 2, *run, "--out", "cpu")
+    together(planish, 2, *run, "--device", "cuda:0", "--out", "gpu", variables=GPU)
+    ours, theirs = values(planish.folder / "gpu"), values(planish.folder / "cpu")
+    for name, value in theirs[0].items():
+        assert ours[0][name] == pytest.approx(value, rel=1e-4, abs=1e-4), name
+    assert ours[1]["train_loss"] == pytest.approx(theirs[1]["train_loss"], rel=1e-3)
+
+
+@pytest.mark.long
 def test_a_run_continues_on_another_device(planish):
     run = ("train", "pi-mnist", "--preset", "smoke", "--threads", 1, "--set", "epochs=200", "--quiet", "--out", "runs")
-    planish.environment |= {
-        "LD_PRELOAD": str(EMULATED / "libplanish_fake_cuda_device.so"), "LD_LIBRARY_PATH": str(EMULATED),
-    }  # fmt: skip
+    planish.environment |= GPU
     process = planish.start(*run, "--device", "cuda")
-    del planish.environment["LD_PRELOAD"], planish.environment["LD_LIBRARY_PATH"]
+    for name in GPU:
+        del planish.environment[name]
     deadline = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < deadline:
         metrics = list(planish.folder.glob("runs/*/*/metrics.jsonl"))

@@ -98,6 +98,11 @@ def test_one_two_and_four_processes_give_the_same_bits(planish, task):
     same_for_every_size(planish, task, *TASKS[task])
 
 
+def test_gradients_of_several_buckets_have_the_same_bits(planish):
+    # 5 MB of gradients in buckets of 1 MB, with several shards in a process.
+    same_for_every_size(planish, "pi-mnist", "--norm", "layer", "--set", "width=600", "--set", "depth=3", "--set", "epochs=1")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_has_the_same_bits_for_any_number_of_processes(planish, task):
@@ -116,6 +121,63 @@ def test_the_loss_is_that_of_the_whole_batch(planish, task):
     for one, other in zip(expected[:3], got[:3], strict=True):
         # Float32 rounding of the updates, which grows from update to update.
         assert one == pytest.approx(other, rel=2e-4)
+
+
+def test_gradients_around_norms_are_those_of_the_whole_batch(planish):
+    arguments = ("pi-mnist", *TRAIN, "--norm", "layer")
+    planish.ok("train", *arguments, "--out", "whole")
+    together(planish, 2, *arguments, "--out", "parts")
+    whole, parts = (
+        without_seconds(run_in(planish.folder / name) / "metrics.jsonl")[1]["gradients"] for name in ("whole", "parts"))  # fmt: skip
+    names = [[gradient.pop("norm") for gradient in gradients] for gradients in (whole, parts)]
+    assert names == [["norm0", "norm1", "norm2"]] * 2
+    for one, other in zip(whole, parts, strict=True):
+        # Float32 rounding of the gradients, of which these are means of magnitudes and variances.
+        assert one == pytest.approx(other, rel=1e-4)
+
+
+SYNC = ("--set", "sync_batch_norm=true")
+
+
+@pytest.mark.parametrize("task", ["pi-mnist", *(
+    pytest.param(task, marks=pytest.mark.long) for task in ("mnist-cnn", "convnet"))])  # fmt: skip
+def test_synchronized_batch_norm_is_that_of_the_whole_batch(planish, task):
+    arguments = (task, *TRAIN, *TASKS[task])
+    planish.ok("train", *arguments, "--out", "whole")
+    together(planish, 2, *arguments, *SYNC, "--out", "synchronized")
+    together(planish, 2, *arguments, "--out", "local")
+    # Losses only: rounding can move a case across the boundary between right and wrong.
+    whole, synchronized, local = (
+        [{name: value for name, value in line["values"].items() if "loss" in name or "nll" in name}
+         for line in without_seconds(run_in(planish.folder / folder) / "metrics.jsonl")][:3]
+        for folder in ("whole", "synchronized", "local"))  # fmt: skip
+    for one, other in zip(whole, synchronized, strict=True):
+        # Float32 rounding of the updates, which grows from update to update.
+        assert one == pytest.approx(other, rel=2e-4)
+    assert whole[2]["train_loss"] != pytest.approx(local[2]["train_loss"], rel=2e-4)
+
+
+def test_synchronized_batch_norm_needs_a_shard_for_each_process(planish):
+    for status, out, err in Group(planish, 2, "pi-mnist", *TRAIN, *SYNC, "--set", "shards=4").wait():
+        assert status == 2
+        assert out == ""
+        assert err == ("planish: [train] sync_batch_norm needs one shard for each process: shards must be the number of "
+                       "processes (WORLD_SIZE), 2, got 4\n")  # fmt: skip
+
+
+def test_batch_norm_of_each_time_step_cannot_be_synchronized(planish):
+    for status, out, err in Group(planish, 2, "attentive-reader", *TRAIN, "--norm", "batch", *SYNC).wait():
+        assert (status, out) == (2, "")
+        assert err == ("planish: [train] sync_batch_norm must be false in attentive-reader, whose batch norm has statistics "
+                       "for each time step, got true\n")  # fmt: skip
+
+
+def test_synchronized_batch_norm_needs_a_case_for_each_process(planish):
+    arguments = ("pi-mnist", *TRAIN, "--norm", "batch", *SYNC, "--batch-size", 2)
+    for status, _, err in Group(planish, 3, *arguments).wait():
+        assert status == 1
+        assert err == ("planish: a batch of 2 cases has none for some of the 3 processes, but sync_batch_norm needs one for "
+                       "each\n")  # fmt: skip
 
 
 def test_accumulated_batches_and_one_smaller_than_the_shards(planish):

@@ -9,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "lab/error.h"
 #include "lab/tasks/attentive-reader/attention_picture.h"
 #include "lab/tasks/attentive-reader/corpus.h"
 #include "lab/tasks/attentive-reader/model.h"
@@ -348,6 +349,15 @@ class AttentiveReaderTask final : public Task {
   std::unique_ptr<Dataset> Load(const Settings& s,
                                 const std::optional<std::filesystem::path>& folder) const override {
     return LoadReaderCorpus(s, folder);
+  }
+
+  void Check(const Settings& s, const Dataset& data) const override {
+    Task::Check(s, data);
+    if (s.Flag("sync_batch_norm") && s.Text("norm") == "batch") {
+      throw UsageError(
+          "[train] sync_batch_norm must be false in attentive-reader, whose batch norm has "
+          "statistics for each time step, got true");
+    }
   }
 
   std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
