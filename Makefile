@@ -13,7 +13,7 @@ MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:  # what it calls uses all cores
 .DELETE_ON_ERROR:
 
-.PHONY: help setup setup-core setup-build setup-arm64 test-arm test-arm-short build demo test test-all test-long test-versions torture fuzz python wheel wheel-all wheel-arm64 deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
+.PHONY: help setup setup-core setup-build setup-fuzz setup-arm64 test-arm test-arm-short build demo test test-all test-long test-versions torture fuzz python wheel wheel-all wheel-arm64 deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
@@ -28,7 +28,7 @@ help:
 	@echo 'make wheel-all         one wheel for PyTorch 2.11 to 2.15, which it downloads (gigabytes)'
 	@echo 'make wheel-arm64       the same wheel for ARM64, by a cross compiler'
 	@echo 'make deb               a Debian package of the core, libplanish-dev, in dist/'
-	@echo 'make fuzz              damaged files for each reader, by libFuzzer and sanitizers (FUZZ_SECONDS=30 each; needs clang)'
+	@echo 'make fuzz              damaged files for each reader, by libFuzzer and sanitizers (FUZZ_SECONDS=30 each)'
 	@echo 'make python            the same for PYTHONPATH=$(BUILD)/python, from the build that is there'
 	@echo 'make core              build and test the core alone, without PyTorch'
 	@echo 'make test-arm          build the core for ARM64 and run its tests in QEMU, which takes hours'
@@ -53,7 +53,7 @@ help:
 setup:
 	@scripts/setup.sh
 
-setup-core setup-build: setup-%:
+setup-core setup-build setup-fuzz: setup-%:
 	@scripts/setup.sh $*
 
 setup-arm64:
@@ -121,7 +121,7 @@ torture: build/release/build.ninja setup
 	  $(if $(SEED),--seed $(SEED)) $(TORTURE_ARGS)
 
 # READERS="npy gzip": only these.
-fuzz: setup
+fuzz: setup-fuzz
 	@scripts/fuzz.sh $(or $(FUZZ_SECONDS),30) $(READERS)
 
 # Empties the folder first, to remove modules that are no longer in the sources.

@@ -2,20 +2,13 @@
 # Builds the readers of files with clang, libFuzzer and the address and undefined-behaviour sanitizers, and gives each
 # of them damaged files (docs/reliability.md#damaged-files).
 #   fuzz.sh [SECONDS [READER...]]   30 seconds each by default; readers are the folders of tests/readers/seeds
+#   fuzz.sh compiler                prints the clang that it uses
 # Files that libFuzzer finds to reach new code stay in build/fuzz/corpus, for the next time.
 # Debian packages: clang-19 libclang-rt-19-dev libomp-19-dev, or those of another version from 16.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 fail() { printf 'fuzz: %s\n' "$*" >&2; exit 1; }
-
-seconds=${1:-30}
-[[ $seconds =~ ^[1-9][0-9]*$ ]] || fail "the seconds must be a positive integer, got $seconds"
-seeds=tests/readers/seeds
-mapfile -t readers < <(if (($# > 1)); then printf '%s\n' "${@:2}"; else ls $seeds; fi)
-for reader in "${readers[@]}"; do
-  [[ -d $seeds/$reader ]] || fail "the reader must be one of $(ls $seeds | tr '\n' ' '), got $reader"
-done
 
 compiler=
 for version in {21..16}; do
@@ -25,6 +18,15 @@ for version in {21..16}; do
   fi
 done
 [[ $compiler ]] || fail "no clang with sanitizers and OpenMP was found: install clang-19 libclang-rt-19-dev libomp-19-dev"
+if [[ ${1:-} == compiler ]]; then echo "$compiler"; exit; fi
+
+seconds=${1:-30}
+[[ $seconds =~ ^[1-9][0-9]*$ ]] || fail "the seconds must be a positive integer, got $seconds"
+seeds=tests/readers/seeds
+mapfile -t readers < <(if (($# > 1)); then printf '%s\n' "${@:2}"; else ls $seeds; fi)
+for reader in "${readers[@]}"; do
+  [[ -d $seeds/$reader ]] || fail "the reader must be one of $(ls $seeds | tr '\n' ' '), got $reader"
+done
 
 build=build/fuzz
 cmake -S . -B $build -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=Release -DPLANISH_FUZZ=ON \

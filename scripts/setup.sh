@@ -5,6 +5,7 @@
 #   setup.sh core          also without PyTorch and .venv
 #   setup.sh docs          packages for the documentation site, in .venv-docs
 #   setup.sh arm64         packages that compile and run the core for ARM64
+#   setup.sh fuzz          packages that fuzz the readers of files
 #   setup.sh version 2.11  packages for tests with PyTorch 2.11, in build/pytorch-2.11
 #   PIP_ARGS               more arguments for pip: an index of CPU-only wheels, a mirror
 #   CMAKE_PREFIX_PATH      a libtorch to use; PyTorch is then not installed
@@ -71,6 +72,10 @@ case ${1:-all} in
   arm64)
     install_packages scripts/packages-core.txt scripts/packages-arm64.txt
     ;;
+  fuzz)
+    install_build
+    scripts/fuzz.sh compiler >/dev/null 2>&1 || install_packages scripts/packages-fuzz.txt
+    ;;
   build)
     install_build
     ;;
@@ -87,6 +92,6 @@ case ${1:-all} in
     install_python .venv-docs scripts/requirements-docs.txt
     ;;
   *)
-    fail "the argument must be core, arm64, build, docs, version or all, got $1"
+    fail "the argument must be core, arm64, build, docs, fuzz, version or all, got $1"
     ;;
 esac
