@@ -87,7 +87,9 @@ struct RnnOptions {
 ///   kRnn, kRnnRelu            nothing              kLstm               G + 2 H
 ///   kLnRnn, kLnRnnRelu        G + 3                kDrawLstm           G + 2 H + 3
 ///   kGru                      G + H                kLnLstmContrib    2 G + 2 H + 15
-///   kLnGru                  3 G + H + 12           the other LN-LSTMs  3 G + 2 H + 9
+///   kLnGru                  3 G + H + 12           kLnLstmTflite     2 G + 2 H + 12
+///   kLnGruHaste             3 G + H + 6            kLnLstmTorchaudio 2 G + 2 H + 6
+///   kLnGruDreamer           2 G + H + 3            the other LN-LSTMs  3 G + 2 H + 9
 ///
 /// Each array is rounded up to a multiple of 16 bytes. Throws ArgumentError as RnnForward does.
 template <class T>

@@ -680,7 +680,19 @@ enum {
   /// Batch-normalized LSTM (Cooijmans et al. 2016, Eq. 6-8): LN_LSTM_HASTE over the batch.
   PLANISH_CELL_BN_LSTM = 14,
   /// LN-GRU over the batch.
-  PLANISH_CELL_BN_GRU = 15
+  PLANISH_CELL_BN_GRU = 15,
+  /// LN-LSTM of torchaudio's RNN-T: a = LN(zx + zh; ln_weight, ln_bias), one LN over all 4H
+  /// elements. The next step reads LN(c_t; ln_c).
+  PLANISH_CELL_LN_LSTM_TORCHAUDIO = 16,
+  /// LN-LSTM of TensorFlow Lite: a = LN(zx + zh; ln_weight) + bias, one LN over the H elements of
+  /// each gate. c is not normalized.
+  PLANISH_CELL_LN_LSTM_TFLITE = 17,
+  /// LN-GRU of haste: ax = LN(zx; ln_ih_weight) + bias, ah = LN(zh; ln_hh_weight), each LN over all
+  /// 3H elements, with bias_hn added to ah_n.
+  PLANISH_CELL_LN_GRU_HASTE = 18,
+  /// GRU of DreamerV3: a = LN(zx + zh; ln_weight, ln_bias), one LN over all 3H elements, and n =
+  /// tanh(s(r) * a_n). Its update gate s(u - 1) is 1 - s(z): a_z = 1 - a_u.
+  PLANISH_CELL_LN_GRU_DREAMER = 19
 };
 
 /// Sizes of a layer.

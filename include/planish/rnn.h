@@ -85,6 +85,18 @@ enum class Cell : uint8_t {
   kBnLstm,
   /// kLnGru over the batch.
   kBnGru,
+  /// LN-LSTM of torchaudio's RNN-T: a = LN(zx + zh; ln_weight, ln_bias), one LN over all 4H
+  /// elements. The next step reads LN(c_t; ln_c).
+  kLnLstmTorchaudio,
+  /// LN-LSTM of TensorFlow Lite: a = LN(zx + zh; ln_weight) + bias, one LN over the H elements of
+  /// each gate. c is not normalized.
+  kLnLstmTflite,
+  /// LN-GRU of haste: ax = LN(zx; ln_ih_weight) + bias, ah = LN(zh; ln_hh_weight), each LN over all
+  /// 3H elements, with bias_hn added to ah_n.
+  kLnGruHaste,
+  /// GRU of DreamerV3: a = LN(zx + zh; ln_weight, ln_bias), one LN over all 3H elements, and n =
+  /// tanh(s(r) * a_n). Its update gate s(u - 1) is 1 - s(z): a_z = 1 - a_u.
+  kLnGruDreamer,
 };
 
 /// Sizes of a layer.
@@ -103,7 +115,8 @@ struct RnnParams {
   E* weight_ih = nullptr;  ///< [G, I] input weights
   E* weight_hh = nullptr;  ///< [G, H] recurrent weights
   E* bias = nullptr;       ///< [G] added after the norms of the preactivations
-  E* bias_hn = nullptr;  ///< [H] kGru: added to ah_n; the rest of PyTorch's bias_hh goes into bias
+  E* bias_hn = nullptr;    ///< [H] kGru, kLnGruHaste: added to ah_n; the rest of PyTorch's bias_hh
+                           ///< goes into bias
   E* ln_ih_weight = nullptr;  ///< [G] gain of the norm of zx
   E* ln_ih_bias = nullptr;    ///< [G] bias of the norm of zx
   E* ln_hh_weight = nullptr;  ///< [G] gain of the norm of zh
@@ -256,13 +269,15 @@ struct RnnStepArgs {
 ///   kRnn, kRnnRelu            nothing              kLstm                6 P
 ///   kLnRnn, kLnRnnRelu        P + 1                kDrawLstm            6 P + 3
 ///   kGru                      4 P                  kLnLstmContrib      10 P + 7
-///   kLnGru                   10 P + 4              the other LN-LSTMs  14 P + 5
+///   kLnGru                   10 P + 4              kLnLstmTflite       10 P + 4
+///   kLnGruHaste              10 P + 2              kLnLstmTorchaudio   10 P + 4
+///   kLnGruDreamer             7 P + 1              the other LN-LSTMs  14 P + 5
 ///   kBnRnn                    P                    kBnLstm             15 P
 ///   kBnGru                   10 P
 ///
-/// These are the normalized preactivations, the gates, c before the step, tanh of c, and a GRU's
-/// ah_n. Each norm adds one element, the norm of c three. Cells with batch norm also save the
-/// normalized c, and P (kBnRnn), 9 P (kBnLstm) or 6 P (kBnGru) for each of the T steps.
+/// These are the normalized preactivations, the gates, c before the step, tanh of c, and what r
+/// multiplies in a GRU. Each norm adds one element, the norm of c three. Cells with batch norm also
+/// save the normalized c, and P (kBnRnn), 9 P (kBnLstm) or 6 P (kBnGru) for each of the T steps.
 ///
 /// With checkpoint, LSTMs save P elements for each sequence every S steps, other cells nothing.
 /// RnnBackward then needs scratch memory for S steps. Throws ArgumentError as RnnForward does.

@@ -207,13 +207,24 @@ Entry EntryOf(Cell cell) {
 
 const std::vector<Entry>& Table() {
   static const std::vector<Entry> table = {
-      EntryOf<Lstm>(Cell::kLstm),        EntryOf<Lstm>(Cell::kLnLstm),
-      EntryOf<Gru>(Cell::kGru),          EntryOf<Gru>(Cell::kLnGru),
-      EntryOf<Rnn>(Cell::kRnn),          EntryOf<Rnn>(Cell::kLnRnn),
-      EntryOf<Rnn>(Cell::kRnnRelu),      EntryOf<Rnn>(Cell::kLnRnnRelu),
-      EntryOf<Lstm>(Cell::kLnLstmHaste), EntryOf<Lstm>(Cell::kLnLstmFastRnns),
-      EntryOf<Lstm>(Cell::kLnLstmTfa),   EntryOf<Lstm>(Cell::kLnLstmContrib),
-      EntryOf<Lstm>(Cell::kDrawLstm),    EntryOf<TorchLstm>(Cell::kLstm),
+      EntryOf<Lstm>(Cell::kLstm),
+      EntryOf<Lstm>(Cell::kLnLstm),
+      EntryOf<Gru>(Cell::kGru),
+      EntryOf<Gru>(Cell::kLnGru),
+      EntryOf<Rnn>(Cell::kRnn),
+      EntryOf<Rnn>(Cell::kLnRnn),
+      EntryOf<Rnn>(Cell::kRnnRelu),
+      EntryOf<Rnn>(Cell::kLnRnnRelu),
+      EntryOf<Lstm>(Cell::kLnLstmHaste),
+      EntryOf<Lstm>(Cell::kLnLstmFastRnns),
+      EntryOf<Lstm>(Cell::kLnLstmTfa),
+      EntryOf<Lstm>(Cell::kLnLstmContrib),
+      EntryOf<Lstm>(Cell::kLnLstmTorchaudio),
+      EntryOf<Lstm>(Cell::kLnLstmTflite),
+      EntryOf<Gru>(Cell::kLnGruHaste),
+      EntryOf<Gru>(Cell::kLnGruDreamer),
+      EntryOf<Lstm>(Cell::kDrawLstm),
+      EntryOf<TorchLstm>(Cell::kLstm),
       EntryOf<TorchGru>(Cell::kGru),
   };
   return table;

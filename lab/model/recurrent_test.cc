@@ -87,7 +87,8 @@ TEST(Recurrent, AreATable) {
   EXPECT_THAT(CellNames(),
               ElementsAre("lstm", "ln-lstm", "gru", "ln-gru", "rnn", "ln-rnn", "rnn-relu",
                           "ln-rnn-relu", "ln-lstm-haste", "ln-lstm-fastrnns", "ln-lstm-tfa",
-                          "ln-lstm-contrib", "draw-lstm", "torch-lstm", "torch-gru"));
+                          "ln-lstm-contrib", "ln-lstm-torchaudio", "ln-lstm-tflite", "ln-gru-haste",
+                          "ln-gru-dreamer", "draw-lstm", "torch-lstm", "torch-gru"));
   EXPECT_THROW(MakeRecurrent("ln", {.inputs = 3, .hidden = 4}), UsageError);
   EXPECT_THROW(MakeRecurrent("torch-lstm", {.inputs = 3, .hidden = 4, .composed = true}),
                UsageError);
@@ -142,8 +143,10 @@ TEST(Recurrent, PlainCellsAreThoseOfPyTorch) {
 
 TEST(Recurrent, NormsAddNothingToTheFirstWeights) {
   const std::map<std::string, std::vector<std::string>> kinds = {
-      {"lstm", {"ln-lstm", "ln-lstm-haste", "ln-lstm-fastrnns", "ln-lstm-tfa", "ln-lstm-contrib"}},
-      {"gru", {"ln-gru"}},
+      {"lstm",
+       {"ln-lstm", "ln-lstm-haste", "ln-lstm-fastrnns", "ln-lstm-tfa", "ln-lstm-contrib",
+        "ln-lstm-torchaudio", "ln-lstm-tflite"}},
+      {"gru", {"ln-gru", "ln-gru-haste", "ln-gru-dreamer"}},
       {"rnn", {"ln-rnn", "rnn-relu", "ln-rnn-relu"}}};
   for (const auto& [plain, cells] : kinds) {
     const auto expected = Parameters(*Seeded(plain, {.inputs = 3, .hidden = 4}));

@@ -12,8 +12,9 @@
 // switch over cells.
 namespace planish::internal {
 
-/// The equations from gates and state to the next state.
-enum class Arithmetic : uint8_t { kRnn, kRnnRelu, kLstm, kGru };
+/// The equations from gates and state to the next state. In kGru, r multiplies only ah_n; in
+/// kGruOfSum, whose gates use only zx + zh, it multiplies the whole sum of n.
+enum class Arithmetic : uint8_t { kRnn, kRnnRelu, kLstm, kGru, kGruOfSum };
 
 /// The sums that are normalized.
 enum class Sums : uint8_t {
@@ -44,12 +45,18 @@ struct CellRecipe {
   Sums sums;
   Groups groups;
   Affine affine;
-  bool bias;  ///< a bias is added to the sums after their norms; in a GRU only to zx
+  bool bias;  ///< a bias is added to the sums after their norms; in a GRU to zx, and one to ah_n
   CellNorm cell;
   Over over = Over::kRow;
 
   constexpr bool is_lstm() const { return arithmetic == Arithmetic::kLstm; }
-  constexpr bool is_gru() const { return arithmetic == Arithmetic::kGru; }
+  constexpr bool is_gru() const {
+    return arithmetic == Arithmetic::kGru || arithmetic == Arithmetic::kGruOfSum;
+  }
+  /// Returns whether the sum of n has two parts, ax_n and ah_n.
+  constexpr bool splits_n() const { return arithmetic == Arithmetic::kGru; }
+  /// Returns whether a bias is added to ah_n.
+  constexpr bool has_bias_hn() const { return splits_n() && bias; }
   constexpr int gates() const { return is_lstm() ? 4 : is_gru() ? 3 : 1; }
   /// Returns the number of norms of zx, zh or zx + zh.
   constexpr int norms() const {
@@ -69,7 +76,7 @@ constexpr CellRecipe RecipeOf(Cell cell) {
   using enum Sums;
   using enum Affine;
   using enum CellNorm;
-  constexpr Groups kOne = {1}, kFour = {4}, kEach = {1, 1, 1, 1}, kTwoOne = {2, 1};
+  constexpr Groups kOne = {1}, kFour = {4}, kEach = {1, 1, 1, 1}, kTwoOne = {2, 1}, kThree = {3};
   constexpr Over kBatch = Over::kBatch;
   // clang-format off
   switch (cell) {
@@ -90,6 +97,10 @@ constexpr CellRecipe RecipeOf(Cell cell) {
     case Cell::kBnRnn:          return {kRnn,       kJoint,    kOne,    kGainAndBias, false, kNone,     kBatch};
     case Cell::kBnLstm:         return {kLstm,      kSeparate, kFour,   kGain,        true,  kOutput,   kBatch};
     case Cell::kBnGru:          return {kGru,       kSeparate, kTwoOne, kGainAndBias, false, kNone,     kBatch};
+    case Cell::kLnLstmTorchaudio: return {kLstm,    kJoint,    kFour,   kGainAndBias, false, kCarried};
+    case Cell::kLnLstmTflite:   return {kLstm,      kJoint,    kEach,   kGain,        true,  kNone};
+    case Cell::kLnGruHaste:     return {kGru,       kSeparate, kThree,  kGain,        true,  kNone};
+    case Cell::kLnGruDreamer:   return {kGruOfSum,  kJoint,    kThree,  kGainAndBias, false, kNone};
   }
   // clang-format on
   throw ArgumentError("[Cell] cell must be a value of planish::Cell, got " +
@@ -120,6 +131,10 @@ inline constexpr std::array kNamedCells = {
     NamedCell{Cell::kBnRnn, "bn_rnn"},
     NamedCell{Cell::kBnLstm, "bn_lstm"},
     NamedCell{Cell::kBnGru, "bn_gru"},
+    NamedCell{Cell::kLnLstmTorchaudio, "ln_lstm_torchaudio"},
+    NamedCell{Cell::kLnLstmTflite, "ln_lstm_tflite"},
+    NamedCell{Cell::kLnGruHaste, "ln_gru_haste"},
+    NamedCell{Cell::kLnGruDreamer, "ln_gru_dreamer"},
 };
 
 inline constexpr auto kCells = [] {
@@ -161,11 +176,10 @@ constexpr std::array<Param<E>, kParams> ParamsOf(const CellRecipe& recipe, const
   const bool separate = recipe.sums == Sums::kSeparate, joint = recipe.sums == Sums::kJoint;
   const bool biases = recipe.affine == Affine::kGainAndBias;
   const bool cell = recipe.cell != CellNorm::kNone;
-  const bool bias_hn = recipe.is_gru() && recipe.sums == Sums::kPlain;
   return {{{"weight_ih", &P::weight_ih, true, columns * shape.inputs},
            {"weight_hh", &P::weight_hh, true, columns * hidden},
            {"bias", &P::bias, recipe.bias, columns},
-           {"bias_hn", &P::bias_hn, bias_hn, hidden},
+           {"bias_hn", &P::bias_hn, recipe.has_bias_hn(), hidden},
            {"ln_ih_weight", &P::ln_ih_weight, separate, columns},
            {"ln_ih_bias", &P::ln_ih_bias, separate && biases, columns},
            {"ln_hh_weight", &P::ln_hh_weight, separate, columns},

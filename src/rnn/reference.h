@@ -214,7 +214,8 @@ class ReferenceRnnRun {
     for (size_t k = 0; k < hidden_; ++k) {
       const Scalar r = Logistic(ax[k] + ah[k]);
       const Scalar z = Logistic(ax[hidden_ + k] + ah[hidden_ + k]);
-      const Scalar n = Tanh(ax[2 * hidden_ + k] + r * ah[2 * hidden_ + k]);
+      const Scalar ax_n = ax[2 * hidden_ + k], ah_n = ah[2 * hidden_ + k];
+      const Scalar n = Tanh(recipe_.splits_n() ? ax_n + r * ah_n : r * (ax_n + ah_n));
       h[k] = (Scalar(1) - z) * n + z * h[k];
     }
   }

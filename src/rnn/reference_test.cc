@@ -48,11 +48,12 @@ TEST(CellTest, Table) {
     for (const int8_t group : recipe.groups) gates += group;
     EXPECT_EQ(gates, recipe.sums == internal::Sums::kPlain ? 0 : recipe.gates());
     EXPECT_TRUE(recipe.is_lstm() || recipe.cell == internal::CellNorm::kNone);
-    // The candidate of a GRU has two sums, which a joint norm cannot take.
-    EXPECT_FALSE(recipe.is_gru() && recipe.sums == internal::Sums::kJoint);
+    // A sum of n with two parts cannot have a joint norm, and one sum needs it.
+    EXPECT_FALSE(recipe.splits_n() && recipe.sums == internal::Sums::kJoint);
+    EXPECT_FALSE(recipe.is_gru() && !recipe.splits_n() && recipe.sums != internal::Sums::kJoint);
   }
-  EXPECT_EQ(tests::ErrorOf([] { RecipeOf(static_cast<Cell>(16)); }),
-            "[Cell] cell must be a value of planish::Cell, got 16");
+  EXPECT_EQ(tests::ErrorOf([] { RecipeOf(static_cast<Cell>(20)); }),
+            "[Cell] cell must be a value of planish::Cell, got 20");
 }
 
 TEST(ReferenceTest, Rnn) {
@@ -181,6 +182,54 @@ TEST(ReferenceTest, LnGru) {
   call.ln_hh_bias = {-1, 1, -2};
   const double r = S(2 + 0.5 - 1 - 1), z = S(-3 + 0.25 + 0.5 + 1), n = std::tanh(0.75 + r * -2);
   EXPECT_NEAR(Forward(call).y[0], (1 - z) * n + z * 0.5, kRounding);
+}
+
+// The elements of (1, 1, -2) have the mean 0 and the variance 2.
+const double kXhat[] = {std::sqrt(0.5), std::sqrt(0.5), -std::sqrt(2)};
+
+TEST(ReferenceTest, LnGruHaste) {
+  // Both sums are normalized to kXhat.
+  auto call = OneStep(Cell::kLnGruHaste, {3, 3, 0}, {2, 2, -4});
+  call.ln_ih_weight = {2, 3, 4};
+  call.ln_hh_weight = {1, -1, 0.5};
+  call.bias = {0.5, -0.25, 1};
+  call.bias_hn = {-2};
+  const double r = S(3 * kXhat[0] + 0.5), z = S(2 * kXhat[1] - 0.25);
+  const double n = std::tanh(4 * kXhat[2] + 1 + r * (0.5 * kXhat[2] - 2));
+  EXPECT_NEAR(Forward(call).y[0], (1 - z) * n + z * 0.5, kRounding);
+}
+
+TEST(ReferenceTest, LnGruDreamer) {
+  // zx + zh is (3, 3, 0).
+  auto call = OneStep(Cell::kLnGruDreamer, {2, 5, 1}, {2, -4, -2});
+  call.ln_weight = {2, -1, 3};
+  call.ln_bias = {0.5, 1, -0.25};
+  const double r = S(2 * kXhat[0] + 0.5), z = S(-kXhat[1] + 1);
+  const double n = std::tanh(r * (3 * kXhat[2] - 0.25));
+  EXPECT_NEAR(Forward(call).y[0], (1 - z) * n + z * 0.5, kRounding);
+}
+
+TEST(ReferenceTest, LnLstmTorchaudio) {
+  // zx + zh is (1, 1, -1, -1), whose mean is 0 and variance 1; c is normalized to its bias.
+  auto call = OneStep(Cell::kLnLstmTorchaudio, {0, 2, 0, 1}, {2, -2, -2, -4});
+  call.ln_weight = {2, 3, 4, 0.5};
+  call.ln_bias = {0, 0, 0, 1};
+  call.c0 = {7};
+  call.ln_c_weight = {5};
+  call.ln_c_bias = {0.75};
+  EXPECT_NEAR(Forward(call).c[0], 0.75, kRounding);
+  EXPECT_NEAR(Forward(call).y[0], S(-0.5 + 1) * std::tanh(0.75), kRounding);
+}
+
+TEST(ReferenceTest, LnLstmTflite) {
+  // Every gate is normalized by itself, which with one unit leaves its bias.
+  auto call = OneStep(Cell::kLnLstmTflite, {3, 1, 4, 1}, {5, 9, 2, 6});
+  call.ln_weight = {2, 3, 4, 5};
+  call.bias = {0.5, -1, 2, 0.25};
+  call.c0 = {3};
+  const double c = S(-1) * 3 + S(0.5) * std::tanh(2);
+  EXPECT_NEAR(Forward(call).c[0], c, kRounding);
+  EXPECT_NEAR(Forward(call).y[0], S(0.25) * std::tanh(c), kRounding);
 }
 
 TEST(ReferenceTest, BatchNorm) {

@@ -372,9 +372,13 @@ TEST(RnnSavedSizeTest, EqualsTheTableInTheHeader) {
   EXPECT_EQ(size(Cell::kLnRnnRelu), 35 * 17);
   EXPECT_EQ(size(Cell::kGru), 35 * 4 * 16);
   EXPECT_EQ(size(Cell::kLnGru), 35 * (10 * 16 + 4));
+  EXPECT_EQ(size(Cell::kLnGruHaste), 35 * (10 * 16 + 2));
+  EXPECT_EQ(size(Cell::kLnGruDreamer), 35 * (7 * 16 + 1));
   EXPECT_EQ(size(Cell::kLstm), 35 * 6 * 16);
   EXPECT_EQ(size(Cell::kDrawLstm), 35 * (6 * 16 + 3));
   EXPECT_EQ(size(Cell::kLnLstmContrib), 35 * (10 * 16 + 7));
+  EXPECT_EQ(size(Cell::kLnLstmTflite), 35 * (10 * 16 + 4));
+  EXPECT_EQ(size(Cell::kLnLstmTorchaudio), 35 * (10 * 16 + 4));
   for (const Cell cell :
        {Cell::kLnLstm, Cell::kLnLstmHaste, Cell::kLnLstmFastRnns, Cell::kLnLstmTfa}) {
     EXPECT_EQ(size(cell), 35 * (14 * 16 + 5)) << NameOf(cell);

@@ -131,7 +131,8 @@ class ComposedLayer {
     return MaybeAdd(gain.defined() ? whole * gain : whole, bias);
   }
 
-  /// Returns the part of the sums that comes from x, for all steps [T, B, G].
+  /// Returns the part of the sums that comes from x, for all steps [T, B, G]. The bias is added
+  /// after a joint norm.
   Tensor InputSums(const Tensor& active) const {
     // Inputs past the length of a sequence are masked: NaN would reach the weight's gradient.
     const Tensor x = active.defined() ? Where(active, p_.x) : p_.x;
@@ -139,7 +140,7 @@ class ComposedLayer {
     if (recipe_.sums == Sums::kSeparate) {
       zx = Norm(zx, recipe_.groups, p_.ln_ih_weight, p_.ln_ih_bias, active);
     }
-    return MaybeAdd(zx, p_.bias);
+    return recipe_.sums == Sums::kJoint ? zx : MaybeAdd(zx, p_.bias);
   }
 
   /// Returns the next h and c.
@@ -149,11 +150,12 @@ class ComposedLayer {
     if (recipe_.sums == Sums::kSeparate) {
       ah = Norm(ah, recipe_.groups, p_.ln_hh_weight, p_.ln_hh_bias, active);
     }
-    if (recipe_.is_gru()) return {Gru(ax, ah, h), c};
+    if (recipe_.splits_n()) return {Gru(ax, ah, h), c};
     Tensor a = ax + ah;
     if (recipe_.sums == Sums::kJoint) {
-      a = Norm(a, recipe_.groups, p_.ln_weight, p_.ln_bias, active);
+      a = MaybeAdd(Norm(a, recipe_.groups, p_.ln_weight, p_.ln_bias, active), p_.bias);
     }
+    if (recipe_.is_gru()) return {GruOfSum(a, h), c};
     if (recipe_.is_lstm()) return Lstm(a, c, active);
     return {recipe_.arithmetic == Arithmetic::kRnn ? a.tanh() : a.relu(), c};
   }
@@ -163,6 +165,12 @@ class ComposedLayer {
     const Tensor r = (x[0] + s[0]).sigmoid(), z = (x[1] + s[1]).sigmoid();
     const Tensor n = (x[2] + r * MaybeAdd(s[2], p_.bias_hn)).tanh();
     return (1 - z) * n + z * h;
+  }
+
+  static Tensor GruOfSum(const Tensor& a, const Tensor& h) {
+    const auto gates = a.chunk(3, -1);
+    const Tensor z = gates[1].sigmoid();
+    return (1 - z) * (gates[0].sigmoid() * gates[2]).tanh() + z * h;
   }
 
   std::pair<Tensor, Tensor> Lstm(const Tensor& a, const Tensor& c, const Tensor& active) const {

@@ -29,7 +29,9 @@ std::vector<ModuleParam> ModuleParams(Cell cell, bool bias) {
       params.push_back({kFields[field].name, field});
     } else if (bias) {
       params.push_back({"bias_ih", field});
-      if (recipe.sums == internal::Sums::kPlain) params.push_back({"bias_hh", field});
+      if (recipe.sums == internal::Sums::kPlain || recipe.has_bias_hn()) {
+        params.push_back({"bias_hh", field});
+      }
     }
   }
   return params;

@@ -98,7 +98,8 @@ Tensor ResetsAsBool(const std::string& module, const Tensor& resets, at::IntArra
   return flags;
 }
 
-void ResetParameters(torch::nn::Module& module, int64_t hidden) {
+/// Initializes the parameters like the Python modules. z's ln_bias of DreamerV3's GRU starts at 1.
+void ResetParameters(torch::nn::Module& module, Cell cell, int64_t hidden) {
   at::NoGradGuard no_grad;
   const double bound = 1 / std::sqrt(static_cast<double>(hidden));
   for (auto& item : module.named_parameters(/*recurse=*/false)) {
@@ -106,6 +107,9 @@ void ResetParameters(torch::nn::Module& module, int64_t hidden) {
       item.value().uniform_(-bound, bound);
     } else {
       item.value().fill_(item.key().find("_weight") != std::string::npos ? 1 : 0);
+    }
+    if (cell == Cell::kLnGruDreamer && item.key().starts_with("ln_bias")) {
+      item.value().slice(0, hidden, 2 * hidden).fill_(1);
     }
   }
 }
@@ -196,7 +200,7 @@ bool RecurrentImpl<Derived, Options>::is_frozen() const {
 
 template <class Derived, class Options>
 void RecurrentImpl<Derived, Options>::reset_parameters() {
-  ResetParameters(*this, options.hidden_size());
+  ResetParameters(*this, options.variant(), options.hidden_size());
 }
 
 template <class Derived, class Options>
@@ -349,7 +353,7 @@ bool RecurrentCellImpl<Derived, Options>::is_frozen() const {
 
 template <class Derived, class Options>
 void RecurrentCellImpl<Derived, Options>::reset_parameters() {
-  ResetParameters(*this, options.hidden_size());
+  ResetParameters(*this, options.variant(), options.hidden_size());
 }
 
 template <class Derived, class Options>

@@ -143,7 +143,7 @@ PackedWeights Pack(const Call& call, const Sizes& sizes, bool backward) {
 void FoldBiases(Cell cell, const Tensor& bias_hh, RnnTensors& tensors) {
   if (!bias_hh.defined()) return;
   const Tensor bias_ih = tensors.bias;
-  if (!internal::RecipeOf(cell).is_gru()) {
+  if (!internal::RecipeOf(cell).splits_n()) {
     tensors.bias = bias_ih + bias_hh;
     return;
   }

@@ -170,6 +170,17 @@ std::pair<Tensor, Tensor> ComposedStep(Cell cell, const RnnTensors& p, const Ten
       return lstm(sum(false, {n, n, n, n}), kCarried);
     case Cell::kBnLstm:
       return lstm(ih(true, {}) + hh(true, {}) + bias, kOutput, true);
+    case Cell::kLnLstmTorchaudio:
+      return lstm(sum(false, {4 * n}), kCarried);
+    case Cell::kLnLstmTflite:
+      return lstm(sum(false, {n, n, n, n}) + bias, kNone);
+    case Cell::kLnGruHaste:
+      return gru(ih(false, {3 * n}) + bias, hh(false, {3 * n}), p.bias_hn);
+    case Cell::kLnGruDreamer: {
+      const auto a = sum(false, {3 * n}).chunk(3, 1);
+      const Tensor z = a[1].sigmoid();
+      return {(1 - z) * (a[0].sigmoid() * a[2]).tanh() + z * h, {}};
+    }
   }
   return {};
 }
@@ -1092,7 +1103,8 @@ TEST(RecurrentModules, PassTheirParametersToTheOperator) {
   };
   for (const Cell cell : internal::kCells) {
     const CellRecipe recipe = RecipeOf(cell);
-    if (recipe.sums == internal::Sums::kPlain) continue;  // has two biases, like PyTorch's modules
+    // These have two biases.
+    if (recipe.sums == internal::Sums::kPlain || recipe.has_bias_hn()) continue;
     if (recipe.is_lstm()) {
       expect(nn::LayerNormLSTM(nn::LayerNormLSTMOptions(kInputs, kHidden).variant(cell).eps(1e-3)),
              cell);

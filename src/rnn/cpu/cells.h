@@ -21,7 +21,7 @@ struct CellParams {
   const T *gain_ih = nullptr,
           *gain_hh = nullptr;                    ///< [columns]; gain_ih is also the gain of zx + zh
   const T* bias = nullptr;                       ///< [columns] the sum of all biases except bias_hn
-  const T* bias_hn = nullptr;                    ///< [padded] only GRU: added to ah_n
+  const T* bias_hn = nullptr;                    ///< [padded] only kGru: added to ah_n
   const T *gain_c = nullptr, *bias_c = nullptr;  ///< [padded]
 };
 
@@ -51,7 +51,7 @@ struct CellCall {
 /// xhat, and norm_c and rstd are not used.
 template <class T>
 struct CellRow {
-  const T *zx, *zh;  ///< [columns] the sums; zx contains zx + zh, except for kSeparate and GRUs
+  const T *zx, *zh;  ///< [columns] the sums; zx contains zx + zh, except for kSeparate and kGru
   T* a;              ///< [columns] the sums after their norms, then an LSTM's o; may be zx
   T* ah_n;           ///< [padded] a GRU's ah_n after its norm; may be in zh
   T* norm_c;         ///< [kCoefficients] the coefficients of the norm of c
@@ -61,7 +61,7 @@ struct CellRow {
   T *xhat_ih, *xhat_hh;  ///< [columns] the normalized zx and zh
   T *rstd_ih, *rstd_hh;  ///< rstd of zx and zh
   T* gates;              ///< [columns] after their activations
-  T* candidate;          ///< [padded] a GRU's ah_n
+  T* candidate;          ///< [padded] what r multiplies in a GRU
   T* before;             ///< [padded] the c before the step
   T* tanh_c;             ///< [padded] tanh of the c that h uses
 };
@@ -75,7 +75,7 @@ struct CellRowBackward {
   T *dh, *dc;         ///< [padded] the gradient of the state after the step, and then before it
   T* dcell;           ///< [padded] the gradient of this step's c that passes through h
   T* workspace;       ///< [padded] workspace
-  T *dzx, *dzh;       ///< [columns] the gradients of zx and zh; equal except for kSeparate and GRUs
+  T *dzx, *dzh;       ///< [columns] the gradients of zx and zh; equal except for kSeparate and kGru
 };
 
 /// The sequences of one step with common statistics. `rows[i]` is the index of row i in z [.,

@@ -96,7 +96,32 @@ HWY_NOINLINE void GruGates(const CellCall<T>& call, bool plain, const CellRow<T>
     PutKept<kKeep, T>(ah_n, row.candidate + unit);
     const auto h = Get(state + unit);
     Put<T>(hn::MulAdd(hn::Sub(one, z), new_state, hn::Mul(z, h)), state + unit);
-    at_r += step, at_z += step, at_n += n;
+    at_r += step, at_z += step, at_n += gate[2].step;
+  }
+}
+
+/// Computes the h of a GRU whose r multiplies the whole sum of n.
+template <class T, Keep kKeep>
+HWY_NOINLINE void GruOfSumGates(const CellCall<T>& call, const CellRow<T>& row) {
+  const Tag<T> d;
+  constexpr int64_t n = kLanes<T>;
+  const auto& gate = call.order.gate;
+  int64_t at_r = gate[0].begin, at_z = gate[1].begin, at_n = gate[2].begin;
+  const int64_t step = gate[0].step, units = VectorsOf<T>(call.order.hidden) * n;
+  const T *bias = call.params.bias, *a = row.a;
+  T* state = row.h;
+  for (int64_t unit = 0; unit < units; unit += n) {
+    const auto r = Sigmoid(d, hn::Add(Get(a + at_r), Get(bias + at_r)));
+    const auto z = Sigmoid(d, hn::Add(Get(a + at_z), Get(bias + at_z)));
+    const auto a_n = hn::Add(Get(a + at_n), Get(bias + at_n));
+    const auto new_state = Tanh(d, hn::Mul(r, a_n));
+    PutKept<kKeep, T>(r, row.gates + at_r);
+    PutKept<kKeep, T>(z, row.gates + at_z);
+    PutKept<kKeep, T>(new_state, row.gates + at_n);
+    PutKept<kKeep, T>(a_n, row.candidate + unit);
+    const auto h = Get(state + unit);
+    Put<T>(hn::MulAdd(hn::Sub(All<T>(1), z), new_state, hn::Mul(z, h)), state + unit);
+    at_r += step, at_z += step, at_n += step;
   }
 }
 
@@ -125,9 +150,12 @@ void NormalizeSums(const CellCall<T>& call, int g, const CellRow<T>& row) {
   T* const a = row.a + at;
   if (joint) {
     Scale<T, kKeep>(zx, norm_ih, gain_ih, vectors, kept_ih, a);
-  } else if (recipe.is_gru() && g == 1) {
+  } else if (recipe.splits_n() && g == 1) {
     Scale<T, kKeep>(zx, norm_ih, gain_ih, vectors, kept_ih, a);
     Scale<T, kKeep>(zh, norm_hh, gain_hh, vectors, kept_hh, row.ah_n);
+  } else if (recipe.splits_n() && group.gates == 3) {
+    ScaleGru<T, kKeep>(zx, norm_ih, gain_ih, kept_ih, zh, norm_hh, gain_hh, kept_hh, vectors, a,
+                       row.ah_n);
   } else {
     ScaleBoth<T, kKeep>(zx, norm_ih, gain_ih, kept_ih, zh, norm_hh, gain_hh, kept_hh, vectors, a);
   }
@@ -144,7 +172,7 @@ void KeepGates(const CellCall<T>& call, const CellRow<T>& row) {
   if (recipe.is_lstm()) {
     LstmGates<T, kKeep>(call, row);
   } else if (recipe.is_gru()) {
-    GruGates<T, kKeep>(call, plain, row);
+    recipe.splits_n() ? GruGates<T, kKeep>(call, plain, row) : GruOfSumGates<T, kKeep>(call, row);
   } else {
     RnnGates(call, row);
   }

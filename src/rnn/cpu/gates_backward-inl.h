@@ -94,12 +94,13 @@ HWY_NOINLINE void LstmGatesBackward(const CellCall<T>& call, const CellRowBackwa
   }
 }
 
-/// Writes dzx and dzh. Norms of rows read r and z only from dzh.
+/// Writes dzx and dzh. A norm of r and z only reads them from dzh.
 template <class T>
 HWY_NOINLINE void GruGatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
                                    const CellSums<T>& sums) {
   constexpr int64_t n = kLanes<T>;
-  const bool plain = call.recipe.sums == Sums::kPlain || call.recipe.over == Over::kBatch;
+  const bool needs_dzx = call.recipe.sums == Sums::kPlain || call.recipe.over == Over::kBatch ||
+                         call.recipe.groups[0] == 3;
   const auto& gate = call.order.gate;
   int64_t at_r = gate[0].begin, at_z = gate[1].begin, at_n = gate[2].begin;
   const int64_t units = VectorsOf<T>(call.order.hidden) * n, step = gate[0].step;
@@ -116,7 +117,7 @@ HWY_NOINLINE void GruGatesBackward(const CellCall<T>& call, const CellRowBackwar
     AddTo<T>(sums.bias + at_z, da_z);
     AddTo<T>(sums.bias + at_n, dax_n);
     AddTo<T>(sums.bias_hn + unit, dah_n);
-    if (plain) {
+    if (needs_dzx) {
       Put<T>(da_r, row.dzx + at_r);
       Put<T>(da_z, row.dzx + at_z);
     }
@@ -125,7 +126,34 @@ HWY_NOINLINE void GruGatesBackward(const CellCall<T>& call, const CellRowBackwar
     Put<T>(da_z, row.dzh + at_z);
     Put<T>(dah_n, row.dzh + at_n);
     Put<T>(hn::Mul(d, z), row.dh + unit);
-    at_r += step, at_z += step, at_n += n;
+    at_r += step, at_z += step, at_n += gate[2].step;
+  }
+}
+
+/// Writes the gradient of the sums to dzh, for a GRU whose r multiplies the whole sum of n.
+template <class T>
+HWY_NOINLINE void GruOfSumGatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
+                                        T* dbias) {
+  constexpr int64_t n = kLanes<T>;
+  const auto& gate = call.order.gate;
+  int64_t at_r = gate[0].begin, at_z = gate[1].begin, at_n = gate[2].begin;
+  const int64_t units = VectorsOf<T>(call.order.hidden) * n, step = gate[0].step;
+  for (int64_t unit = 0; unit < units; unit += n) {
+    const auto r = Get(row.gates + at_r), z = Get(row.gates + at_z);
+    const auto new_state = Get(row.gates + at_n), d = Get(row.dh + unit);
+    const auto dn = hn::Mul(hn::Mul(d, hn::Sub(All<T>(1), z)), OfTanh<T>(new_state));
+    const auto da_r = hn::Mul(hn::Mul(dn, Get(row.candidate + unit)), OfSigmoid<T>(r));
+    const auto change = hn::Sub(Get(row.h_before + unit), new_state);
+    const auto da_z = hn::Mul(hn::Mul(d, change), OfSigmoid<T>(z));
+    const auto da_n = hn::Mul(dn, r);
+    AddTo<T>(dbias + at_r, da_r);
+    AddTo<T>(dbias + at_z, da_z);
+    AddTo<T>(dbias + at_n, da_n);
+    Put<T>(da_r, row.dzh + at_r);
+    Put<T>(da_z, row.dzh + at_z);
+    Put<T>(da_n, row.dzh + at_n);
+    Put<T>(hn::Mul(d, z), row.dh + unit);
+    at_r += step, at_z += step, at_n += step;
   }
 }
 
@@ -163,7 +191,7 @@ void SumsBackward(const CellCall<T>& call, int g, const CellRowBackward<T>& row,
   }
   const NormRow<T> hh{row.xhat_hh + at, row.rstd_hh[g], row.dzh + at};
   // The gradients of ax and ah are equal, except for a GRU's n.
-  if (recipe.is_gru() && g == 1) {
+  if (recipe.splits_n() && (g == 1 || group.gates == 3)) {
     NormBackward<T>(row.dzx + at, ih, gain_ih, stretch, dgain_ih);
     NormBackward<T>(row.dzh + at, hh, gain_hh, stretch, dgain_hh);
   } else {
@@ -178,7 +206,8 @@ void GatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
   if (recipe.is_lstm()) {
     LstmGatesBackward(call, row, sums.bias);
   } else if (recipe.is_gru()) {
-    GruGatesBackward(call, row, sums);
+    recipe.splits_n() ? GruGatesBackward(call, row, sums)
+                      : GruOfSumGatesBackward(call, row, sums.bias);
   } else {
     RnnGatesBackward(call, row, sums.bias);
   }

@@ -31,7 +31,7 @@ constexpr int64_t PaddedUnits(int64_t hidden) {
 /// added.
 constexpr Groups LayoutOf(const CellRecipe& recipe) {
   if (recipe.norms() > 0) return recipe.groups;
-  return recipe.is_gru() ? Groups{2, 1} : Groups{static_cast<int8_t>(recipe.gates())};
+  return recipe.splits_n() ? Groups{2, 1} : Groups{static_cast<int8_t>(recipe.gates())};
 }
 
 struct Order {

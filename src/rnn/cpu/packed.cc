@@ -42,7 +42,7 @@ void PackedLayer<T>::Pack(Cell cell, int64_t inputs, int64_t hidden,
   for (const T* added : {params.bias, params.ln_ih_bias, params.ln_hh_bias, params.ln_bias}) {
     add_columns(added, T{0}, bias);
   }
-  if (recipe.is_gru()) {
+  if (recipe.splits_n()) {
     // r multiplies the bias of ah_n, so it must not be added to ax_n.
     const T* of_sums = params.ln_hh_bias ? params.ln_hh_bias + 2 * hidden : nullptr;
     add_units(of_sums, T{0}, bias_hn);

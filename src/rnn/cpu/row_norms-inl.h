@@ -220,6 +220,31 @@ HWY_NOINLINE void ScaleBoth(const T* zx, const T* norm_ih, const T* gain_ih, T* 
   }
 }
 
+/// Like ScaleBoth for a GRU's r, z and n, interleaved by vectors, but writes gain_hh * xhat_hh of n
+/// to ah_n, which can be in zh: element i of ah_n is not before element i of zh.
+template <class T, Keep kKeep>
+HWY_NOINLINE void ScaleGru(const T* zx, const T* norm_ih, const T* gain_ih, T* kept_ih, const T* zh,
+                           const T* norm_hh, const T* gain_hh, T* kept_hh, int64_t vectors, T* a,
+                           T* ah_n) {
+  constexpr int64_t n = kLanes<T>;
+  const CoefficientVectors<T> ih(norm_ih), hh(norm_hh);
+  for (int64_t i = 0; i < vectors * n; i += 3 * n, ah_n += n) {
+    V<T> of_h[3], of_x[3];
+    for (int gate = 0; gate < 3; ++gate) {
+      const int64_t j = i + gate * n;
+      const auto xhat_ih = ih.Xhat(Get(zx + j)), xhat_hh = hh.Xhat(Get(zh + j));
+      PutKept<kKeep, T>(xhat_ih, kept_ih + j);
+      PutKept<kKeep, T>(xhat_hh, kept_hh + j);
+      of_x[gate] = hn::Mul(Get(gain_ih + j), xhat_ih);
+      of_h[gate] = hn::Mul(Get(gain_hh + j), xhat_hh);
+    }
+    Put<T>(hn::Add(of_x[0], of_h[0]), a + i);
+    Put<T>(hn::Add(of_x[1], of_h[1]), a + i + n);
+    Put<T>(of_x[2], a + i + 2 * n);
+    Put<T>(of_h[2], ah_n);
+  }
+}
+
 /// A row of a norm's backward. With d the gradient of gain * xhat and g = d * gain, dz = rstd * (g
 /// - mean(g) - xhat * mean(g * xhat)). dz may be d.
 template <class T>

@@ -21,7 +21,7 @@ enum Slot : uint8_t {
   kXhatIh,     ///< the normalized zx, or zx + zh
   kXhatHh,     ///< the normalized zh
   kGates,      ///< the gates after their activations
-  kCandidate,  ///< a GRU's ah_n
+  kCandidate,  ///< a GRU's ah_n, or the whole sum of n
   kBefore,     ///< the cell state before the step
   kTanhC,      ///< tanh of the c that h uses
   kXhatC,      ///< over the batch: the normalized c
@@ -67,11 +67,11 @@ template <class T>
 SlotSizes StepSizes(const CellRecipe& recipe, const RnnShape& shape) {
   SlotSizes sizes = KeptSizes<T>(recipe, shape);
   const int64_t sums = shape.batch * recipe.gates() * PaddedUnits<T>(shape.hidden);
-  if (recipe.sums == Sums::kSeparate || recipe.is_gru()) sizes[kZh] = sums;
+  if (recipe.sums == Sums::kSeparate || recipe.splits_n()) sizes[kZh] = sums;
   if (recipe.over == Over::kRow) sizes[kRstdIh] = sizes[kRstdHh] = 0;
   for (const Slot slot : {kXhatIh, kXhatHh, kGates, kCandidate, kBefore, kTanhC}) sizes[slot] = 0;
   if (recipe.sums != Sums::kPlain) sizes[kScaled] = sums;
-  if (recipe.sums != Sums::kPlain && recipe.is_gru()) sizes[kScaledN] = sums / recipe.gates();
+  if (recipe.sums != Sums::kPlain && recipe.splits_n()) sizes[kScaledN] = sums / recipe.gates();
   return sizes;
 }
 

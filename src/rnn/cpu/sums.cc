@@ -9,7 +9,9 @@ namespace planish::internal {
 namespace {
 
 /// Returns whether zx and zh have the same gradient, because only their sum is used.
-bool Shared(const CellRecipe& recipe) { return recipe.sums != Sums::kSeparate && !recipe.is_gru(); }
+bool Shared(const CellRecipe& recipe) {
+  return recipe.sums != Sums::kSeparate && !recipe.splits_n();
+}
 
 /// Copies the first `width` elements of each column, `stride` apart, to the column's row of `to`.
 template <class T>
@@ -153,7 +155,7 @@ void ParamSums<T>::Write(const RnnParams<T>& d, const ParallelFor& parallel_for)
   const auto write = [&](const T* from, T* to) {
     if (to) std::copy_n(from, hidden, to);
   };
-  if (recipe.is_gru()) write(all.bias_hn, d.ln_hh_bias ? d.ln_hh_bias + 2 * hidden : nullptr);
+  if (recipe.splits_n()) write(all.bias_hn, d.ln_hh_bias ? d.ln_hh_bias + 2 * hidden : nullptr);
   write(all.bias_hn, d.bias_hn);
   write(all.gain_c, d.ln_c_weight);
   write(all.bias_c, d.ln_c_bias);

@@ -35,7 +35,7 @@ struct CellParams {
   int64_t stride, first;
   T *gain_ih, *gain_hh;  ///< [G] gains of the norms of zx and zh; gain_ih also of zx + zh
   T* bias;               ///< [G] the sum of all biases except bias_hn
-  T* bias_hn;            ///< [H] GRU: the sum of the biases of ah_n
+  T* bias_hn;            ///< [H] kGru: the sum of the biases of ah_n
   T *gain_c, *bias_c;    ///< [H] of the norm of c
 };
 
@@ -60,7 +60,7 @@ struct CellLayer {
   T* norm_ih;     ///< [M, norms, 3] of zx or zx + zh
   T* norm_hh;     ///< [M, norms, 3]
   T* gates_kept;  ///< [M, G]
-  T* candidate;   ///< [M, H] a GRU's ah_n
+  T* candidate;   ///< [M, H] what r multiplies in a GRU
   T* before;      ///< [M, H] c before the step
   T* tanh_c;      ///< [M, H]
   T* norm_c;      ///< [M, 3]

@@ -48,7 +48,7 @@ bool HasCellNorm(const CellRecipe& recipe) { return recipe.cell != CellNorm::kNo
 bool IsDisjoint(const CellRecipe& recipe) { return recipe.sums == Sums::kSeparate; }
 /// Returns whether zx and zh have the same gradient.
 bool HasOneGradient(const CellRecipe& recipe) {
-  return recipe.sums == Sums::kPlain && !recipe.is_gru();
+  return recipe.sums == Sums::kPlain && !recipe.splits_n();
 }
 
 template <class T>
@@ -79,7 +79,7 @@ void TakeParams(Workspace& workspace, const CellRecipe& recipe, const Sizes& n,
   if (recipe.sums != Sums::kPlain) workspace.Take(params.gain_ih, n.columns);
   if (IsDisjoint(recipe)) workspace.Take(params.gain_hh, n.columns);
   workspace.Take(params.bias, n.columns);
-  if (recipe.is_gru()) workspace.Take(params.bias_hn, n.hidden);
+  if (recipe.splits_n()) workspace.Take(params.bias_hn, n.hidden);
   if (!HasCellNorm(recipe)) return;
   workspace.Take(params.gain_c, n.hidden);
   workspace.Take(params.bias_c, n.hidden);

@@ -83,7 +83,8 @@ TEST(PersistentPlan, TooLargeLayersDoNotFit) {
 // Every unit has a block, every block has a unit, and shared memory suffices.
 TEST(PersistentPlan, EveryUnitHasABlock) {
   for (const Cell cell :
-       {Cell::kRnn, Cell::kLnRnn, Cell::kLnLstm, Cell::kLnLstmContrib, Cell::kGru, Cell::kLnGru}) {
+       {Cell::kRnn, Cell::kLnRnn, Cell::kLnLstm, Cell::kLnLstmContrib, Cell::kLnLstmTorchaudio,
+        Cell::kGru, Cell::kLnGru, Cell::kLnGruHaste, Cell::kLnGruDreamer}) {
     for (int64_t hidden = 1; hidden < 1400; hidden += hidden < 40 ? 1 : 17) {
       for (const int64_t blocks : {int64_t{1}, int64_t{3}, int64_t{108}, kBlocks}) {
         for (const int64_t batch : {1, 5, 64}) {

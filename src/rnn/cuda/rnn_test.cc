@@ -146,7 +146,8 @@ TYPED_TEST(RnnCudaTest, EveryCellAgreesWithTheCpuForManyUnits) {
 TYPED_TEST(RnnCudaTest, LargeLayersAgreeWithTheCpu) {
   using T = TypeParam;
   for (const Cell cell : {Cell::kRnn, Cell::kLnRnn, Cell::kLstm, Cell::kLnLstm,
-                          Cell::kLnLstmContrib, Cell::kGru, Cell::kLnGru}) {
+                          Cell::kLnLstmContrib, Cell::kLnLstmTorchaudio, Cell::kGru, Cell::kLnGru,
+                          Cell::kLnGruHaste, Cell::kLnGruDreamer}) {
     this->ExpectWithin(kTolerance<T>, RnnProblem<T>(cell, {2, 1, 3, 515}, {.lengths = true}, 0.5));
     this->ExpectWithin(2 * kTolerance<T>,
                        RnnProblem<T>(cell, {9, 31, 2, 17}, {.lengths = true}, 0.5));
@@ -620,9 +621,13 @@ TEST(RnnCudaSavedSize, EqualsTheTableInTheHeader) {
   EXPECT_EQ(size(Cell::kLnRnnRelu), 8 + 3);
   EXPECT_EQ(size(Cell::kGru), 24 + 8);
   EXPECT_EQ(size(Cell::kLnGru), 3 * 24 + 8 + 12);
+  EXPECT_EQ(size(Cell::kLnGruHaste), 3 * 24 + 8 + 6);
+  EXPECT_EQ(size(Cell::kLnGruDreamer), 2 * 24 + 8 + 3);
   EXPECT_EQ(size(Cell::kLstm), 32 + 16);
   EXPECT_EQ(size(Cell::kDrawLstm), 32 + 16 + 3);
   EXPECT_EQ(size(Cell::kLnLstmContrib), 2 * 32 + 16 + 15);
+  EXPECT_EQ(size(Cell::kLnLstmTflite), 2 * 32 + 16 + 12);
+  EXPECT_EQ(size(Cell::kLnLstmTorchaudio), 2 * 32 + 16 + 6);
   EXPECT_EQ(size(Cell::kLnLstm), 3 * 32 + 16 + 9);
 }
 

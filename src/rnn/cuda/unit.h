@@ -20,14 +20,25 @@ PLANISH_DEVICE int64_t PlaceOf(const CellParams<T>& params, int gate, int64_t k)
 }
 
 constexpr int GatesOf(Arithmetic arithmetic) {
-  return arithmetic == Arithmetic::kLstm ? 4 : arithmetic == Arithmetic::kGru ? 3 : 1;
+  switch (arithmetic) {
+    case Arithmetic::kLstm:
+      return 4;
+    case Arithmetic::kGru:
+    case Arithmetic::kGruOfSum:
+      return 3;
+    case Arithmetic::kRnn:
+    case Arithmetic::kRnnRelu:
+      return 1;
+  }
+  return 0;
 }
 
 /// A cell as a type. The first kFirst gates share a norm, then the next kFirst gates, and so on.
 template <Arithmetic kArithmeticOf, Sums kSumsOf, int kFirst>
 struct CellKind {
   static constexpr bool kLstm = kArithmeticOf == Arithmetic::kLstm;
-  static constexpr bool kGru = kArithmeticOf == Arithmetic::kGru;
+  static constexpr bool kSplitsN = kArithmeticOf == Arithmetic::kGru;
+  static constexpr bool kGru = kSplitsN || kArithmeticOf == Arithmetic::kGruOfSum;
   static constexpr bool kRnn = !kLstm && !kGru;
   static constexpr bool kPlain = kSumsOf == Sums::kPlain;
   static constexpr bool kJoint = kSumsOf == Sums::kJoint;
@@ -70,7 +81,7 @@ PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64
   PLANISH_UNROLL
   for (int gate = 0; gate < kGates; ++gate) {
     const int64_t j = PlaceOf(p, gate, k);
-    const bool candidate = Kind::kGru && gate == 2;
+    const bool candidate = Kind::kSplitsN && gate == 2;
     if constexpr (Kind::kJoint) {
       const T z = zx[gate] + zh[gate];
       a.zx[first + gate * hidden] = z;
@@ -91,10 +102,10 @@ PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64
     return {!relu ? Tanh(of_x[0]) : of_x[0] <= 0 ? T{0} : of_x[0], 0, 0};
   } else if constexpr (Kind::kGru) {
     const T r = Sigmoid(of_x[0]), z = Sigmoid(of_x[1]);
-    const T n = Tanh(FusedMulAdd(r, of_h, of_x[2]));
+    const T n = Tanh(Kind::kSplitsN ? FusedMulAdd(r, of_h, of_x[2]) : r * of_x[2]);
     if (kept != nullptr) {
       kept[0] = r, kept[hidden] = z, kept[2 * hidden] = n;
-      a.candidate[unit] = of_h;
+      a.candidate[unit] = Kind::kSplitsN ? of_h : of_x[2];
     }
     return {FusedMulAdd(T{1} - z, n, z * before), 0, 0};
   } else {
@@ -175,7 +186,9 @@ struct UnitGradient {
   T of_h, dh, dc;
 
   /// Returns the gradient of the gate's part of zh, or of zx + zh.
-  PLANISH_DEVICE T OfState(int gate) const { return Kind::kGru && gate == 2 ? of_h : of_a[gate]; }
+  PLANISH_DEVICE T OfState(int gate) const {
+    return Kind::kSplitsN && gate == 2 ? of_h : of_a[gate];
+  }
 };
 
 /// Computes the gradients of the gates. For an RNN or GRU, from `dh`, the gradient of h; y and
@@ -191,10 +204,11 @@ PLANISH_DEVICE UnitGradient<Kind, T> TakeGatesBack(const CellLayer<T>& a, int64_
     d.of_a[0] = !relu ? dh * OfTanh(y[unit]) : y[unit] <= 0 ? T{0} : dh;
   } else if constexpr (Kind::kGru) {
     const T r = kept[0], z = kept[hidden], n = kept[2 * hidden];
-    d.of_a[2] = dh * (T{1} - z) * OfTanh(n);
-    d.of_a[0] = d.of_a[2] * a.candidate[unit] * OfSigmoid(r);
+    const T of_n = dh * (T{1} - z) * OfTanh(n);
+    d.of_a[0] = of_n * a.candidate[unit] * OfSigmoid(r);
     d.of_a[1] = dh * (h_before[unit] - n) * OfSigmoid(z);
-    d.of_h = d.of_a[2] * r;
+    d.of_h = of_n * r;
+    d.of_a[2] = Kind::kSplitsN ? of_n : d.of_h;
     d.dh = dh * z;
   } else {
     const T i = kept[0], f = kept[hidden], g = kept[2 * hidden], of_cell = output.of_cell;
@@ -237,10 +251,14 @@ void VisitKind(const char* function, Arithmetic arithmetic, Sums sums, int first
   if (arithmetic == kLstm) {
     if (plain) return f(CellKind<kLstm, Sums::kPlain, 4>());
     if (joint && first == 1) return f(CellKind<kLstm, Sums::kJoint, 1>());
+    if (joint && first == 4) return f(CellKind<kLstm, Sums::kJoint, 4>());
     if (!joint && first == 4) return f(CellKind<kLstm, Sums::kSeparate, 4>());
   } else if (arithmetic == kGru) {
     if (plain) return f(CellKind<kGru, Sums::kPlain, 3>());
     if (!joint && first == 2) return f(CellKind<kGru, Sums::kSeparate, 2>());
+    if (!joint && first == 3) return f(CellKind<kGru, Sums::kSeparate, 3>());
+  } else if (arithmetic == kGruOfSum) {
+    if (joint && first == 3) return f(CellKind<kGruOfSum, Sums::kJoint, 3>());
   } else {
     if (plain) return f(CellKind<kRnn, Sums::kPlain, 1>());
     if (joint) return f(CellKind<kRnn, Sums::kJoint, 1>());

@@ -441,7 +441,8 @@ TORCH_MODULE(LayerNormLSTM);
 ///   h_t = (1 - z) * n + z * h_{t-1}
 ///
 /// One LN is over the 2H sums of r and z together, another over the H sums of n. There is no bias
-/// except those of the norms. The variant kGru is torch::nn::GRU, with bias_ih and bias_hh.
+/// except those of the norms. Other variants: kGru, which is torch::nn::GRU, and kLnGruHaste have
+/// bias_ih and bias_hh. kLnGruDreamer has other equations (Cell), and its ln_bias of z starts at 1.
 ///
 /// Keys and shapes are those of LayerNormLSTM, with 3H instead of 4H and without ln_c.
 class LayerNormGRUImpl : public detail::HiddenStateImpl<LayerNormGRUImpl, LayerNormGRUOptions> {

@@ -560,13 +560,23 @@ def test_layers_of_torch_get_no_attributes_of_this_library(change):
     assert vars(model[0]).keys() == vars(nn.LSTM(3, 4)).keys()
 
 
+@pytest.mark.parametrize("variant", ["haste", "dreamer"])
+def test_a_converted_gru_has_the_norms_of_a_new_one(variant):
+    model = nn.Sequential(nn.GRU(3, 4))
+    planish.convert(model, "layer_norm_rnn", variant=variant)
+    new = pnn.LayerNormGRU(3, 4, variant=variant)
+    for name, parameter in new.named_parameters():
+        if name.startswith("ln_"):
+            assert torch.equal(getattr(model[0], name), parameter)
+
+
 def test_a_variant_that_only_some_layers_have_leaves_the_others():
     model = nn.ModuleList([nn.LSTM(3, 4), nn.GRU(3, 4), nn.RNN(3, 4, nonlinearity="relu")])
-    report = planish.convert(model, "layer_norm_rnn", variant="haste")
+    report = planish.convert(model, "layer_norm_rnn", variant="tfa")
     assert [change.after for change in report.changed] == ["planish.nn.LayerNormLSTM"]
     assert [left.reason for left in report.left] == [
-        'GRU has no variant "haste"',
-        'RNN has no variant "haste"',
+        'GRU has no variant "tfa"',
+        'RNN has no variant "tfa"',
     ]
 
 

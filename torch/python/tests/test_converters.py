@@ -15,9 +15,19 @@ from functools import partial
 from types import ModuleType
 
 import numpy as np
+import planish
 import pytest
 import torch
-from planish.converters import Converted, fastrnns, haste, kiros, paper, tensorflow
+from planish.converters import (
+    Converted,
+    dreamer,
+    fastrnns,
+    haste,
+    kiros,
+    paper,
+    tensorflow,
+    torchaudio,
+)
 from torch import Tensor
 
 T, B, I, H = 6, 3, 4, 5
@@ -112,6 +122,41 @@ def haste_lstm(w: Arrays, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tens
     return logistic(o) * torch.tanh(norm(c, w["gamma_h"], w["beta_h"], 1e-5)), c
 
 
+def haste_gru(w: Arrays, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    of_x = norm(x @ w["kernel"], w["gamma"][0], 0.0, 1e-5) + w["bias"]
+    of_h = norm(h @ w["recurrent_kernel"], w["gamma"][1], 0.0, 1e-5) + w["recurrent_bias"]
+    x_z, x_r, x_g = blocks(of_x, 3)
+    h_z, h_r, h_g = blocks(of_h, 3)
+    z, r = logistic(x_z + h_z), logistic(x_r + h_r)
+    return z * h + (1 - z) * torch.tanh(x_g + r * h_g), c
+
+
+def dreamer_gates(sums: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    reset, candidate, update = blocks(sums, 3)
+    candidate = torch.tanh(logistic(reset) * candidate)
+    update = logistic(update - 1)
+    return update * candidate + (1 - update) * h, c
+
+
+def sheeprl_gru(w: Arrays, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    sums = torch.cat([h, x], 1) @ w["linear.weight"].T
+    return dreamer_gates(norm(sums, w["layer_norm.weight"], w["layer_norm.bias"], 1e-3), h, c)
+
+
+def dreamerv3_torch_gru(w: Arrays, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    sums = torch.cat([x, h], 1) @ w["layers.GRU_linear.weight"].T
+    gain, bias = w["layers.GRU_norm.weight"], w["layers.GRU_norm.bias"]
+    return dreamer_gates(norm(sums, gain, bias, 1e-3), h, c)
+
+
+def torchaudio_lstm(w: Arrays, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    sums = x @ w["x2g.weight"].T + h @ w["p2g.weight"].T
+    i, f, new, o = blocks(norm(sums, w["g_norm.weight"], w["g_norm.bias"], 1e-5), 4)
+    c = logistic(f) * c + logistic(i) * torch.tanh(new)
+    c = norm(c, w["c_norm.weight"], w["c_norm.bias"], 1e-5)
+    return logistic(o) * torch.tanh(c), c
+
+
 def fastrnns_cell(
     w: Arrays, x: Tensor, h: Tensor, c: Tensor, eps: float = 1e-5
 ) -> tuple[Tensor, Tensor]:
@@ -178,6 +223,31 @@ _HASTE = {
     "gamma_h": (H,),
     "beta_h": (H,),
 }
+_HASTE_GRU = {
+    "kernel": (I, 3 * H),
+    "recurrent_kernel": (H, 3 * H),
+    "bias": (3 * H,),
+    "recurrent_bias": (3 * H,),
+    "gamma": (2, 3 * H),
+}
+_SHEEPRL = {
+    "linear.weight": (3 * H, H + I),
+    "layer_norm.weight": (3 * H,),
+    "layer_norm.bias": (3 * H,),
+}
+_DREAMERV3_TORCH = {
+    "layers.GRU_linear.weight": (3 * H, I + H),
+    "layers.GRU_norm.weight": (3 * H,),
+    "layers.GRU_norm.bias": (3 * H,),
+}
+_TORCHAUDIO = {
+    "x2g.weight": (4 * H, I),
+    "p2g.weight": (4 * H, H),
+    "g_norm.weight": (4 * H,),
+    "g_norm.bias": (4 * H,),
+    "c_norm.weight": (H,),
+    "c_norm.bias": (H,),
+}
 _FASTRNNS = {"weight_ih": (4 * H, I), "weight_hh": (4 * H, H)} | {
     f"layernorm_{n}.{p}": (size,)
     for n, size in (("i", 4 * H), ("h", 4 * H), ("c", H))
@@ -229,6 +299,20 @@ DEFINITIONS = {
     "paper-lstm": Definition(_PAPER_LSTM, paper_lstm, paper.load, paper.save, "ln_lstm"),
     "paper-gru": Definition(_PAPER_GRU, paper_gru, paper.load, paper.save, "ln_gru"),
     "haste": Definition(_HASTE, haste_lstm, haste.load, haste.save, "ln_lstm_haste"),
+    "haste-gru": Definition(_HASTE_GRU, haste_gru, haste.load, haste.save, "ln_gru_haste"),
+    "dreamer-sheeprl": Definition(
+        _SHEEPRL, sheeprl_gru, dreamer.load_sheeprl, dreamer.save_sheeprl, "ln_gru_dreamer"
+    ),
+    "dreamer-v3-torch": Definition(
+        _DREAMERV3_TORCH,
+        dreamerv3_torch_gru,
+        dreamer.load_dreamerv3_torch,
+        dreamer.save_dreamerv3_torch,
+        "ln_gru_dreamer",
+    ),
+    "torchaudio": Definition(
+        _TORCHAUDIO, torchaudio_lstm, torchaudio.load, torchaudio.save, "ln_lstm_torchaudio"
+    ),
     "fastrnns": Definition(
         _FASTRNNS,
         fastrnns_cell,
@@ -301,7 +385,7 @@ def run_operator(
     """Like run_definition, but computed by Planish's operator with the converted weights."""
     params = {key.removesuffix("_l0"): t for key, t in (state or converted.state_dict).items()}
     bias_ih, bias_hh = params.pop("bias_ih", None), params.pop("bias_hh", None)
-    if definition.cell == "gru":
+    if definition.cell in ("gru", "ln_gru_haste"):
         params["bias_hn"] = bias_hh[2 * H :]
         bias_hh = torch.cat([bias_hh[: 2 * H], torch.zeros(H, dtype=bias_hh.dtype)])
     if bias_ih is not None:
@@ -391,6 +475,10 @@ def test_gates_are_not_interchangeable(name: str) -> None:
         ("paper-lstm", ("W_h", "W_x"), 1e-5),
         ("paper-gru", ("W_h", "W_x", "W", "U"), 1e-5),
         ("haste", ("kernel", "recurrent_kernel"), 1e-5),
+        ("haste-gru", ("kernel", "recurrent_kernel"), 1e-5),
+        ("dreamer-sheeprl", ("linear.weight",), 1e-3),
+        ("dreamer-v3-torch", ("layers.GRU_linear.weight",), 1e-3),
+        ("torchaudio", ("x2g.weight", "p2g.weight"), 1e-5),
         ("fastrnns", ("weight_ih", "weight_hh"), 1e-5),
         ("tfa", ("kernel", "recurrent_kernel"), 1e-3),
         ("contrib", ("kernel",), 1e-12),
@@ -416,6 +504,8 @@ def test_eps_is_that_of_the_definition(name: str, matrices: tuple[str, ...], eps
         "paper-lstm",
         "paper-gru",
         "haste",
+        "haste-gru",
+        "torchaudio",
         "fastrnns",
         "tfa",
         "contrib-forget-bias",
@@ -461,8 +551,8 @@ def test_round_trip_keeps_the_bits(name: str, dtype: torch.dtype) -> None:
     for key, weight in weights.items():
         got = torch.as_tensor(saved[key])
         assert got.dtype == dtype and got.is_contiguous()
-        if name == "contrib" and key == "forget/beta":
-            # forget_bias was added and subtracted, which rounds sums below 4.
+        if key in ("forget/beta", "layer_norm.bias", "layers.GRU_norm.bias"):
+            # 1 was added and subtracted, which rounds sums below 4.
             assert (got - weight).abs().max() <= 2 * torch.finfo(dtype).eps
         else:
             assert torch.equal(got, weight), key
@@ -839,7 +929,7 @@ def test_missing_extra_and_misshaped_keys_are_named(name: str) -> None:
         definition.load(weights | {extra: torch.zeros(2, dtype=torch.float64)})
     state = definition.load(weights).state_dict
     for key in state:
-        if key != "bias_ih_l0":  # without it, the keys are valid for another layer
+        if key != "bias_ih_l0" or name == "haste-gru":  # without it, the keys are valid for another layer
             fewer = {k: w for k, w in state.items() if k != key}
             with pytest.raises(ValueError, match=rf"{start}.*(the keys must include {key}|, got )"):
                 definition.save(fewer)
@@ -889,23 +979,43 @@ def test_two_layers_are_refused_by_layouts_of_one() -> None:
         haste.save(state)
 
 
-def test_haste_gru_is_refused() -> None:
-    # haste's norms are over all 3H sums. Results of LN-GRU with the same weights differ.
-    weights = {
-        "kernel": torch.randn(I, 3 * H),
-        "recurrent_kernel": torch.randn(H, 3 * H),
-        "bias": torch.zeros(3 * H),
-        "recurrent_bias": torch.zeros(3 * H),
-        "gamma": torch.ones(2, 3 * H),
-    }
-    with pytest.raises(ValueError, match=r"^\[converters.haste\] recurrent_bias belongs to haste"):
-        haste.load(weights)
+@pytest.mark.parametrize("name", ["dreamer-sheeprl", "dreamer-v3-torch"])
+def test_dreamer_names_what_is_wrong(name: str) -> None:
+    definition = DEFINITIONS[name]
+    weights = random_weights(definition)
+    linear = next(key for key in weights if "linear" in key)
+
+    def fails(text: str, changed: Arrays) -> None:
+        with pytest.raises(ValueError) as error:
+            definition.load({"rnn." + key: w for key, w in changed.items()}, prefix="rnn.")
+        assert str(error.value) == f"[converters.dreamer] {text}"
+
+    bias = linear.replace("weight", "bias")
+    fails(
+        f"rnn.{bias} is added before the norm: planish.nn.LayerNormGRU, which has no bias there, "
+        "cannot be the same function",
+        weights | {bias: torch.zeros(3 * H, dtype=torch.float64)},
+    )
+    for rows, columns in ((3 * H + 1, H + I), (3 * H, H)):
+        changed = weights | {linear: torch.zeros(rows, columns, dtype=torch.float64)}
+        fails(f"rnn.{linear} must have [3H, H + I], got {[rows, columns]}", changed)
+
+
+def test_a_new_dreamer_gru_starts_as_sheeprls() -> None:
+    # A new cell there has gains of 1 and biases of 0, and keeps 1 - s(-1) of its state.
+    gru = planish.nn.LayerNormGRU(I, H, variant="dreamer", eps=None)
+    assert gru.eps == 1e-3
+    saved = dreamer.save_sheeprl(gru.state_dict())
+    assert torch.equal(saved["layer_norm.weight"].abs(), torch.ones(3 * H))
+    assert torch.equal(saved["layer_norm.bias"], torch.zeros(3 * H))
 
 
 # The package.
 
 
-@pytest.mark.parametrize("module", [fastrnns, haste, kiros, paper, tensorflow])
+@pytest.mark.parametrize(
+    "module", [dreamer, fastrnns, haste, kiros, paper, tensorflow, torchaudio]
+)
 def test_examples_of_the_docstrings(module: ModuleType) -> None:
     result = doctest.testmod(module)
     assert result.attempted > 0 and result.failed == 0
@@ -916,7 +1026,7 @@ def test_examples_of_the_document(
 ) -> None:
     document = pathlib.Path(__file__).parents[3] / "docs" / "converters.md"
     examples = re.findall(r"```python\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(examples) == 6
+    assert len(examples) == 8
     monkeypatch.chdir(tmp_path)
 
     def write(path: str, name: str, *prefixes: str, end: str = "") -> None:
@@ -928,16 +1038,17 @@ def test_examples_of_the_document(
     write("lngru_order_add0.npz", "kiros-lngru-column", "encoder_")
     write("addons.npz", "tfa", "layer_norm_lstm_cell/", end=":0")
     write("contrib.npz", "contrib", "rnn/layer_norm_basic_lstm_cell/")
-    for name in ("haste", "fastrnns"):
-        path = "rnn.layers.0.cell." if name == "fastrnns" else "rnn."
+    paths = {"fastrnns": "rnn.layers.0.cell.", "torchaudio": "predictor.lstm_layers.0."}
+    for name in ("haste", "fastrnns", "dreamer-sheeprl", "torchaudio"):
+        path = paths.get(name, "rnn.")
         weights = random_weights(DEFINITIONS[name], torch.float32)
-        torch.save({path + key: w for key, w in weights.items()}, f"{name}.pt")
+        torch.save({path + key: w for key, w in weights.items()}, f"{name.removeprefix('dreamer-')}.pt")
     for example in examples:
         exec(compile(example, str(document), "exec"), {})
     assert set(np.load("saved.npz")) == set(np.load("bi_skip.npz")) - {"Wemb"}
     assert sorted(os.listdir()) == sorted(
         "addons.npz bi_skip.npz contrib.npz fastrnns.pt haste.pt lngru_order_add0.npz "
-        "saved.npz".split()
+        "saved.npz sheeprl.pt torchaudio.pt".split()
     )
 
 

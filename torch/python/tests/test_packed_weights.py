@@ -788,7 +788,7 @@ def test_variants_are_all_cells_of_the_library():
         torch.classes.planish.RnnLayer("", True, "", "")
     cells = str(error.value).partition("one of ")[2].partition(", got")[0].split(", ")
     tables = [recurrent._LSTMS, recurrent._GRUS, *recurrent._RNNS.values()]
-    assert sorted(cells) == sorted(v.cell for table in tables for v in table.values())
+    assert sorted(cells) == sorted({v.cell for table in tables for v in table.values()})
 
 
 def test_all_modules_of_the_package_are_tested():

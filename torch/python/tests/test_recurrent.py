@@ -26,10 +26,12 @@ CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 # Like CLOSE in float32, with 1.2e-7.
 CLOSE_FLOAT = {"rtol": 1e-4, "atol": 1e-5}
 
-LSTM_VARIANTS = ["paper", "haste", "fastrnns", "tfa", "contrib", "draw", "plain", "batchnorm"]
+LSTM_VARIANTS = ["paper", "haste", "fastrnns", "nemo", "tfa", "contrib", "torchaudio", "tflite"]
+LSTM_VARIANTS += ["draw", "plain", "batchnorm"]
+GRU_VARIANTS = ["paper", "haste", "dreamer", "plain", "batchnorm"]
 LAYERS = (
     [(LayerNormLSTM, {"variant": variant}) for variant in LSTM_VARIANTS]
-    + [(LayerNormGRU, {"variant": variant}) for variant in ("paper", "plain", "batchnorm")]
+    + [(LayerNormGRU, {"variant": variant}) for variant in GRU_VARIANTS]
     + [(LayerNormRNN, {"variant": variant}) for variant in ("paper", "plain", "batchnorm")]
     + [(LayerNormRNN, {"variant": v, "nonlinearity": "relu"}) for v in ("paper", "plain")]
 )
@@ -102,22 +104,29 @@ def lstm_step(variant, p, x, h, c):
     dim = 0 if variant == "batchnorm" else -1
     if variant in ("plain", "draw"):
         a = zx + p["bias_ih"] + zh + p["bias_hh"]
-    elif variant == "contrib":
-        a = norm(zx + zh, p, "ln", dim, groups=4)
+    elif variant in ("contrib", "torchaudio", "tflite"):
+        a = norm(zx + zh, p, "ln", dim, groups=1 if variant == "torchaudio" else 4)
+        a = a + p["bias_ih"] if variant == "tflite" else a
     else:
         a = norm(zx, p, "ln_ih", dim) + norm(zh, p, "ln_hh", dim)
-        a = a if variant == "fastrnns" else a + p["bias_ih"]
+        a = a if variant in ("fastrnns", "nemo") else a + p["bias_ih"]
     i, f, g, o = a.chunk(4, -1)
     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-    of_c = c if variant == "plain" else norm(c, p, "ln_c", dim)
+    of_c = c if variant in ("plain", "tflite") else norm(c, p, "ln_c", dim)
     h = o.sigmoid() * of_c.tanh()
-    return h, (of_c if variant in ("fastrnns", "tfa", "contrib") else c)
+    carried = ("fastrnns", "nemo", "tfa", "contrib", "torchaudio")
+    return h, (of_c if variant in carried else c)
 
 
 def gru_step(variant, p, x, h):
     zx, zh = x @ p["weight_ih"].T, h @ p["weight_hh"].T
     if variant == "plain":
         ax, ah = zx + p["bias_ih"], zh + p["bias_hh"]
+    elif variant == "haste":
+        ax, ah = norm(zx, p, "ln_ih", -1) + p["bias_ih"], norm(zh, p, "ln_hh", -1) + p["bias_hh"]
+    elif variant == "dreamer":
+        r, z, n = norm(zx + zh, p, "ln", -1).chunk(3, -1)
+        return ((1 - z.sigmoid()) * (r.sigmoid() * n).tanh() + z.sigmoid() * h,)
     else:
         two = 2 * h.shape[-1]
 
@@ -397,12 +406,17 @@ KEYS = {
     (LayerNormLSTM, "paper"): ["bias_ih", *SEPARATE_NORMS, *OF_C],
     (LayerNormLSTM, "haste"): ["bias_ih", "ln_ih_weight", "ln_hh_weight", *OF_C],
     (LayerNormLSTM, "fastrnns"): [*SEPARATE_NORMS, *OF_C],
+    (LayerNormLSTM, "nemo"): [*SEPARATE_NORMS, *OF_C],
+    (LayerNormLSTM, "torchaudio"): ["ln_weight", "ln_bias", *OF_C],
+    (LayerNormLSTM, "tflite"): ["bias_ih", "ln_weight"],
     (LayerNormLSTM, "tfa"): ["bias_ih", *SEPARATE_NORMS, *OF_C],
     (LayerNormLSTM, "contrib"): ["ln_weight", "ln_bias", *OF_C],
     (LayerNormLSTM, "draw"): ["bias_ih", "bias_hh", *OF_C],
     (LayerNormLSTM, "plain"): ["bias_ih", "bias_hh"],
     (LayerNormLSTM, "batchnorm"): ["bias_ih", "ln_ih_weight", "ln_hh_weight", *OF_C],
     (LayerNormGRU, "paper"): SEPARATE_NORMS,
+    (LayerNormGRU, "haste"): ["bias_ih", "bias_hh", "ln_ih_weight", "ln_hh_weight"],
+    (LayerNormGRU, "dreamer"): ["ln_weight", "ln_bias"],
     (LayerNormGRU, "plain"): ["bias_ih", "bias_hh"],
     (LayerNormGRU, "batchnorm"): SEPARATE_NORMS,
     (LayerNormRNN, "paper"): ["ln_weight", "ln_bias"],
@@ -428,7 +442,10 @@ def test_keys_shapes_and_initial_values(layer, options, bias):
         shape = {"weight_ih": (G[layer], inputs), "weight_hh": (G[layer], H)}.get(name)
         assert value.shape == (shape or ((H,) if name in OF_C else (G[layer],)))
         if name.startswith("ln_"):
-            assert (value == (1 if name.endswith("weight") else 0)).all()
+            initial = torch.full_like(value, 1.0 if name.endswith("weight") else 0.0)
+            if options["variant"] == "dreamer" and name == "ln_bias":
+                initial[H : 2 * H] = 1  # of z
+            assert torch.equal(value, initial)
         else:
             assert value.abs().max() <= bound and value.std() > bound / 4
     if options["variant"] != "batchnorm":
@@ -442,7 +459,7 @@ def test_a_state_dict_of_torchs_lstm_can_be_loaded(variant):
     torchs = nn.Sequential(nn.LSTM(I, H, num_layers=2, bidirectional=True))
     entries = torchs.state_dict()
     missing, unexpected = model.load_state_dict(entries, strict=False)
-    lost = {"fastrnns", "contrib"}  # variants without a bias
+    lost = {"fastrnns", "nemo", "contrib", "torchaudio"}  # variants without a bias
     assert sorted(missing) == sorted(key for key in model.state_dict() if ".ln_" in key)
     assert sorted(unexpected) == sorted(k for k in entries if "bias" in k and variant in lost)
     assert list(entries) == list(torchs.state_dict())  # the caller's dict does not change
@@ -1044,12 +1061,12 @@ def error_of(call):
         ),
         (
             lambda: LayerNormLSTM(3, 4, variant="lasagne"),
-            "[LayerNormLSTM] variant must be one of paper, haste, fastrnns, tfa, contrib, draw, "
-            "plain, batchnorm, got lasagne",
+            "[LayerNormLSTM] variant must be one of paper, haste, fastrnns, nemo, tfa, contrib, "
+            "torchaudio, tflite, draw, plain, batchnorm, got lasagne",
         ),
         (
-            lambda: LayerNormGRU(3, 4, variant="haste"),
-            "[LayerNormGRU] variant must be one of paper, plain, batchnorm, got haste",
+            lambda: LayerNormGRU(3, 4, variant="tfa"),
+            "[LayerNormGRU] variant must be one of paper, haste, dreamer, plain, batchnorm, got tfa",
         ),
         (
             lambda: LayerNormRNN(3, 4, variant="batchnorm", nonlinearity="relu"),
@@ -1057,7 +1074,7 @@ def error_of(call):
         ),
         (
             lambda: LayerNormGRUCell(3, 4, variant="batchnorm"),
-            "[LayerNormGRUCell] variant must be one of paper, plain, got batchnorm",
+            "[LayerNormGRUCell] variant must be one of paper, haste, dreamer, plain, got batchnorm",
         ),
         (
             lambda: LayerNormRNNCell(3, 4, nonlinearity="sin"),

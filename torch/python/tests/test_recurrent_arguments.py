@@ -406,12 +406,15 @@ def test_mypy_knows_the_variants_of_each_class(mypy_errors, tmp_path):
 
 
 # Sources: norm_epsilon of TensorFlow Addons' LayerNormLSTMCell (tfa), variance_epsilon of
-# layer_norm (contrib), layer_norm.h (haste), torch.nn.LayerNorm (fastrnns), layer_norm of the
-# paper's authors (paper, draw), torch.nn.BatchNorm1d (batchnorm).
-OWN_EPS = {"tfa": 1e-3, "contrib": 1e-12}
+# layer_norm (contrib), kLayerNormEpsilon (tflite), sheeprl and dreamerv3-torch (dreamer),
+# layer_norm.h (haste), torch.nn.LayerNorm (fastrnns, nemo, torchaudio), layer_norm of the paper's
+# authors (paper, draw), torch.nn.BatchNorm1d (batchnorm).
+OWN_EPS = {"tfa": 1e-3, "contrib": 1e-12, "tflite": 1e-8, "dreamer": 1e-3}
 
 
-@pytest.mark.parametrize("layer", [LayerNormLSTM, LayerNormLSTMCell], ids=name_of)
+@pytest.mark.parametrize(
+    "layer", [LayerNormLSTM, LayerNormLSTMCell, LayerNormGRU, LayerNormGRUCell], ids=name_of
+)
 def test_default_eps_is_that_of_the_variant(layer):
     for variant in variants_of(layer):
         own = OWN_EPS.get(variant, 1e-5)
@@ -423,7 +426,8 @@ def test_default_eps_is_that_of_the_variant(layer):
         assert repr(module) == f"{layer.__name__}(4, 5{named}{shown})"
         same = layer(I, H, variant=variant, eps=own)
         same.load_state_dict(module.state_dict())
-        x = torch.randn(T, B, I) if layer is LayerNormLSTM else torch.randn(B, I)
+        is_cell = layer in (LayerNormLSTMCell, LayerNormGRUCell)
+        x = torch.randn(B, I) if is_cell else torch.randn(T, B, I)
         for other in (same, copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
             assert other.eps == own
             assert torch.equal(other(x)[0], module(x)[0])

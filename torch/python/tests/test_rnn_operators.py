@@ -49,9 +49,13 @@ CELLS = {
     "bn_rnn": JOINT_NORM,
     "bn_lstm": f"bias ln_ih_weight ln_hh_weight {NORM_OF_C}",
     "bn_gru": SEPARATE_NORMS,
+    "ln_lstm_torchaudio": f"{JOINT_NORM} {NORM_OF_C}",
+    "ln_lstm_tflite": "bias ln_weight",
+    "ln_gru_haste": "bias bias_hn ln_ih_weight ln_hh_weight",
+    "ln_gru_dreamer": JOINT_NORM,
 }
 # Cells with every kind of arithmetic, place of norms and dimension of statistics.
-SOME_CELLS = ["ln_lstm", "ln_gru", "ln_lstm_contrib", "bn_rnn"]
+SOME_CELLS = ["ln_lstm", "ln_gru", "ln_lstm_contrib", "ln_gru_dreamer", "bn_rnn"]
 # Both sides compute in double, in different order. Norms can amplify a rounding a thousandfold.
 SAME = {"rtol": 1e-10, "atol": 1e-10}
 

@@ -128,8 +128,9 @@ def replace_layer(module: nn.Module, options: Options, owners: Owners) -> nn.Mod
             trained = own[name].requires_grad or own[hidden].requires_grad
             after._parameters[name] = nn.Parameter(both, trained)
         else:
-            fill = 1.0 if "_weight" in name else 0.0
-            new = torch.full(parameter.shape, fill, dtype=like.dtype, device=like.device)
+            new = torch.zeros(parameter.shape, dtype=like.dtype, device=like.device)
+            if name.startswith("ln_"):
+                after._set_norm(name, new)
             after._parameters[name] = nn.Parameter(new)
     return after
 

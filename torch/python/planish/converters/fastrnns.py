@@ -7,6 +7,9 @@ With gates in PyTorch's order i, f, g, o:
 
 weight_ih is [4H, I], weight_hh [4H, H]; `weight` and `bias` of layernorm_i and layernorm_h are
 [4H], those of layernorm_c [H]. The cell state c is the normalized one. There is no other bias.
+
+NeMo's `ln_lstm` (`nemo/collections/common/parts/rnn.py`), a stack of LayerNormLSTMCell, has the
+same equations and keys. Its forget gate's bias is the initial value of a part of `layernorm_h.bias`.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ def load(source: Source, prefix: str = "", eps: float = 1e-5) -> Converted:
     """Returns a `LayerNormLSTM` with `variant` `"fastrnns"` from the benchmark's state dict.
 
     The state dict is that of a cell, of a layer (`LSTMLayer`, `BidirLSTMLayer`) or of the result of
-    `script_lnlstm` (`StackedLSTM`, `StackedLSTM2`).
+    `script_lnlstm` (`StackedLSTM`, `StackedLSTM2`), or of NeMo's `ln_lstm`.
 
     Args:
         source: the state dict, or the path of an `.npz` file of its arrays.

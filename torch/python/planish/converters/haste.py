@@ -1,11 +1,19 @@
-"""haste's LayerNormLSTM (github.com/lmnt-com/haste, `frameworks/pytorch/layer_norm_lstm.py`).
+"""haste's LayerNormLSTM and LayerNormGRU (github.com/lmnt-com/haste, `frameworks/pytorch`).
 
-With gates in the order i, g, f, o, matrices applied to rows, and eps 1e-5 inside the root:
+Matrices are applied to rows, and eps is 1e-5 inside the root. LayerNormLSTM, with gates in the
+order i, g, f, o:
 
     (i, g, f, o) = gamma[0] * norm(x kernel) + gamma[1] * norm(h recurrent_kernel) + bias
     c' = s(f) * c + s(i) * tanh(g),   h' = s(o) * tanh(gamma_h * norm(c') + beta_h)
 
     kernel [I, 4H], recurrent_kernel [H, 4H], bias [4H], gamma [2, 4H], gamma_h [H], beta_h [H]
+
+LayerNormGRU, with gates in the order z, r, n:
+
+    ax = gamma[0] * norm(x kernel) + bias,   ah = gamma[1] * norm(h recurrent_kernel) + recurrent_bias
+    n = tanh(ax_n + s(ax_r + ah_r) * ah_n),   z = s(ax_z + ah_z),   h' = z * h + (1 - z) * n
+
+    kernel [I, 3H], recurrent_kernel [H, 3H], bias [3H], recurrent_bias [3H], gamma [2, 3H]
 
 haste's `forget_bias` is the initial value of a part of `bias`. Zoneout and dropout are not
 parameters and are ignored. In evaluation, a haste layer with zoneout returns `zoneout * h + (1 -
@@ -15,6 +23,7 @@ zoneout) * h'` as the next state, which no layer of Planish does.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,22 +31,49 @@ from torch import Tensor
 from planish.converters._base import Converted, Source, Weights, contiguous, options, reorder
 
 _LAYOUT = "haste"
-_HASTE, _OURS = "igfo", "ifgo"
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A layer of haste: its name, its order of gates and Planish's, and its other arrays.
+
+    Keys of `biases` are of one element a sum, keys of `units` of one a unit.
+    """
+
+    name: str
+    theirs: str
+    ours: str
+    biases: dict[str, str]
+    units: dict[str, str]
+
+
+_LSTM = _Layer(
+    "LayerNormLSTM",
+    "igfo",
+    "ifgo",
+    {"bias": "bias_ih_l0"},
+    {"gamma_h": "ln_c_weight_l0", "beta_h": "ln_c_bias_l0"},
+)
+_GRU = _Layer(
+    "LayerNormGRU", "zrn", "rzn", {"bias": "bias_ih_l0", "recurrent_bias": "bias_hh_l0"}, {}
+)
+
+
+def _layer_of(sums: int, hidden: int) -> _Layer:
+    return _GRU if sums == 3 * hidden else _LSTM
 
 
 def load(source: Source, prefix: str = "") -> Converted:
-    """Returns a `LayerNormLSTM` with `variant` `"haste"` from the state dict of haste's layer.
+    """Returns a module with `variant` `"haste"` from the state dict of haste's layer.
+
+    It is a `LayerNormGRU` if `recurrent_kernel` is [H, 3H], else a `LayerNormLSTM`.
 
     Args:
         source: the state dict, or the path of an `.npz` file of its arrays.
         prefix: the prefix of the layer's keys, such as `"rnn."`.
 
     Raises:
-        ValueError: a key is missing or unknown, or an array has a wrong size or type; or the
-            weights are those of haste's LayerNormGRU. LayerNormGRU of haste has one norm over the
-            3H sums of z, r and h of each matrix product. Planish and the paper have one norm over
-            the 2H sums of z and r, and another over the H sums of the candidate. No weights make
-            the layers equal.
+        ValueError: a key is missing or unknown, or an array has a wrong size or type.
 
     >>> import torch
     >>> from planish.converters import haste
@@ -51,54 +87,50 @@ def load(source: Source, prefix: str = "") -> Converted:
     ValueError: [converters.haste] beta_h must have [2], got [3]
     """
     weights = Weights(_LAYOUT, source, prefix)
-    if "recurrent_bias" in weights:
-        raise weights.error(
-            f"{weights.key('recurrent_bias')} belongs to haste's LayerNormGRU, which has one norm "
-            "over the sums of z, r and the candidate: planish.nn.LayerNormGRU, which has two, "
-            "cannot be the same function"
-        )
     inputs, _ = weights.matrix("kernel")
-    hidden, _ = weights.matrix("recurrent_kernel")
+    hidden, sums = weights.matrix("recurrent_kernel")
+    layer = _layer_of(sums, hidden)
 
     def take(name: str, *sizes: int) -> Tensor:
-        return reorder(weights.take(name, *sizes, 4 * hidden), _HASTE, _OURS, dim=-1)
+        tensor = weights.take(name, *sizes, len(layer.ours) * hidden)
+        return reorder(tensor, layer.theirs, layer.ours, dim=-1)
 
     gamma = take("gamma", 2)
     state = {
         "weight_ih_l0": take("kernel", inputs).T,
         "weight_hh_l0": take("recurrent_kernel", hidden).T,
-        "bias_ih_l0": take("bias"),
+        **{ours: take(name) for name, ours in layer.biases.items()},
         "ln_ih_weight_l0": gamma[0].clone(),
         "ln_hh_weight_l0": gamma[1].clone(),
-        "ln_c_weight_l0": weights.take("gamma_h", hidden),
-        "ln_c_bias_l0": weights.take("beta_h", hidden),
+        **{ours: weights.take(name, hidden) for name, ours in layer.units.items()},
     }
-    weights.finish("haste's LayerNormLSTM")
-    return Converted("LayerNormLSTM", options(inputs, hidden, "haste", 1e-5), contiguous(state))
+    weights.finish(f"haste's {layer.name}")
+    return Converted(layer.name, options(inputs, hidden, "haste", 1e-5), contiguous(state))
 
 
 def save(state_dict: Mapping[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
-    """Returns haste's state dict of a one-layer `LayerNormLSTM` with `variant` `"haste"`.
+    """Returns haste's state dict of a one-layer module with `variant` `"haste"`.
 
-    `save` inverts `load` bit for bit.
+    `save` inverts `load` bit for bit. If `weight_hh_l0` is [3H, H], the module is a `LayerNormGRU`.
 
     Raises:
         ValueError: a key is missing or unknown, or an array has a wrong size or type.
     """
     state = Weights(_LAYOUT, state_dict)
-    _, hidden = state.matrix("weight_hh_l0")
+    sums, hidden = state.matrix("weight_hh_l0")
+    layer = _layer_of(sums, hidden)
     _, inputs = state.matrix("weight_ih_l0")
 
     def take(key: str, *sizes: int) -> Tensor:
-        return reorder(state.take(key, 4 * hidden, *sizes), _OURS, _HASTE)
+        tensor = state.take(key, len(layer.ours) * hidden, *sizes)
+        return reorder(tensor, layer.ours, layer.theirs)
 
     result = {
         "kernel": take("weight_ih_l0", inputs).T,
         "recurrent_kernel": take("weight_hh_l0", hidden).T,
-        "bias": take("bias_ih_l0"),
+        **{name: take(ours) for name, ours in layer.biases.items()},
         "gamma": torch.stack([take("ln_ih_weight_l0"), take("ln_hh_weight_l0")]),
-        "gamma_h": state.take("ln_c_weight_l0", hidden),
-        "beta_h": state.take("ln_c_bias_l0", hidden),
+        **{name: state.take(ours, hidden) for name, ours in layer.units.items()},
     }
     state.finish("a state dict of one layer of haste's")
     return {prefix + name: tensor for name, tensor in contiguous(result).items()}

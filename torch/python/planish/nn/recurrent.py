@@ -36,10 +36,19 @@ __all__ = [
 
 #: Values of ``variant`` and ``nonlinearity``.
 LSTMCellVariant: TypeAlias = Literal[
-    "paper", "haste", "fastrnns", "tfa", "contrib", "draw", "plain"
+    "paper",
+    "haste",
+    "fastrnns",
+    "nemo",
+    "tfa",
+    "contrib",
+    "torchaudio",
+    "tflite",
+    "draw",
+    "plain",
 ]
 LSTMVariant: TypeAlias = LSTMCellVariant | Literal["batchnorm"]
-GRUCellVariant: TypeAlias = Literal["paper", "plain"]
+GRUCellVariant: TypeAlias = Literal["paper", "haste", "dreamer", "plain"]
 GRUVariant: TypeAlias = GRUCellVariant | Literal["batchnorm"]
 RNNCellVariant: TypeAlias = Literal["paper", "plain"]
 RNNVariant: TypeAlias = RNNCellVariant | Literal["batchnorm"]
@@ -70,14 +79,19 @@ _LSTMS = {
     "paper": _Variant("ln_lstm"),
     "haste": _Variant("ln_lstm_haste"),
     "fastrnns": _Variant("ln_lstm_fastrnns"),
+    "nemo": _Variant("ln_lstm_fastrnns"),
     "tfa": _Variant("ln_lstm_tfa", eps=1e-3),
     "contrib": _Variant("ln_lstm_contrib", eps=1e-12),
+    "torchaudio": _Variant("ln_lstm_torchaudio"),
+    "tflite": _Variant("ln_lstm_tflite", eps=1e-8),
     "draw": _Variant("draw_lstm"),
     "plain": _Variant("lstm"),
     "batchnorm": _Variant("bn_lstm"),
 }
 _GRUS = {
     "paper": _Variant("ln_gru"),
+    "haste": _Variant("ln_gru_haste"),
+    "dreamer": _Variant("ln_gru_dreamer", eps=1e-3),
     "plain": _Variant("gru"),
     "batchnorm": _Variant("bn_gru"),
 }
@@ -193,7 +207,8 @@ class _Recurrent(nn.Module):
         """Initializes the parameters.
 
         Draws weights and biases from the uniform distribution on [-1/sqrt(H), 1/sqrt(H)], in the
-        order of PyTorch's modules. Sets the gains of norms to 1 and their biases to 0.
+        order of PyTorch's modules. Sets the gains of norms to 1 and their biases to 0, that of z in
+        DreamerV3's GRU to 1.
         """
         self._draw(dict(self.named_parameters(recurse=False)))
 
@@ -201,13 +216,20 @@ class _Recurrent(nn.Module):
         # Uses nn.init because transformers replaces its functions while it loads a model.
         bound = 1 / math.sqrt(self.hidden_size)
         for name, parameter in parameters.items():
-            if not name.startswith("ln_"):
-                nn.init.uniform_(parameter, -bound, bound)
-            elif "_weight" in name:
-                nn.init.ones_(parameter)
+            if name.startswith("ln_"):
+                self._set_norm(name, parameter)
             else:
-                nn.init.zeros_(parameter)
+                nn.init.uniform_(parameter, -bound, bound)
         self._undrawn = any(parameter.is_meta for parameter in parameters.values())
+
+    def _set_norm(self, name: str, parameter: Tensor) -> None:
+        """Sets a parameter of a norm to its initial value."""
+        if "_weight" in name:
+            nn.init.ones_(parameter)
+            return
+        nn.init.zeros_(parameter)
+        if self._cell == "ln_gru_dreamer":
+            nn.init.ones_(parameter[self.hidden_size : 2 * self.hidden_size])
 
     @property
     def _is_hf_initialized(self) -> bool:
@@ -612,10 +634,15 @@ class LayerNormLSTM(_Layers):
             - ``"haste"``: as in the library haste, without ``ln_ih_bias`` and ``ln_hh_bias``.
             - ``"fastrnns"``: as in PyTorch's fastrnns benchmark, without ``bias_ih``; the next step
               gets LN(c_t) as its cell state.
+            - ``"nemo"``: ``ln_lstm`` of NeMo, which is that of fastrnns.
             - ``"tfa"``: as in TensorFlow Addons: like fastrnns, with ``bias_ih``. Its eps is 1e-3.
             - ``"contrib"``: ``LayerNormBasicLSTMCell`` of TensorFlow 1: LN(weight_ih x_t +
               weight_hh h_{t-1}; ln) separately for each gate; the next step gets LN(c_t) as its
               cell state. Its eps is 1e-12; its forget bias of 1 is part of ``ln_bias``.
+            - ``"torchaudio"``: the LSTM of torchaudio's RNN-T: LN(weight_ih x_t + weight_hh
+              h_{t-1}; ln) over all 4H sums; the next step gets LN(c_t) as its cell state.
+            - ``"tflite"``: as in TensorFlow Lite: contrib's norms without ``ln_bias`` and with
+              ``bias_ih``; c_t is not normalized. Its eps is 1e-8.
             - ``"draw"``: plain sums with two biases, and LN(c_t) only in h_t (Eq. 29-31).
             - ``"plain"``: ``torch.nn.LSTM``.
             - ``"batchnorm"``: statistics over the sequences of the batch instead of LN, separately
@@ -623,7 +650,7 @@ class LayerNormLSTM(_Layers):
               results depend on the other sequences of the batch, in evaluation, too.
         eps: added to variances, inside the root; finite and at least 0. None selects the default of
             the library that the variant comes from: 1e-3 for ``"tfa"``, 1e-12 for ``"contrib"``,
-            1e-5 for the others.
+            1e-8 for ``"tflite"``, 1e-5 for the others.
         checkpoint: saves less for backward, which repeats the forward pass.
 
     Parameters of layer k (those of the backward direction end in ``_reverse``):
@@ -800,8 +827,16 @@ class LayerNormGRU(_HiddenStateLayers):
     those of the norms.
 
     Arguments, parameters and errors are those of ``LayerNormLSTM``, with 3H instead of 4H and
-    without ``ln_c``. ``variant`` is ``"paper"``; ``"plain"``, which is ``torch.nn.GRU``; or
-    ``"batchnorm"``, the paper's equations with statistics over the batch.
+    without ``ln_c``. ``variant`` is one of these:
+
+    - ``"paper"``: the equations above.
+    - ``"haste"``: as in the library haste: each LN is over all 3H sums and has no bias, and
+      ``bias_ih`` and ``bias_hh`` are added after it.
+    - ``"dreamer"``: the GRU of DreamerV3: a = LN(weight_ih x_t + weight_hh h_{t-1}; ln) over all 3H
+      sums, n = tanh(s(a_r) * a_n), z = s(a_z). Its update gate is 1 - z. Its ``ln_bias`` of z
+      starts at 1, so that the update gate starts at s(-1). Its eps is 1e-3.
+    - ``"plain"``: ``torch.nn.GRU``.
+    - ``"batchnorm"``: the paper's equations with statistics over the batch.
 
     >>> gru = LayerNormGRU(3, 4, batch_first=True)
     >>> y, h_n = gru(torch.randn(5, 7, 3))
