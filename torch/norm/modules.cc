@@ -98,6 +98,11 @@ void CheckOptions(const char* module, const Options& o) {
   if constexpr (requires { o.initial_weight(); }) {
     CheckFinite(module, "initial_weight", o.initial_weight());
   }
+  if constexpr (requires { o.weight_offset(); }) {
+    CheckFinite(module, "weight_offset", o.weight_offset());
+    TORCH_CHECK_VALUE(o.weight_offset() == 0 || o.elementwise_affine(), "[", module,
+                      "] weight_offset must be 0 without a weight, got ", o.weight_offset());
+  }
 }
 
 /// Checks x of the modules whose names end in 1d and 2d.
@@ -152,6 +157,8 @@ template <class Options>
 double InitialWeight(const Options& o) {
   if constexpr (requires { o.initial_weight(); }) {
     return o.initial_weight();
+  } else if constexpr (requires { o.weight_offset(); }) {
+    return 1 - o.weight_offset();
   } else {
     return 1;
   }
@@ -224,6 +231,9 @@ void Print(const Options& o, Arguments print) {
   }
   if constexpr (requires { o.affine(); }) print("affine", o.affine());
   if constexpr (requires { o.bias(); }) print("bias", HasBias(o));
+  if constexpr (requires { o.weight_offset(); }) {
+    if (o.weight_offset() != 0) print("weight_offset", o.weight_offset());
+  }
   if constexpr (requires { o.track_running_stats(); }) {
     print("track_running_stats", o.track_running_stats());
   }
@@ -373,13 +383,26 @@ Tensor RowNormImpl::forward(const Tensor& x) {
                            OrNone(bias), options.eps(), options.C(), options.k());
 }
 
+namespace {
+
+/// Returns weight + offset in the type of the arithmetic.
+Tensor WithOffset(const Tensor& x, const Tensor& weight, double offset) {
+  if (offset == 0) return weight;
+  const bool is_double = x.scalar_type() == at::kDouble || weight.scalar_type() == at::kDouble;
+  return weight.to(is_double ? at::kDouble : at::kFloat) + offset;
+}
+
+}  // namespace
+
 Tensor LayerNormImpl::forward(const Tensor& x) {
-  return planish::layer_norm(x, options.normalized_shape(), OrNone(weight), OrNone(bias),
+  return planish::layer_norm(x, options.normalized_shape(),
+                             OrNone(WithOffset(x, weight, options.weight_offset())), OrNone(bias),
                              options.eps());
 }
 
 Tensor RMSNormImpl::forward(const Tensor& x) {
-  return planish::rms_norm(x, options.normalized_shape(), OrNone(weight), options.eps());
+  return planish::rms_norm(x, options.normalized_shape(),
+                           OrNone(WithOffset(x, weight, options.weight_offset())), options.eps());
 }
 
 Tensor LayerNormSimpleImpl::forward(const Tensor& x) {

@@ -144,6 +144,29 @@ TEST(RMSNormModule, MatchesItsEquation) {
   EXPECT_GT(MaxDifference(plain->forward(x), at::rms_norm(x, {4}, {}, 0.0)), 0.1);
 }
 
+TEST(RMSNormModule, AddsWeightOffsetToTheWeight) {
+  at::manual_seed(4);
+  auto norm = RMSNorm(RMSNormOptions({6}).eps(1e-3).weight_offset(1));
+  EXPECT_TRUE(norm->weight.equal(at::zeros({6})));
+  norm = Drawn(norm);
+  ExpectIs(norm, Random({5, 6}), [&](const Tensor& x) {
+    return x / (x.square().mean(-1, /*keepdim=*/true) + 1e-3).sqrt() * (norm->weight + 1);
+  });
+  auto layer = Drawn(LayerNorm(LayerNormOptions({6}).weight_offset(-0.5)));
+  ExpectIs(layer, Random({5, 6}), [&](const Tensor& x) {
+    return at::layer_norm(x, {6}, layer->weight - 0.5, layer->bias);
+  });
+  // Not rounded to 16 bits: in bfloat16 1 + 2^-9 is 1.
+  auto half = RMSNorm(RMSNormOptions({2}).eps(0.0).weight_offset(1));
+  half->to(at::kBFloat16);
+  half->weight.data().fill_(0x1p-9);
+  const Tensor x = at::full({1, 2}, 1 + 0x1p-7, at::kBFloat16);  // xhat is 1
+  const Tensor y = half->forward(x);
+  EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(
+      y.equal(at::rms_norm(x, {2}, half->weight.to(at::kFloat) + 1, 0.0).to(at::kBFloat16)));
+}
+
 // A module by name is the module of that name, to the last bit.
 TEST(RowNormModule, IsTheNormOfItsName) {
   at::manual_seed(3);
@@ -654,6 +677,10 @@ TEST(NormModules, RejectInvalidOptions) {
        "[LayerNorm] normalized_shape must be one or more sizes, each at least 0, got []"},
       {[] { RMSNorm(RMSNormOptions({3, -2})); },
        "[RMSNorm] normalized_shape must be one or more sizes, each at least 0, got [3, -2]"},
+      {[&] { RMSNorm(RMSNormOptions({3}).weight_offset(nan)); },
+       "[RMSNorm] weight_offset must be finite, got nan"},
+      {[] { LayerNorm(LayerNormOptions({3}).elementwise_affine(false).weight_offset(1)); },
+       "[LayerNorm] weight_offset must be 0 without a weight, got 1"},
       {[] { LayerNorm(LayerNormOptions({3}).eps(-1)); },
        "[LayerNorm] eps must be finite and at least 0, got -1"},
       {[&] { RMSNorm(RMSNormOptions({3}).eps(nan)); },

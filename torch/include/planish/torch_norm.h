@@ -166,6 +166,8 @@ struct LayerNormOptions {
   /// false: no weight and no bias (LayerNorm-simple; Xu et al. 2019, 3.1).
   TORCH_ARG(bool, elementwise_affine) = true;
   TORCH_ARG(bool, bias) = true;  ///< false: only a weight
+  /// Added to the weight, as in RMSNormOptions.
+  TORCH_ARG(double, weight_offset) = 0;
 };
 
 /// Options of RMSNorm, as in Python's torch.nn.RMSNorm.
@@ -177,6 +179,9 @@ struct RMSNormOptions {
   /// Empty: the machine epsilon of the type of the arithmetic.
   TORCH_ARG(std::optional<double>, eps) = std::nullopt;
   TORCH_ARG(bool, elementwise_affine) = true;  ///< false: no weight
+  /// Added to the weight in the type of the arithmetic; the weight starts at 1 - weight_offset. 1
+  /// in Gemma and Qwen3-Next, and for zero_centered_gamma of Transformer Engine.
+  TORCH_ARG(double, weight_offset) = 0;
 };
 
 /// Options of LayerNormSimple.

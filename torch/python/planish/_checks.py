@@ -2,7 +2,10 @@
 
 import math
 
-__all__ = ["check_eps", "check_finite", "is_eps"]
+import torch
+from torch import Tensor
+
+__all__ = ["check_eps", "check_finite", "check_offset", "is_eps", "with_offset"]
 
 
 def is_eps(eps: float) -> bool:
@@ -22,3 +25,23 @@ def check_finite(function: str, argument: str, value: float) -> float:
     if not math.isfinite(value):
         raise ValueError(f"[{function}] {argument} must be finite, got {value:g}")
     return value
+
+
+def check_offset(function: str, offset: float, has_weight: bool) -> float:
+    """Returns offset. Raises ValueError unless it is finite, and 0 if there is no weight."""
+    check_finite(function, "weight_offset", offset)
+    if offset != 0 and not has_weight:
+        raise ValueError(f"[{function}] weight_offset must be 0 without a weight, got {offset:g}")
+    return float(offset)
+
+
+def with_offset(function: str, x: Tensor, weight: Tensor | None, offset: float) -> Tensor | None:
+    """Returns weight + offset, in the type of the arithmetic: float32, or float64 for float64.
+
+    A weight that norms do not take is returned as it is, so that they refuse it.
+    """
+    check_offset(function, offset, weight is not None)
+    if not isinstance(weight, Tensor) or not weight.is_floating_point():
+        return weight
+    is_double = torch.float64 in (x.dtype, weight.dtype)
+    return weight.to(torch.float64 if is_double else torch.float32) + offset

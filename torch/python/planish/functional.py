@@ -16,6 +16,7 @@ import torch  # noqa: F401  (the examples use it)
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
+from planish._checks import with_offset
 from planish._operators import (
     _ada_norm,
     _add_layer_norm,
@@ -91,14 +92,19 @@ def layer_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     eps: float = 1e-5,
+    *,
+    weight_offset: float = 0.0,
 ) -> Tensor:
     """LayerNorm (Ba, Eq. 3): ``weight * (x - mean) / sqrt(var + eps) + bias``, var biased.
 
-    x is [..., *normalized_shape]; weight and bias have shape normalized_shape.
+    x is [..., *normalized_shape]; weight and bias have shape normalized_shape. weight_offset is
+    added to the weight, as in ``rms_norm``.
 
     >>> layer_norm(torch.tensor([[1.0, 3.0]]), [2], eps=0.0)
     tensor([[-1.,  1.]])
     """
+    if weight_offset != 0:
+        weight = with_offset("layer_norm", x, weight, weight_offset)
     if isinstance(weight, Tensor) and weight.shape == normalized_shape:
         if is_dynamo_compiling():
             return _affine_layer_norm(x, weight, bias, eps)  # type: ignore[no-any-return]
@@ -111,15 +117,23 @@ def rms_norm(
     normalized_shape: Sequence[int],
     weight: Tensor | None = None,
     eps: float | None = None,
+    *,
+    weight_offset: float = 0.0,
 ) -> Tensor:
     """RMSNorm (Zhang & Sennrich 2019): ``weight * x / sqrt(mean(x^2) + eps)``.
 
     x is [..., *normalized_shape]; weight has shape normalized_shape. With ``eps=None``, eps is
     ``torch.finfo(type).eps`` of the arithmetic's type (float32 for 16 bits), as in PyTorch.
+    weight_offset is added to the weight without rounding to 16 bits: 1 for weights around 0, as in
+    Gemma and Qwen3-Next (``1 + w``), or Transformer Engine's ``zero_centered_gamma``.
 
     >>> rms_norm(torch.tensor([[1.0, 7.0]]), [2], eps=0.0)
     tensor([[0.2000, 1.4000]])
+    >>> rms_norm(torch.tensor([[1.0, 7.0]]), [2], torch.tensor([4.0, 0.0]), 0.0, weight_offset=1)
+    tensor([[1.0000, 1.4000]])
     """
+    if weight_offset != 0:
+        weight = with_offset("rms_norm", x, weight, weight_offset)
     if isinstance(weight, Tensor) and weight.shape == normalized_shape:
         call = _affine_rms_norm if is_dynamo_compiling() else _affine_rms_norm_op
         return call(x, weight, eps)  # type: ignore[no-any-return]

@@ -178,6 +178,7 @@ def test_every_pass_starts_from_the_same_state():
 # Mean and variance after a norm by Xu's Theorem 1, in terms of those with both statistics detached.
 NORMS = {
     "layer": (lambda: pnn.LayerNorm(12), "zero", "at most"),
+    "layer with weight_offset": (lambda: pnn.LayerNorm(12, weight_offset=1.0), "zero", "at most"),
     "torch": (lambda: nn.LayerNorm(12), "zero", "at most"),
     "simple": (lambda: pnn.LayerNormSimple(12), "zero", "at most"),
     "row layer": (lambda: pnn.RowNorm(12, "layer"), "zero", "at most"),

@@ -259,8 +259,8 @@ class Subclass(nn.LayerNorm):
     pass
 
 
-class PlusOne(nn.Module):
-    """A norm like Gemma's, which multiplies by 1 + weight."""
+class PlusThree(nn.Module):
+    """A norm that multiplies by 3 + weight."""
 
     def __init__(self):
         super().__init__()
@@ -268,20 +268,20 @@ class PlusOne(nn.Module):
         self.eps = 1e-6
 
     def forward(self, x):
-        return x * torch.rsqrt(x.square().mean(-1, True) + self.eps) * (1 + self.weight)
+        return x * torch.rsqrt(x.square().mean(-1, True) + self.eps) * (3 + self.weight)
 
 
-class EpsOutside(PlusOne):
+class EpsOutside(PlusThree):
     def forward(self, x):
         return x / (x.square().mean(-1, True).sqrt() + self.eps) * self.weight
 
 
-class InAllButName(PlusOne):
+class InAllButName(PlusThree):
     def forward(self, x):
         return self.weight * (x * torch.rsqrt(x.square().mean(-1, True) + self.eps))
 
 
-PlusOne.__name__ = "PlusOneRMSNorm"
+PlusThree.__name__ = "PlusThreeRMSNorm"
 EpsOutside.__name__ = "EpsOutsideRMSNorm"
 InAllButName.__name__ = "InAllButNameRMSNorm"
 
@@ -297,7 +297,7 @@ def test_unsupported_modules_are_left():
     weight = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
     model = nn.ModuleList(
         [
-            Subclass(4), parametrised, replaced, hooked, more, nn.GroupNorm(2, 4), PlusOne(),
+            Subclass(4), parametrised, replaced, hooked, more, nn.GroupNorm(2, 4), PlusThree(),
             EpsOutside(), nn.BatchNorm3d(4), nn.SyncBatchNorm(4), pnn.LayerNorm(4), weight,
         ]
     )  # fmt: skip
@@ -313,7 +313,7 @@ def test_unsupported_modules_are_left():
         ("3", "LayerNorm", "it has state-dict hooks"),
         ("4", "LayerNorm", "it also holds adapter"),
         ("5", "GroupNorm", "there is no replacement for GroupNorm"),
-        ("6", "PlusOneRMSNorm", f"{unknown}1 + self.weight"),
+        ("6", "PlusThreeRMSNorm", f"{unknown}3 + self.weight"),
         ("7", "EpsOutsideRMSNorm", f"{unknown}x.square().mean(-1, True).sqrt()"),
         ("8", "BatchNorm3d", "there is no replacement for BatchNorm3d"),
         ("9", "SyncBatchNorm", "there is no replacement for SyncBatchNorm"),
@@ -987,6 +987,23 @@ def gemma(transformers):
     return transformers.GemmaConfig(head_dim=8)
 
 
+def gemma2(transformers):
+    return transformers.Gemma2Config(head_dim=8)
+
+
+def gemma3(transformers):
+    return transformers.Gemma3TextConfig(head_dim=8)
+
+
+def qwen3_next(transformers):
+    return transformers.Qwen3NextConfig(
+        head_dim=8, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8,
+        linear_value_head_dim=8, moe_intermediate_size=16, shared_expert_intermediate_size=16,
+        num_experts=4, num_experts_per_tok=2, num_hidden_layers=2,
+        layer_types=["linear_attention", "full_attention"],
+    )  # fmt: skip
+
+
 def cohere(transformers):
     return transformers.CohereConfig()
 
@@ -1057,7 +1074,10 @@ FAMILIES = [
     (olmo2, 9, 0, ""),
     (mamba, 3, 0, ""),
     (mamba2, 3, 0, ""),
-    (gemma, 0, 5, "its forward is not understood: 1.0 + self.weight.float()"),
+    (gemma, 5, 0, ""),
+    (gemma2, 9, 0, ""),
+    (gemma3, 13, 0, ""),
+    (qwen3_next, 7, 0, ""),
     (cohere, 0, 3, "its forward is not understood: hidden_states.mean(-1, keepdim=True)"),
     (t5, 0, 5, "it gives torch.bfloat16 for torch.float32 x with a torch.bfloat16 weight"),
     (convnext, 1, 4, "it is a LayerNorm of another class"),
@@ -1086,15 +1106,18 @@ def test_families_of_hugging_face_compute_the_same_after_conversion(
         rounding = MODEL if dtype == torch.float32 else changed * 2**-8
         assert distance(y.float(), expected) <= own + rounding * float(theirs.abs().max())
     state = before.state_dict()
-    planish.convert(after, "torch")
+    report = planish.convert(after, "torch")
     assert state.keys() == after.state_dict().keys()
-    assert not any(type(module).__module__.startswith("planish") for module in after.modules())
+    ours = [one for one in after.modules() if type(one).__module__.startswith("planish")]
+    assert all(module.weight_offset == 1 for module in ours)  # torch.nn has none
+    assert bool(ours) == (make in (gemma, gemma2, gemma3, qwen3_next))
 
 
 # RMSNorm classes of transformers: one of each way to write it, and those of many families.
 RMS_NORMS = [
     "afmoe.AfmoeRMSNorm", "aimv2.Aimv2RMSNorm", "apertus.ApertusRMSNorm", "bamba.BambaRMSNorm",
     "deepseek_v3.DeepseekV3RMSNorm", "eurobert.EuroBertRMSNorm", "flex_olmo.FlexOlmoRMSNorm",
+    "gemma.GemmaRMSNorm", "gemma2.Gemma2RMSNorm", "gemma3.Gemma3RMSNorm",
     "gemma3n.Gemma3nRMSNorm", "glm4.Glm4RMSNorm", "gpt_oss.GptOssRMSNorm",
     "granite.GraniteRMSNorm", "helium.HeliumRMSNorm", "imagegpt.ImageGPTLayerNorm",
     "jamba.JambaRMSNorm", "llama.LlamaRMSNorm", "llama4.Llama4TextRMSNorm", "mamba.MambaRMSNorm",
@@ -1102,7 +1125,8 @@ RMS_NORMS = [
     "mixtral.MixtralRMSNorm", "mllama.MllamaTextRMSNorm", "moshi.MoshiRMSNorm",
     "nemotron_h.NemotronHRMSNorm", "olmo2.Olmo2RMSNorm", "olmoe.OlmoeRMSNorm", "phi3.Phi3RMSNorm",
     "pixtral.PixtralRMSNorm", "qwen2.Qwen2RMSNorm", "qwen2_vl.Qwen2VLRMSNorm",
-    "qwen3.Qwen3RMSNorm", "qwen3_moe.Qwen3MoeRMSNorm", "smollm3.SmolLM3RMSNorm",
+    "qwen3.Qwen3RMSNorm", "qwen3_moe.Qwen3MoeRMSNorm", "qwen3_next.Qwen3NextRMSNorm",
+    "smollm3.SmolLM3RMSNorm",
     "zamba.ZambaRMSNorm",
 ]  # fmt: skip
 
@@ -1135,8 +1159,6 @@ def test_rmsnorms_of_hugging_face_are_converted(transformers, name):
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("gemma.GemmaRMSNorm", "not understood: 1.0 + self.weight.float()"),
-        ("qwen3_next.Qwen3NextRMSNorm", "not understood: 1.0 + self.weight.float()"),
         ("cohere.CohereLayerNorm", "not understood: hidden_states.mean(-1, keepdim=True)"),
         ("t5.T5LayerNorm", "it gives torch.bfloat16 for torch.float32 x"),
         ("idefics.IdeficsRMSNorm", "it gives torch.bfloat16 for torch.float32 x"),

@@ -1,6 +1,7 @@
 """planish.convert replaces an unknown class only if it equals RMSNorm in every respect."""
 
 import abc
+import copy
 import functools
 import importlib.util
 import inspect
@@ -160,10 +161,49 @@ def test_an_rmsnorm_of_any_width_and_type_is_replaced(kind, cols, dtype):
     assert model[0].eps == eps
 
 
-@pytest.mark.parametrize("kind", [Native, Steps, Sum, Conditions, Decorated, Lit])
+class OnePlusWeight(Norm):
+    """An RMSNorm like Gemma's."""
+
+    def forward(self, x):
+        out = rms(x.float(), self.eps)
+        return (out * (1.0 + self.weight.float())).type_as(x)
+
+    def reset_parameters(self):
+        torch.nn.init.zeros_(self.weight)
+
+
+class RoundedOnePlusWeight(Norm):
+    """Rounds 1 + weight to the type of the weight."""
+
+    def forward(self, x):
+        return rms(x.float(), self.eps).to(x.dtype) * (1 + self.weight)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [Native, Steps, Sum, Conditions, Decorated, Lit, OnePlusWeight, RoundedOnePlusWeight],
+)
 def test_rmsnorms_written_in_other_ways_are_replaced(kind):
     model = nn.Sequential(kind())
     assert planish.convert(model, "planish").left == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_one_that_adds_1_to_the_weight_becomes_one_with_weight_offset(dtype):
+    before = OnePlusWeight().to(dtype)
+    with torch.no_grad():
+        before.weight.copy_(torch.linspace(-1.5, 1.5, before.weight.numel()))
+    after = nn.Sequential(copy.deepcopy(before))
+    assert planish.convert(after, "planish").left == []
+    assert (type(after[0]), after[0].weight_offset) == (pnn.RMSNorm, 1.0)
+    assert torch.equal(after[0].weight, before.weight)
+    x = torch.randn(5, before.weight.numel(), generator=torch.Generator().manual_seed(1)).to(dtype)
+    # Gemma's computes in float32, also for float64; both round once to 16 bits.
+    rounding = max(2e-6, torch.finfo(dtype).eps)
+    torch.testing.assert_close(after(x), before(x), rtol=rounding, atol=rounding)
+    assert planish.convert(after, "torch").left[0].reason == "torch.nn's RMSNorm has no weight_offset"
+    assert planish.convert(after, "layer").left == []
+    assert (type(after[0]), after[0].weight_offset) == (pnn.LayerNorm, 1.0)
 
 
 def test_a_module_on_the_meta_device_is_judged_on_the_cpu():
@@ -289,9 +329,20 @@ class ReplacesNaNAfterwards(Norm):
         return torch.nan_to_num(super().forward(x))
 
 
-class OnePlusWeight(Norm):
+class TwoPlusWeight(Norm):
     def forward(self, x):
-        return rms(x, self.eps) * (1 + self.weight)
+        return rms(x, self.eps) * (2 + self.weight)
+
+
+class WeightMinusOne(Norm):
+    def forward(self, x):
+        return rms(x, self.eps) * (self.weight - 1)
+
+
+class OnePlusSomeWeights(Norm):
+    def forward(self, x):
+        weight = self.weight if self.weight.dtype == torch.float64 else self.weight + 1
+        return rms(x, self.eps) * weight
 
 
 class PositiveWeight(Norm):
@@ -940,8 +991,10 @@ LOOK_ALIKES = {
         (ClampsRoot, "not understood: root.clamp"),
         (ReplacesNaN, "not understood: torch.nan_to_num"),
         (ReplacesNaNAfterwards, "not understood: torch.nan_to_num"),
-        (OnePlusWeight, "not understood: 1 + self.weight"),
-        (LitWithOffset, "not understood: 1 + self.weight"),
+        (TwoPlusWeight, "not understood: 2 + self.weight"),
+        (WeightMinusOne, "not understood: self.weight - 1"),
+        (OnePlusSomeWeights, "its forward adds 1 to weights of some types only"),
+        (LitWithOffset, "its reset_parameters sets the weight to 1"),
         (PositiveWeight, "not understood: self.weight.abs"),
         (CappedWeight, "not understood: self.weight.clamp"),
         (EpsAfterRoot, "not understood: x.square().mean(-1, True).sqrt()"),
@@ -1041,11 +1094,13 @@ LOOK_ALIKES = {
         (Abstract, "its class is a ABCMeta"),
         (Setter, "it has its own __setattr__"),
         (AttributeWeight, "its weight is hidden by another attribute"),
-        (OtherReset, "its reset_parameters does more than set the weight to 1"),
+        (OtherReset, "its reset_parameters does more than set the weight to 0 or 1"),
     ]
 }
 for kind in (
     Native,
+    OnePlusWeight,
+    RoundedOnePlusWeight,
     Steps,
     Named,
     Functional,
@@ -1098,7 +1153,7 @@ TRIALS = [
     (ClampsRoot, "its result differs for"),
     (ReplacesNaN, "it replaces values that are not finite"),
     (ReplacesNaNAfterwards, "it replaces values that are not finite"),
-    (OnePlusWeight, "a weight of both signs"),
+    (TwoPlusWeight, "a weight of both signs"),
     (PositiveWeight, "a weight of both signs"),
     (CappedWeight, "a large weight"),
     (EpsAfterRoot, "its result differs for"),
@@ -1122,7 +1177,7 @@ TRIALS = [
 
 @pytest.mark.parametrize(("kind", "reason"), TRIALS)
 def test_trials_find_differences_without_reading_the_code(kind, reason, monkeypatch):
-    monkeypatch.setattr(formula, "check_formula", lambda *arguments: set(dir(kind)))
+    monkeypatch.setattr(formula, "check_formula", lambda *arguments: (set(dir(kind)), 0.0))
     model = nn.Sequential(kind())
     report = planish.convert(model, "planish")
     assert report.changed == []
@@ -1376,7 +1431,7 @@ def test_the_verdict_does_not_depend_on_the_state_of_the_program(setting):
         "default_dtype": torch.no_grad,
         "meta": functools.partial(torch.device, "meta"),
     }[setting]
-    model = nn.Sequential(Norm(), type("OtherNorm", (OnePlusWeight,), {})())
+    model = nn.Sequential(Norm(), type("OtherNorm", (TwoPlusWeight,), {})())
     try:
         if setting == "default_dtype":
             torch.set_default_dtype(torch.float64)

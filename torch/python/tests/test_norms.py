@@ -118,6 +118,74 @@ def test_layer_norm_of_halves(half, parameters):
     )
 
 
+class Offset(nn.Module):
+    """A norm of torch.nn with the weight plus a number."""
+
+    def __init__(self, function, ours):
+        super().__init__()
+        self.function, self.offset, self.eps = function, ours.weight_offset, ours.eps
+        for name, parameter in ours.named_parameters():
+            self.register_parameter(name, copy.deepcopy(parameter))
+
+    def forward(self, x):
+        rest = [self.bias] if hasattr(self, "bias") else []
+        return self.function(x, self.weight.shape, self.weight + self.offset, *rest, self.eps)
+
+
+WITH_OFFSET = [
+    (lambda: pnn.RMSNorm((3, 5), eps=1e-3, weight_offset=1.0), nn.functional.rms_norm),
+    (lambda: pnn.LayerNorm(15, weight_offset=-0.5), nn.functional.layer_norm),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("make", "function"), WITH_OFFSET)
+def test_weight_offset(make, function, dtype):
+    ours = make().to(dtype)
+    assert torch.equal(ours.weight, torch.full_like(ours.weight, 1 - ours.weight_offset))
+    assert repr(ours).endswith(f", weight_offset={ours.weight_offset})")
+    randomise(ours)
+    x = normal(4, *ours.normalized_shape, dtype=dtype, shift=3)
+    assert_same(ours, Offset(function, ours), x, TOLERANCE[dtype])
+    # A checkpoint contains the weight without the offset.
+    again = make().to(dtype)
+    again.load_state_dict(ours.state_dict())
+    assert torch.equal(again(x), ours(x))
+    ours.reset_parameters()
+    assert torch.equal(ours.weight, torch.full_like(ours.weight, 1 - ours.weight_offset))
+
+
+@pytest.mark.parametrize(("make", "function"), WITH_OFFSET)
+def test_weight_offset_has_derivatives_of_any_order(make, function):
+    module = randomise(make()).double()
+    x = normal(2, *module.normalized_shape, dtype=torch.float64).requires_grad_()
+    parameters = [p.detach().requires_grad_() for p in module.parameters()]
+    names = [name for name, _ in module.named_parameters()]
+
+    def call(x, *values):
+        return torch.func.functional_call(module, dict(zip(names, values)), (x,))
+
+    assert torch.autograd.gradcheck(call, (x, *parameters), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(call, (x, *parameters))
+    rows = torch.vmap(lambda row: module(row))(x)
+    assert torch.equal(rows, module(x))
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+def test_weight_offset_is_not_rounded_to_16_bits(half):
+    module = pnn.RMSNorm(64, eps=1e-6, dtype=half, weight_offset=1.0)
+    with torch.no_grad():
+        module.weight.copy_(normal(64, scale=1e-3))
+    x = normal(4, 64).to(half)
+    y = module(x)
+    expected = nn.functional.rms_norm(x.double(), (64,), module.weight.double() + 1, 1e-6)
+    assert y.dtype == half
+    # Half a unit in the last place of the result, as without offset.
+    torch.testing.assert_close(y.double(), expected, rtol=0.51 * torch.finfo(half).eps, atol=1e-6)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(module(x), y)
+
+
 def composed(x, dims, mean, std, eps):
     """Returns xhat, with the mean or the deviation as a constant in backward."""
     mu = x.mean(dims, keepdim=True)
@@ -473,6 +541,7 @@ def test_weight_norm(dim):
 MODULES = [
     (lambda: pnn.LayerNorm(6), (4, 6)),
     (lambda: pnn.RMSNorm(6), (4, 6)),
+    (lambda: pnn.RMSNorm(6, weight_offset=1.0), (4, 6)),
     (lambda: pnn.LayerNormSimple(6), (4, 6)),
     (lambda: pnn.DetachNorm(6), (4, 6)),
     (lambda: pnn.AdaNorm(6), (4, 6)),
@@ -575,6 +644,11 @@ def test_nnet(layernorm):
         (lambda: pnn.LayerNorm(()), "[LayerNorm] normalized_shape must be one or more sizes, each at least 0, got ()"),
         (lambda: pnn.LayerNorm([3, -1]), "[LayerNorm] normalized_shape must be one or more sizes, each at least 0, got [3, -1]"),
         (lambda: pnn.RMSNorm(4, eps=float("nan")), "[RMSNorm] eps must be finite and at least 0, got nan"),
+        (lambda: pnn.RMSNorm(4, weight_offset=float("inf")), "[RMSNorm] weight_offset must be finite, got inf"),
+        (lambda: pnn.RMSNorm(4, elementwise_affine=False, weight_offset=1), "[RMSNorm] weight_offset must be 0 without a weight, got 1"),
+        (lambda: PF.layer_norm(normal(2, 4), [4], weight_offset=0.5), "[layer_norm] weight_offset must be 0 without a weight, got 0.5"),
+        (lambda: PF.rms_norm(normal(2, 4), [4], torch.zeros(4, dtype=torch.int64), weight_offset=1), "[rms_norm] weight must have x's type or Float, and x's device, Float on cpu, got Long on cpu"),
+        (lambda: PF.rms_norm(normal(2, 4), [4], torch.ones(4), weight_offset=float("nan")), "[rms_norm] weight_offset must be finite, got nan"),
         (lambda: pnn.LayerNormSimple(4.5), "[LayerNormSimple] normalized_shape must be one or more sizes, each at least 0, got 4.5"),
         (lambda: pnn.DetachNorm(4, eps=-2), "[DetachNorm] eps must be finite and at least 0, got -2"),
         (lambda: pnn.RowNorm(4, "layers"), f"[RowNorm] norm must be one of {', '.join(PF.row_norm_names())}, got layers"),

@@ -26,13 +26,18 @@ from torch import nn
 from planish._convert.checks import DTYPES, bases_of, is_constant
 from planish._convert.report import Unfit
 
-__all__ = ["Sources", "check_formula", "sets_weight_to_one"]
+__all__ = ["Sources", "check_formula", "initial_weight"]
 
 # Nested calls of functions. Deeper ones count as infinite recursion.
 _MAX_DEPTH = 20
 
 _SUM, _MEAN, _SQUARE = "sum(x^2)", "mean(x^2)", "(mean(x^2) + eps)"
-_RMS_NORM = {"x": 1, "weight": 1, _SQUARE: -0.5}
+_ONE_MORE = "(1 + weight)"
+# The formulas of RMSNorm and the number that they add to the weight.
+_RMS_NORMS = (
+    ({"x": 1, "weight": 1, _SQUARE: -0.5}, 0.0),
+    ({"x": 1, _ONE_MORE: 1, _SQUARE: -0.5}, 1.0),
+)
 
 
 class Sources:
@@ -77,35 +82,45 @@ class Sources:
 
 def check_formula(
     kind: type[nn.Module], settings: dict[str, Any], eps: float, cols: int, sources: Sources
-) -> set[str]:
-    """Raises Unfit unless forward computes RMSNorm. Returns the members of kind that it uses.
+) -> tuple[set[str], float]:
+    """Raises Unfit unless forward computes RMSNorm.
+
+    Returns the members of kind that it uses, and what it adds to the weight: 0 or 1.
 
     settings: the attributes of the module, which are constants.
     """
     used: set[str] = set()
+    offsets: set[float] = set()
     for types_of in itertools.product(DTYPES, DTYPES):
         reader = _Reader(kind, settings, eps, cols, sources, *types_of)
         formula = reader.read()
         if not isinstance(formula, _Term):
             raise Unfit("its forward does not return one tensor")
-        if formula.powers != _RMS_NORM:
+        found = [offset for powers, offset in _RMS_NORMS if formula.powers == powers]
+        if not found:
             raise Unfit(f"its forward computes {formula}, not RMSNorm")
+        offsets.add(found[0])
         used |= reader.used
-    return used
+    if len(offsets) != 1:
+        raise Unfit("its forward adds 1 to weights of some types only")
+    return used, offsets.pop()
 
 
-def sets_weight_to_one(function: types.FunctionType, sources: Sources) -> bool:
-    """Returns True if the function is a method that only calls torch.nn.init.ones_(self.weight)."""
+def initial_weight(function: types.FunctionType, sources: Sources) -> float | None:
+    """Returns c if the function is a method that only sets self.weight to c, by a function of
+    torch.nn.init; else None."""
     node = sources.of(function)
     body = [one for one in node.body if not _is_comment(one)]
     if len(body) != 1 or not isinstance(body[0], ast.Expr):
-        return False
+        return None
     name, _, rest = ast.unparse(body[0]).partition("(")
     first, *attributes = name.split(".")
     value = function.__globals__.get(first)
     for attribute in attributes:
         value = getattr(value, attribute, None)
-    return value is nn.init.ones_ and rest == f"{ast.unparse(node.args)}.weight)"
+    if rest != f"{ast.unparse(node.args)}.weight)":
+        return None
+    return 1.0 if value is nn.init.ones_ else 0.0 if value is nn.init.zeros_ else None
 
 
 def _is_comment(statement: ast.stmt) -> bool:
@@ -220,9 +235,11 @@ class _Reader:
     def add(self, a: Any, b: Any) -> _Term | None:
         if _is_number(a):
             a, b = b, a
-        if isinstance(a, _Term) and a.powers == {_MEAN: 1} and _is_number(b) and b == self.eps:
-            return _Term({_SQUARE: 1}, a.dtype)
-        return None
+        if not isinstance(a, _Term) or not _is_number(b):
+            return None
+        if a.powers == {"weight": 1} and b == 1:
+            return _Term({_ONE_MORE: 1}, a.dtype)
+        return _Term({_SQUARE: 1}, a.dtype) if a.powers == {_MEAN: 1} and b == self.eps else None
 
     def reduce(
         self, name: str, x: Any, dim: Any = None, keepdim: Any = False, *, axis: Any = None

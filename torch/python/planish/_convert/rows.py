@@ -40,6 +40,7 @@ class _Row:
     weight: Tensor | None = None
     bias: Tensor | None = None
     is_rms: bool = False
+    offset: float = 0.0  # added to the weight
 
 
 _BATCH = (nn.BatchNorm1d, nn.BatchNorm2d, norms.BatchNorm1d, norms.BatchNorm2d)
@@ -102,14 +103,17 @@ def _row_of(module: Any, options: Options) -> _Row:
         if weight is None and bias is not None:
             raise Unfit("it has a bias but no weight")
         shape = _shape_of(module, weight, bias)
-        return _Row(shape, _eps_of(module), weight is not None, bias is not None, weight, bias)
+        offset = _offset_of(module)
+        affine, biased = weight is not None, bias is not None
+        return _Row(shape, _eps_of(module), affine, biased, weight, bias, offset=offset)
     if kind in (nn.RMSNorm, norms.RMSNorm):
         check_class(kind)
         check_parameters(module, ("weight",))
         weight = module.weight
         affine = weight is not None
         eps = None if module.eps is None else _eps_of(module)
-        return _Row(_shape_of(module, weight), eps, affine, affine, weight, is_rms=True)
+        shape, offset = _shape_of(module, weight), _offset_of(module)
+        return _Row(shape, eps, affine, affine, weight, is_rms=True, offset=offset)
     if kind in _BARE:
         check_class(kind)
         check_parameters(module, ())
@@ -127,8 +131,8 @@ def _row_of(module: Any, options: Options) -> _Row:
             raise Unfit(f"it is a {name} of another class")
     if options.to == "torch":
         raise Unfit(f"torch.nn has no {kind.__name__}")
-    weight, eps = options.verdicts.rms(module)
-    return _Row((weight.numel(),), eps, True, True, weight, is_rms=True)
+    weight, eps, offset = options.verdicts.rms(module)
+    return _Row((weight.numel(),), eps, True, True, weight, is_rms=True, offset=offset)
 
 
 def _shape_of(module: Any, *parameters: Tensor | None) -> tuple[int, ...]:
@@ -142,6 +146,13 @@ def _shape_of(module: Any, *parameters: Tensor | None) -> tuple[int, ...]:
     return shape
 
 
+def _offset_of(module: Any) -> float:
+    offset = getattr(module, "weight_offset", 0.0)
+    if not isinstance(offset, (int, float)) or not math.isfinite(offset):
+        raise Unfit(f"its weight_offset is {offset}")
+    return float(offset)
+
+
 def _eps_of(module: Any) -> float:
     eps = module.eps
     if not isinstance(eps, (int, float)) or not is_eps(eps):
@@ -153,6 +164,15 @@ def _eps(own: float | None, options: Options, default: float) -> float:
     if options.eps is not None:
         return options.eps
     return default if own is None else own
+
+
+def _offset_for(row: _Row, kind: type[nn.Module]) -> dict[str, float]:
+    """Returns the argument weight_offset of a norm of this class, if it needs one."""
+    if row.offset == 0 or row.weight is None:
+        return {}
+    if not is_of_this_library(kind):
+        raise Unfit(f"torch.nn's {kind.__name__} has no weight_offset")
+    return {"weight_offset": row.offset}
 
 
 def _vector(row: _Row, fill: float, options: Options) -> nn.Parameter:
@@ -171,7 +191,8 @@ def _put(module: nn.Module, **tensors: Tensor | None) -> None:
 
 def _layer(row: _Row, options: Options, kind: type[nn.LayerNorm] = norms.LayerNorm) -> nn.Module:
     eps = _eps(row.eps, options, 1e-5)
-    after = kind(list(row.shape), eps, row.affine, row.biased, device="meta")
+    offset: Any = _offset_for(row, kind)
+    after = kind(list(row.shape), eps, row.affine, row.biased, device="meta", **offset)
     if row.affine:
         _put(after, weight=_vector(row, 1, options) if row.weight is None else row.weight)
     if row.affine and row.biased:
@@ -181,7 +202,8 @@ def _layer(row: _Row, options: Options, kind: type[nn.LayerNorm] = norms.LayerNo
 
 def _rms(row: _Row, options: Options, kind: type[nn.RMSNorm] = norms.RMSNorm) -> nn.Module:
     eps = row.eps if options.eps is None else options.eps
-    after = kind(list(row.shape), eps, row.affine, device="meta")
+    offset: Any = _offset_for(row, kind)
+    after = kind(list(row.shape), eps, row.affine, device="meta", **offset)
     if row.affine:
         _put(after, weight=_vector(row, 1, options) if row.weight is None else row.weight)
     return after

@@ -32,9 +32,16 @@ class _Trial:
     """Calls of forward on a module that shares no state with the judged one."""
 
     def __init__(
-        self, kind: type[nn.Module], settings: dict[str, Any], eps: float, cols: int, device: Any
+        self,
+        kind: type[nn.Module],
+        settings: dict[str, Any],
+        eps: float,
+        offset: float,
+        cols: int,
+        device: Any,
     ) -> None:
-        self.kind, self.settings, self.eps, self.cols = kind, settings, eps, cols
+        self.kind, self.settings, self.cols = kind, settings, cols
+        self.eps, self.offset = eps, offset
         self.device = device
         self.generator = torch.Generator().manual_seed(0)
 
@@ -51,7 +58,7 @@ class _Trial:
         return module
 
     def expected(self, x: Tensor, weight: Tensor) -> Tensor:
-        x, weight = x.double(), weight.double()
+        x, weight = x.double(), weight.double() + self.offset
         return weight * x / (x.square().mean(-1, True) + self.eps).sqrt()
 
     def call(self, x: Tensor, weight: Tensor, training: bool, grad: bool) -> Tensor:
@@ -100,13 +107,17 @@ class _Trial:
 
 
 def check_outputs(
-    kind: type[nn.Module], settings: dict[str, Any], eps: float, weight: nn.Parameter
+    kind: type[nn.Module],
+    settings: dict[str, Any],
+    eps: float,
+    offset: float,
+    weight: nn.Parameter,
 ) -> None:
-    """Raises Unfit if forward differs from RMSNorm in a trial."""
+    """Raises Unfit if forward differs from RMSNorm with weight + offset in a trial."""
     if weight.numel() > _MAX_COLS:
         raise Unfit(f"its rows are too wide for a trial, {weight.numel()}")
     device = torch.device("cpu") if weight.is_meta else weight.device
-    trial = _Trial(kind, settings, eps, weight.numel(), device)
+    trial = _Trial(kind, settings, eps, offset, weight.numel(), device)
     of_gpu = [device] if device.type == "cuda" else []
     with (
         torch.inference_mode(False),

@@ -1,13 +1,14 @@
 """Judges whether an unknown class is an RMSNorm.
 
 Models bring their own classes. Some compute RMSNorm; others look the same but also add a residual,
-multiply with 1 + weight, or do something else for some shapes or values. Calls cannot show that a
-class is an RMSNorm for every x, so its code is read as well. A module is replaced if
+or do something else for some shapes or values. Calls cannot show that a class is an RMSNorm for
+every x, so its code is read as well. A module is replaced if
 
 1. it holds one ``weight`` vector, one float, which is eps, and no state beyond these,
 2. its class has ``forward(self, x)`` and no further method, except private ones that forward uses,
-3. the source of forward is the formula ``weight * x / sqrt(mean(x^2) + eps)``, and its conditions
-   depend only on constants of the module or on types (``formula.py``),
+3. the source of forward is the formula ``weight * x / sqrt(mean(x^2) + eps)``, or that with ``1 +
+   weight``, and its conditions depend only on constants of the module or on types
+   (``formula.py``),
 4. calls with many inputs give the values, types and gradients of RMSNorm (``trial.py``).
 
 Everything else is left, with the reason: what is not understood could be a difference.
@@ -40,44 +41,54 @@ class Verdicts:
     def __init__(self) -> None:
         self._sources = formula.Sources()
         self._classes: dict[type[nn.Module], str | None] = {}
-        self._calls: dict[Any, str | None] = {}
+        self._calls: dict[Any, float | str] = {}  # the offset, or the reason
 
-    def rms(self, module: nn.Module) -> tuple[nn.Parameter, float]:
-        """Returns the weight and eps of the RMSNorm that module is. Raises Unfit if it is none."""
+    def rms(self, module: nn.Module) -> tuple[nn.Parameter, float, float]:
+        """Returns the weight and eps of the RMSNorm that module is, and what it adds to the weight.
+
+        Raises Unfit if it is none.
+        """
         try:
             return self._judge(module)
         except Unfit as unfit:
             raise Unfit(f"unknown class, not judged to be an RMSNorm: {unfit}") from None
 
-    def _judge(self, module: nn.Module) -> tuple[nn.Parameter, float]:
+    def _judge(self, module: nn.Module) -> tuple[nn.Parameter, float, float]:
         kind = type(module)
         weight = _weight_of(module)
         if kind not in self._classes:
             self._classes[kind] = _reason(_check_class, kind, self._sources)
         reason = self._classes[kind]
-        if reason is None:
-            settings, eps = _settings_of(module)
-            # Settings are hashable. Their types tell True from 1.
-            by_name = tuple((name, type(value), value) for name, value in sorted(settings.items()))
-            key = (kind, by_name, weight.numel(), weight.dtype, weight.device)
-            if key not in self._calls:
-                arguments = (kind, settings, eps, weight, self._sources)
-                self._calls[key] = _reason(_check_calls, *arguments)
-            reason = self._calls[key]
         if reason is not None:
             raise Unfit(reason)
-        return weight, eps
+        settings, eps = _settings_of(module)
+        # Settings are hashable. Their types tell True from 1.
+        by_name = tuple((name, type(value), value) for name, value in sorted(settings.items()))
+        key = (kind, by_name, weight.numel(), weight.dtype, weight.device)
+        if key not in self._calls:
+            try:
+                self._calls[key] = _offset_of(kind, settings, eps, weight, self._sources)
+            except Exception as error:
+                self._calls[key] = _text(error)
+        result = self._calls[key]
+        if isinstance(result, str):
+            raise Unfit(result)
+        return weight, eps, result
 
 
 def _reason(check: Any, *arguments: Any) -> str | None:
     """Returns the reason why check fails, or None. An unknown class can raise anything."""
     try:
         check(*arguments)
-    except Unfit as unfit:
-        return str(unfit)
     except Exception as error:
-        return f"it raises {type(error).__name__}, {error}".splitlines()[0]
+        return _text(error)
     return None
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, Unfit):
+        return str(error)
+    return f"it raises {type(error).__name__}, {error}".splitlines()[0]
 
 
 # Members of the class.
@@ -109,8 +120,8 @@ def _check_member(name: str, value: Any, sources: formula.Sources) -> None:
     if hasattr(nn.Module, name) or name.startswith("__"):
         raise Unfit(f"it has its own {name}")
     if name == "reset_parameters" and isinstance(value, types.FunctionType):
-        if not formula.sets_weight_to_one(value, sources):
-            raise Unfit("its reset_parameters does more than set the weight to 1")
+        if formula.initial_weight(value, sources) is None:
+            raise Unfit("its reset_parameters does more than set the weight to 0 or 1")
     elif isinstance(value, property):
         if not name.startswith("_"):
             raise Unfit(f"it also has the property {name}")
@@ -121,21 +132,30 @@ def _check_member(name: str, value: Any, sources: formula.Sources) -> None:
         raise Unfit(f"its class also has {name}, a {type(value).__name__}")
 
 
-def _check_calls(
+def _offset_of(
     kind: type[nn.Module],
     settings: dict[str, Any],
     eps: float,
     weight: nn.Parameter,
     sources: formula.Sources,
-) -> None:
-    """Raises Unfit if forward is not RMSNorm, or if the class has methods beside it."""
-    used = formula.check_formula(kind, settings, eps, weight.numel(), sources)
+) -> float:
+    """Returns what forward adds to the weight.
+
+    Raises Unfit if forward is not RMSNorm, or if the class has methods beside it.
+    """
+    used, offset = formula.check_formula(kind, settings, eps, weight.numel(), sources)
+    reset = inspect.getattr_static(kind, "reset_parameters", None)
+    if isinstance(reset, types.FunctionType):
+        initial = formula.initial_weight(reset, sources)
+        if initial != 1 - offset:
+            raise Unfit(f"its reset_parameters sets the weight to {initial:g}")
     for base in bases_of(kind):
         for name, value in vars(base).items():
             is_method = isinstance(value, (types.FunctionType, property, staticmethod))
             if is_method and name not in _HARMLESS | used | {"reset_parameters"}:
                 raise Unfit(f"it also has {name}, which its forward does not use")
-    trial.check_outputs(kind, settings, eps, weight)
+    trial.check_outputs(kind, settings, eps, offset, weight)
+    return offset
 
 
 # Contents of the module.

@@ -65,7 +65,7 @@ def slope(norm: nn.Module, x: Tensor, sigma: Tensor | None) -> Tensor | float:
     weight = getattr(norm, "weight", None)
     if not (isinstance(norm, KNOWN) and isinstance(weight, Tensor)):
         return 1.0
-    gain = weight.detach().double()
+    gain = weight.detach().double() + getattr(norm, "weight_offset", 0.0)
     if isinstance(norm, _CHANNELS_FIRST):
         return gain.reshape(1, -1, *([1] * (x.dim() - 2)))
     return gain

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.compiler import is_dynamo_compiling
 from torch.nn.utils import parametrize
 
-from planish._checks import check_eps, check_finite
+from planish._checks import check_eps, check_finite, check_offset, with_offset
 from planish._operators import (
     _ada_norm,
     _affine_layer_norm,
@@ -166,12 +166,28 @@ class RowNorm(nn.Module):
         )
 
 
-class LayerNorm(nn.LayerNorm):
+class _WithOffset(nn.Module):
+    """The option weight_offset of LayerNorm and RMSNorm, whose other base is torch.nn's class."""
+
+    #: Added to the weight. 0 also for modules that an earlier version pickled.
+    weight_offset: float = 0.0
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()  # type: ignore[misc]
+        if self.weight_offset != 0:
+            nn.init.constant_(self.weight, 1 - self.weight_offset)  # type: ignore[arg-type]
+
+    def extra_repr(self) -> str:
+        offset = f", weight_offset={self.weight_offset}" if self.weight_offset != 0 else ""
+        return super().extra_repr() + offset
+
+
+class LayerNorm(_WithOffset, nn.LayerNorm):
     """``torch.nn.LayerNorm`` on Planish's kernels (Ba, Kiros & Hinton 2016, Eq. 3).
 
     ``y = weight * (x - mean) / sqrt(var + eps) + bias`` over the last dimensions of x, which must
     equal normalized_shape, with the biased variance. Arguments, parameters and state dict are those
-    of ``torch.nn.LayerNorm``, the base class.
+    of ``torch.nn.LayerNorm``, the base class. weight_offset is that of ``RMSNorm``.
 
     Shape: x [..., *normalized_shape], y the same.
 
@@ -190,8 +206,11 @@ class LayerNorm(nn.LayerNorm):
         bias: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        weight_offset: float = 0.0,
     ) -> None:
         name = type(self).__name__
+        self.weight_offset = check_offset(name, weight_offset, elementwise_affine)
         super().__init__(
             list(_check_shape(name, normalized_shape)),
             check_eps(name, eps),
@@ -205,13 +224,15 @@ class LayerNorm(nn.LayerNorm):
         weight = self.weight
         if weight is None:
             return _layer_norm(input, self.normalized_shape, None, None, self.eps)
+        if self.weight_offset != 0:
+            weight = with_offset(type(self).__name__, input, weight, self.weight_offset)
         bias, eps = self.bias, self.eps
         if is_dynamo_compiling():
             return _affine_layer_norm(input, weight, bias, eps)  # type: ignore[no-any-return]
         return _affine_layer_norm_op(input, weight, bias, eps)  # type: ignore[no-any-return]
 
 
-class RMSNorm(nn.RMSNorm):
+class RMSNorm(_WithOffset, nn.RMSNorm):
     """``torch.nn.RMSNorm`` on Planish's kernels (Zhang & Sennrich 2019).
 
     ``y = weight * x / sqrt(mean(x^2) + eps)`` over the last dimensions of x, which must equal
@@ -219,10 +240,16 @@ class RMSNorm(nn.RMSNorm):
     (float32 for 16 bits). Arguments, parameters and state dict are those of ``torch.nn.RMSNorm``,
     the base class.
 
+    weight_offset is added to the weight, without rounding to 16 bits, and the weight starts at 1 -
+    weight_offset. Gemma, Qwen3-Next and Transformer Engine's ``zero_centered_gamma`` have 1.
+
     Shape: x [..., *normalized_shape], y the same.
 
     >>> RMSNorm(4)
     RMSNorm((4,), eps=None, elementwise_affine=True)
+    >>> RMSNorm(2, weight_offset=1.0).weight
+    Parameter containing:
+    tensor([0., 0.], requires_grad=True)
     """
 
     def __init__(
@@ -232,8 +259,11 @@ class RMSNorm(nn.RMSNorm):
         elementwise_affine: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        weight_offset: float = 0.0,
     ) -> None:
         name = type(self).__name__
+        self.weight_offset = check_offset(name, weight_offset, elementwise_affine)
         super().__init__(
             list(_check_shape(name, normalized_shape)),
             None if eps is None else check_eps(name, eps),
@@ -246,6 +276,8 @@ class RMSNorm(nn.RMSNorm):
         weight = self.weight
         if weight is None:
             return _rms_norm(x, self.normalized_shape, None, self.eps)
+        if self.weight_offset != 0:
+            weight = with_offset(type(self).__name__, x, weight, self.weight_offset)
         call = _affine_rms_norm if is_dynamo_compiling() else _affine_rms_norm_op
         return call(x, weight, self.eps)  # type: ignore[no-any-return]
 
