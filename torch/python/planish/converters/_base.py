@@ -166,6 +166,15 @@ def options(inputs: int, hidden: int, variant: str, eps: float) -> dict[str, Any
     return {"input_size": inputs, "hidden_size": hidden, "variant": variant, "eps": eps}
 
 
+def lstm_sizes(key: str, columns: int, hidden: int) -> tuple[int, ...]:
+    """Returns the sizes of an LSTM's parameter `key`, without `_l0`; `columns` are its inputs."""
+    if key == "weight_ih":
+        return 4 * hidden, columns
+    if key == "weight_hh":
+        return 4 * hidden, hidden
+    return (hidden,) if key.startswith("ln_c") else (4 * hidden,)
+
+
 def to_numpy(layout: str, tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray[Any, Any]]:
     """Returns copies of the tensors as arrays, for `numpy.savez(path, **arrays)`."""
     arrays = {}

@@ -20,7 +20,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from planish.converters._base import Converted, Source, Weights, options
+from planish.converters._base import Converted, Source, Weights, lstm_sizes, options
 
 _LAYOUT = "fastrnns"
 _KEYS = {
@@ -78,7 +78,7 @@ def load(source: Source, prefix: str = "", eps: float = 1e-5) -> Converted:
             columns = inputs if layer == 0 else directions * hidden
             path = _path(layer, direction, container, directions)
             for name, key in _KEYS.items():
-                tensor = weights.take(path + name, *_sizes(key, columns, hidden))
+                tensor = weights.take(path + name, *lstm_sizes(key, columns, hidden))
                 state[key + _suffix(layer, direction)] = tensor
     weights.finish("a LayerNormLSTMCell")
     arguments = options(inputs, hidden, "fastrnns", eps)
@@ -125,7 +125,7 @@ def save(
             path = prefix + _path(layer, direction, container, directions)
             for name, key in _KEYS.items():
                 full = key + _suffix(layer, direction)
-                result[path + name] = state.take(full, *_sizes(key, columns, hidden))
+                result[path + name] = state.take(full, *lstm_sizes(key, columns, hidden))
     state.finish("a state dict of fastrnns'")
     return result
 
@@ -139,11 +139,3 @@ def _path(layer: int, direction: int, container: Container, directions: int) -> 
 
 def _suffix(layer: int, direction: int) -> str:
     return f"_l{layer}" + ("_reverse" if direction == 1 else "")
-
-
-def _sizes(key: str, columns: int, hidden: int) -> tuple[int, ...]:
-    if key == "weight_ih":
-        return 4 * hidden, columns
-    if key == "weight_hh":
-        return 4 * hidden, hidden
-    return (hidden,) if key.startswith("ln_c") else (4 * hidden,)

@@ -16,16 +16,16 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from planish.converters._base import Converted, Source, Weights, options
+from planish.converters._base import Converted, Source, Weights, lstm_sizes, options
 
 _LAYOUT = "torchaudio"
 _KEYS = {
-    "x2g.weight": "weight_ih_l0",
-    "p2g.weight": "weight_hh_l0",
-    "g_norm.weight": "ln_weight_l0",
-    "g_norm.bias": "ln_bias_l0",
-    "c_norm.weight": "ln_c_weight_l0",
-    "c_norm.bias": "ln_c_bias_l0",
+    "x2g.weight": "weight_ih",
+    "p2g.weight": "weight_hh",
+    "g_norm.weight": "ln_weight",
+    "g_norm.bias": "ln_bias",
+    "c_norm.weight": "ln_c_weight",
+    "c_norm.bias": "ln_c_bias",
 }
 
 
@@ -50,7 +50,10 @@ def load(source: Source, prefix: str = "", eps: float = 1e-5) -> Converted:
     weights = Weights(_LAYOUT, source, prefix)
     inputs = weights.matrix("x2g.weight")[1]
     hidden = weights.matrix("p2g.weight")[1]
-    state = {key: weights.take(name, *_sizes(key, inputs, hidden)) for name, key in _KEYS.items()}
+    state = {
+        key + "_l0": weights.take(name, *lstm_sizes(key, inputs, hidden))
+        for name, key in _KEYS.items()
+    }
     weights.finish("a _CustomLSTM with layer_norm=True")
     return Converted("LayerNormLSTM", options(inputs, hidden, "torchaudio", eps), state)
 
@@ -67,15 +70,8 @@ def save(state_dict: Mapping[str, Tensor], prefix: str = "") -> dict[str, Tensor
     inputs = state.matrix("weight_ih_l0")[1]
     hidden = state.matrix("weight_hh_l0")[1]
     result = {
-        prefix + name: state.take(key, *_sizes(key, inputs, hidden)) for name, key in _KEYS.items()
+        prefix + name: state.take(key + "_l0", *lstm_sizes(key, inputs, hidden))
+        for name, key in _KEYS.items()
     }
     state.finish("a state dict of one layer of torchaudio's")
     return result
-
-
-def _sizes(key: str, inputs: int, hidden: int) -> tuple[int, ...]:
-    if key == "weight_ih_l0":
-        return 4 * hidden, inputs
-    if key == "weight_hh_l0":
-        return 4 * hidden, hidden
-    return (hidden,) if key.startswith("ln_c") else (4 * hidden,)
