@@ -16,6 +16,14 @@ namespace planish::internal {
 /// kGruOfSum, whose gates use only zx + zh, it multiplies the whole sum of n.
 enum class Arithmetic : uint8_t { kRnn, kRnnRelu, kLstm, kGru, kGruOfSum };
 
+constexpr bool IsGru(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::kGru || arithmetic == Arithmetic::kGruOfSum;
+}
+
+constexpr int GatesOf(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::kLstm ? 4 : IsGru(arithmetic) ? 3 : 1;
+}
+
 /// The sums that are normalized.
 enum class Sums : uint8_t {
   kPlain,     ///< none
@@ -50,14 +58,14 @@ struct CellRecipe {
   Over over = Over::kRow;
 
   constexpr bool is_lstm() const { return arithmetic == Arithmetic::kLstm; }
-  constexpr bool is_gru() const {
-    return arithmetic == Arithmetic::kGru || arithmetic == Arithmetic::kGruOfSum;
-  }
+  constexpr bool is_gru() const { return IsGru(arithmetic); }
   /// Returns whether the sum of n has two parts, ax_n and ah_n.
   constexpr bool splits_n() const { return arithmetic == Arithmetic::kGru; }
+  /// Returns whether zx and zh are only used as zx + zh, so that their gradients are equal.
+  constexpr bool uses_only_sum() const { return sums != Sums::kSeparate && !splits_n(); }
   /// Returns whether a bias is added to ah_n.
   constexpr bool has_bias_hn() const { return splits_n() && bias; }
-  constexpr int gates() const { return is_lstm() ? 4 : is_gru() ? 3 : 1; }
+  constexpr int gates() const { return GatesOf(arithmetic); }
   /// Returns the number of norms of zx, zh or zx + zh.
   constexpr int norms() const {
     int n = 0;

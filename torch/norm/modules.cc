@@ -385,11 +385,10 @@ Tensor RowNormImpl::forward(const Tensor& x) {
 
 namespace {
 
-/// Returns weight + offset in the type of the arithmetic.
+/// Returns weight + offset, in float, or in double if x or weight is.
 Tensor WithOffset(const Tensor& x, const Tensor& weight, double offset) {
   if (offset == 0) return weight;
-  const bool is_double = x.scalar_type() == at::kDouble || weight.scalar_type() == at::kDouble;
-  return weight.to(is_double ? at::kDouble : at::kFloat) + offset;
+  return weight.to(ComputeType(at::promote_types(x.scalar_type(), weight.scalar_type()))) + offset;
 }
 
 }  // namespace

@@ -571,28 +571,11 @@ TYPED_TEST(BatchNormTest, EvaluationGivesTheSameBits) {
       Result<TypeParam> out(p);
       if (in_place) out.y = p.x, out.dx = p.dy;
       const BatchNormOptions options{.parallel_for = parallel_for};
-      BatchNormEvaluate<TypeParam>({.batch = shape.batch,
-                                    .channels = shape.channels,
-                                    .spatial = shape.spatial,
-                                    .x = in_place ? out.y.data() : p.x.data(),
-                                    .gain = p.gain.data(),
-                                    .bias = p.bias.data(),
-                                    .running_mean = mean.data(),
-                                    .running_var = var.data(),
-                                    .y = out.y.data()},
-                                   options);
-      BatchNormEvaluateBackward<TypeParam>({.batch = shape.batch,
-                                            .channels = shape.channels,
-                                            .spatial = shape.spatial,
-                                            .dy = in_place ? out.dx.data() : p.dy.data(),
-                                            .x = p.x.data(),
-                                            .gain = p.gain.data(),
-                                            .running_mean = mean.data(),
-                                            .running_var = var.data(),
-                                            .dx = out.dx.data(),
-                                            .dgain = out.dgain.data(),
-                                            .dbias = out.dbias.data()},
-                                           options);
+      auto forward = EvaluateArgs(p, mean, var, out);
+      auto backward = EvaluateBackwardArgs(p, mean, var, out);
+      if (in_place) forward.x = out.y.data(), backward.dy = out.dx.data();
+      BatchNormEvaluate<TypeParam>(forward, options);
+      BatchNormEvaluateBackward<TypeParam>(backward, options);
       return out;
     };
     const auto expected = apply(SerialFor, false);

@@ -245,31 +245,13 @@ TYPED_TEST(CudaBatchNormTest, EvaluationAgreesWithReference) {
     for (C& value : var) value = value * value;
     Result<T> out(p);
     const cuda::BatchNormOptions options;
-    const BatchNormEvaluateArgs<T> evaluate = {.batch = shape.batch,
-                                               .channels = shape.channels,
-                                               .spatial = shape.spatial,
-                                               .x = p.x.data(),
-                                               .gain = p.gain.data(),
-                                               .bias = p.bias.data(),
-                                               .running_mean = mean.data(),
-                                               .running_var = var.data(),
-                                               .y = out.y.data()};
-    RunOnDevice(evaluate, {}, [&](const auto& args) {
+    RunOnDevice(EvaluateArgs(p, mean, var, out), {}, [&](const auto& args) {
       cuda::BatchNormEvaluate(args, WithWorkspace(options, args));
     });
     const auto backward = [&](T* dx, T* dgain, T* dbias) {
-      const BatchNormEvaluateBackwardArgs<T> backward_args = {
-          .batch = shape.batch,
-          .channels = shape.channels,
-          .spatial = shape.spatial,
-          .dy = p.dy.data(),
-          .x = dgain != nullptr ? p.x.data() : nullptr,
-          .gain = p.gain.data(),
-          .running_mean = dgain != nullptr ? mean.data() : nullptr,
-          .running_var = var.data(),
-          .dx = dx,
-          .dgain = dgain,
-          .dbias = dbias};
+      auto backward_args = EvaluateBackwardArgs(p, mean, var, out);
+      if (dgain == nullptr) backward_args.x = nullptr, backward_args.running_mean = nullptr;
+      backward_args.dx = dx, backward_args.dgain = dgain, backward_args.dbias = dbias;
       RunOnDevice(backward_args, {}, [&](const auto& args) {
         cuda::BatchNormEvaluateBackward(args, WithWorkspace(options, args));
       });

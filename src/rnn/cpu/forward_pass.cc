@@ -78,7 +78,7 @@ void ForwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const ForwardSt
   T* zx = state.own ? state.zx + ((t - state.first) * (end - begin) - begin) * columns
                     : state.zx + (t - state.first) * layer_.sums();
   // The product accumulates into zx if only zx + zh is used.
-  const bool added = recipe.sums != Sums::kSeparate && !recipe.splits_n();
+  const bool added = recipe.uses_only_sum();
   const bool separate = recipe.sums == Sums::kSeparate;
   T* zh = added ? zx : slots.At(separate && layer_.in_place() ? kXhatHh : kZh, t);
   layer_.ForRuns(t, begin, end, [&](int64_t first, int64_t last) {

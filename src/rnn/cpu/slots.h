@@ -67,7 +67,7 @@ template <class T>
 SlotSizes StepSizes(const CellRecipe& recipe, const RnnShape& shape) {
   SlotSizes sizes = KeptSizes<T>(recipe, shape);
   const int64_t sums = shape.batch * recipe.gates() * PaddedUnits<T>(shape.hidden);
-  if (recipe.sums == Sums::kSeparate || recipe.splits_n()) sizes[kZh] = sums;
+  if (!recipe.uses_only_sum()) sizes[kZh] = sums;
   if (recipe.over == Over::kRow) sizes[kRstdIh] = sizes[kRstdHh] = 0;
   for (const Slot slot : {kXhatIh, kXhatHh, kGates, kCandidate, kBefore, kTanhC}) sizes[slot] = 0;
   if (recipe.sums != Sums::kPlain) sizes[kScaled] = sums;

@@ -8,11 +8,6 @@
 namespace planish::internal {
 namespace {
 
-/// Returns whether zx and zh have the same gradient, because only their sum is used.
-bool Shared(const CellRecipe& recipe) {
-  return recipe.sums != Sums::kSeparate && !recipe.splits_n();
-}
-
 /// Copies the first `width` elements of each column, `stride` apart, to the column's row of `to`.
 template <class T>
 void WriteRows(const PackedLayer<T>& layer, const T* from, int64_t stride, int64_t width,
@@ -67,7 +62,7 @@ void ParamSums<T>::Reserve(int64_t capacity, bool own_x, bool weight_ih, bool we
   const Order& order = layer_->order();
   const int64_t inputs = layer_->inputs();
   const int64_t rows = std::max(capacity, waiting_ > 0 ? capacity_ : 0);
-  Grow(dz_, (Shared(layer_->call().recipe) ? 1 : 2) * rows * order.columns);
+  Grow(dz_, (layer_->call().recipe.uses_only_sum() ? 1 : 2) * rows * order.columns);
   Grow(h_before_, rows * order.padded);
   if (own_x) Grow(x_, rows * inputs);
   if (weight_ih) Grow(dweight_ih_, order.columns * inputs);
@@ -79,7 +74,7 @@ void ParamSums<T>::Reserve(int64_t capacity, bool own_x, bool weight_ih, bool we
 template <class T>
 typename ParamSums<T>::Rows ParamSums<T>::Add(int64_t rows, int64_t capacity, bool own_x) {
   const Order& order = layer_->order();
-  const bool shared = Shared(layer_->call().recipe);
+  const bool shared = layer_->call().recipe.uses_only_sum();
   if (waiting_ == 0) capacity_ = std::max(rows, capacity);
   T* const dz = dz_.Get((shared ? 1 : 2) * capacity_ * order.columns);
   T* const h_before = h_before_.Get(capacity_ * order.padded);
@@ -110,7 +105,8 @@ void ParamSums<T>::Multiply(const T* x, bool weight_ih, bool weight_hh,
                           scratch_, parallel_for);
   };
   const int64_t inputs = layer_->inputs();
-  const T* const dzh = dz_.data() + (Shared(layer_->call().recipe) ? 0 : capacity_ * order.columns);
+  const T* const dzh =
+      dz_.data() + (layer_->call().recipe.uses_only_sum() ? 0 : capacity_ * order.columns);
   if (weight_ih) {
     add_product(dz_.data(), x ? x : x_.data() + first() * inputs, inputs, dweight_ih_);
   }

@@ -19,26 +19,12 @@ PLANISH_DEVICE int64_t PlaceOf(const CellParams<T>& params, int gate, int64_t k)
   return gate * params.stride + k - params.first;
 }
 
-constexpr int GatesOf(Arithmetic arithmetic) {
-  switch (arithmetic) {
-    case Arithmetic::kLstm:
-      return 4;
-    case Arithmetic::kGru:
-    case Arithmetic::kGruOfSum:
-      return 3;
-    case Arithmetic::kRnn:
-    case Arithmetic::kRnnRelu:
-      return 1;
-  }
-  return 0;
-}
-
 /// A cell as a type. The first kFirst gates share a norm, then the next kFirst gates, and so on.
 template <Arithmetic kArithmeticOf, Sums kSumsOf, int kFirst>
 struct CellKind {
   static constexpr bool kLstm = kArithmeticOf == Arithmetic::kLstm;
   static constexpr bool kSplitsN = kArithmeticOf == Arithmetic::kGru;
-  static constexpr bool kGru = kSplitsN || kArithmeticOf == Arithmetic::kGruOfSum;
+  static constexpr bool kGru = IsGru(kArithmeticOf);
   static constexpr bool kRnn = !kLstm && !kGru;
   static constexpr bool kPlain = kSumsOf == Sums::kPlain;
   static constexpr bool kJoint = kSumsOf == Sums::kJoint;
