@@ -3,7 +3,7 @@
 
     paper_presets.py BUILD [--tasks TASK,...] [--threads N] [--updates N] [--seconds S]
 
-Trains each task with the data of PLANISH_DATA until it has made N updates or S seconds have passed, then stops it.
+Trains each task on the data in PLANISH_DATA for N updates or S seconds, whichever ends first.
 Needs Linux, and idle cores.
 """
 

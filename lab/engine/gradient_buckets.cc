@@ -15,15 +15,16 @@ namespace planish::lab {
 
 namespace {
 
-// Size in bytes at which a bucket is closed. A message of this size takes some milliseconds on one
-// machine (docs/scaling.md), many times its latency.
+// Bucket size in bytes. Sending a bucket takes many times the latency of a message
+// (docs/scaling.md).
 constexpr int64_t kBucketBytes = 1 << 20;
 
-// Backward passes of a Reducer before another one replaces it. It appends all parameters to a list
-// in each pass, until it rebuilds its buckets. This needs a group with a backend for GPUs.
-constexpr int kPasses = 1000;
+// Number of backward passes after which a new Reducer replaces the old one. A Reducer appends all
+// parameters to a list in each pass until it rebuilds its buckets, which needs a GPU backend.
+constexpr int kPassesPerReducer = 1000;
 
-// PyTorch 2.13 has one more argument, a list of sizes, which is empty by default in Python.
+// Creates a Reducer. Its constructor has another argument since PyTorch 2.13, a list of bucket
+// sizes, which is empty by default in Python.
 template <class Reducer, class... Args>
 std::unique_ptr<Reducer> NewReducer(Args... args) {
   using Sizes = std::vector<int64_t>;
@@ -41,14 +42,14 @@ struct GradientBuckets::Parts {
   Processes& processes;
   std::unordered_map<const at::TensorImpl*, int64_t> offsets;  // in the tensors of `earlier`
   std::vector<at::Tensor> earlier;
-  size_t sent = 0, buckets = 0;  // in this backward pass, and all
-  int passes = 0;                // of the reducer
+  size_t sent = 0, buckets = 0;  // buckets sent in this backward pass, and all buckets
+  int passes = 0;                // backward passes of the reducer
   std::unique_ptr<c10d::Reducer> reducer;
 
   void MakeReducer();
 };
 
-// Communication hook that adds the earlier shards' gradients to a bucket and sends it.
+// Communication hook of the Reducer: adds `earlier` to a bucket's gradients and sends the bucket.
 class GradientBuckets::Sum final : public c10d::CppCommHookInterface<Parts*> {
  public:
   using CppCommHookInterface::CppCommHookInterface;
@@ -71,7 +72,7 @@ class GradientBuckets::Sum final : public c10d::CppCommHookInterface<Parts*> {
 
 void GradientBuckets::Parts::MakeReducer() {
   const std::vector<bool> sparse(parameters.size(), false);
-  // Backward computes the gradients of the last layers first.
+  // The backward pass computes the gradients of the last layers first.
   const std::vector<at::Tensor> reversed(parameters.rbegin(), parameters.rend());
   auto [indices, limits] = c10d::compute_bucket_assignment_by_size(
       reversed, {static_cast<size_t>(kBucketBytes)}, sparse, {}, {});
@@ -107,7 +108,7 @@ GradientBuckets::GradientBuckets(std::vector<at::Tensor> parameters, Processes& 
 GradientBuckets::~GradientBuckets() = default;
 
 void GradientBuckets::Backward(const at::Tensor& loss, std::vector<at::Tensor> earlier) {
-  if (parts_->passes++ == kPasses) parts_->MakeReducer();
+  if (parts_->passes++ == kPassesPerReducer) parts_->MakeReducer();
   parts_->earlier = std::move(earlier);
   parts_->sent = 0;
   parts_->reducer->prepare_for_backward({loss});

@@ -11,8 +11,8 @@
 
 namespace planish::lab {
 
-/// Sums of gradients over processes that are sent while backward computes further gradients, by
-/// c10d's Reducer. Gradients are added in the order of Processes::Sum, whatever the buckets.
+/// All-reduce of gradients that overlaps the backward pass: c10d's Reducer sends each bucket of
+/// gradients as soon as it is computed. The order of additions is that of Processes::Sum.
 class GradientBuckets {
  public:
   /// `processes` must outlive this object, and have more than one process. Every process must
@@ -22,10 +22,10 @@ class GradientBuckets {
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
 
-  /// Computes the gradients of `loss`, which must depend on all parameters, and sets the gradient
-  /// of each parameter to its sum over all processes. Before a gradient is sent, those of `earlier`
-  /// are added to it in their order; each is the concatenated gradients of all parameters. Throws
-  /// RunError if another process has ended.
+  /// Runs the backward pass of `loss`, which must depend on all parameters, and sets the gradient
+  /// of each parameter to the sum over all processes. `earlier` are gradients of this process's
+  /// earlier losses, each the concatenation of all parameters' gradients; each bucket adds them, in
+  /// their order, before it is sent. Throws RunError if another process has ended.
   void Backward(const at::Tensor& loss, std::vector<at::Tensor> earlier);
 
  private:

@@ -278,9 +278,9 @@ class Processes::Connection {
     c10::intrusive_ptr<c10::ivalue::Future> future;
   };
 
-  // Completes the sums of SumInBackground.
+  // Computes the sums of SumInBackground, in sender_.
   void SendSums(const std::stop_token& stop) {
-    omp_set_num_threads(1);  // of this thread: the others belong to backward
+    omp_set_num_threads(1);  // for this thread, because the backward pass uses the others
     for (;;) {
       BackgroundSum next;
       {
@@ -346,7 +346,7 @@ class Processes::Connection {
   int rank_, size_;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::Store> watch_;  // another connection, of the thread
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_, background_;  // sums at the same time
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_, background_;  // sums can overlap
   c10::intrusive_ptr<c10d::ProcessGroup> group_;                     // of backend_
   int64_t texts_ = 0;
   std::mutex sums_mutex_;

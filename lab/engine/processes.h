@@ -19,10 +19,10 @@ namespace planish::lab {
 /// `torchrun`, by `srun`, or by hand with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. A program
 /// started alone is a group of one.
 ///
-/// All processes must call Sum, Meet, FirstText and AnyText in one order. Calls of SumInBackground
-/// have an order of their own. They throw RunError if another process has ended. A process that
-/// hangs, or whose machine is lost, does not answer: after kTimeout a thread ends this process with
-/// a line on stderr and exit status 1.
+/// All processes must call Sum, Meet, FirstText and AnyText in the same order, and SumInBackground
+/// in the same order; the two sequences can interleave in any way. These functions throw RunError
+/// if another process has ended. A process that hangs, or whose machine is lost, does not answer:
+/// after kTimeout a thread ends this process with a line on stderr and exit status 1.
 class Processes {
  public:
   static constexpr std::chrono::seconds kTimeout{20};
@@ -45,12 +45,12 @@ class Processes {
   /// these sums in pairs, and so on: results have the same bits in every process.
   void Sum(at::Tensor& values);
 
-  /// Like Sum, but in a background thread and for a tensor on any device. The future's value is
-  /// `values`, or its error is RunError. Calls are completed one after another, and can be mixed
-  /// with calls of Sum. Needs more than one process.
+  /// Like Sum, but in a background thread and for a tensor on any device. The future completes with
+  /// `values`, or with RunError. Sums are computed one after another, in the order of the calls.
+  /// Needs more than one process.
   c10::intrusive_ptr<c10::ivalue::Future> SumInBackground(const at::Tensor& values);
 
-  /// Returns the group for c10d's functions, for tensors on the CPU. Needs more than one process.
+  /// Returns the process group for c10d. It supports CPU tensors only. Needs more than one process.
   c10::intrusive_ptr<c10d::ProcessGroup> group() const;
 
   /// Waits until all processes are here.

@@ -21,9 +21,9 @@ using Clock = std::chrono::steady_clock;
 
 // Sums over the shards of a batch.
 struct ShardedUpdates::Sums {
-  at::Tensor gradients;  // undefined if buckets have them
+  at::Tensor gradients;  // undefined if GradientBuckets adds them
   at::Tensor values;     // floating-point buffers
-  at::Tensor doubles;    // the loss, then sums of norms, then integer buffers
+  at::Tensor doubles;    // the loss, then WatchedSums, then integer buffers
 };
 
 namespace {
@@ -70,7 +70,7 @@ class TreeSum {
     stack_.emplace_back(leaves, std::move(leaf));
   }
 
-  // Returns the partial sums to which a last leaf is added, in order.
+  // Returns the partial sums that Total would add to one more leaf, in the order of additions.
   std::vector<Sums> BeforeLast() const {
     std::vector<Sums> sums;
     for (auto i = stack_.rbegin(); i != stack_.rend(); ++i) sums.push_back(i->second);

@@ -23,20 +23,20 @@ namespace planish::lab {
 /// A shard has its own random numbers, which depend on seed, update and shard only, and its own
 /// batch statistics. Gradients, losses and the buffers of the model are added over the shards as a
 /// binary tree, in the order of Processes::Sum. If the number of shards is a power of two, results
-/// have the same bits for each power of two of processes up to it. Gradients are sent while the
-/// backward pass of a process's last shard computes further ones.
+/// have the same bits with any power of two of processes up to that number. The all-reduce of the
+/// gradients overlaps the backward pass of each process's last shard.
 class ShardedUpdates {
  public:
   /// `shards` must be a multiple of the number of processes.
   ShardedUpdates(Experiment& experiment, Processes& processes, int64_t shards, int64_t seed);
 
-  /// Computes the batch statistics of later updates over all shards. Needs one shard for each
-  /// process.
+  /// Makes batch norm compute its statistics over all shards of a batch in later updates. Needs one
+  /// shard for each process.
   void SynchronizeStatistics();
 
   /// Like UpdateWeights, in all processes together. Adds `signals`, a CPU tensor of doubles, over
-  /// the processes. Without finite loss the weights are unchanged in every process. Watches `norms`
-  /// (Update::norm_sums).
+  /// the processes. Without finite loss the weights are unchanged in every process. Records the
+  /// gradients around `norms` in Update::norm_sums.
   Update Run(int64_t step, Optimizer& optimizer, std::span<const at::Tensor> batches,
              const Clipping& clipping, at::Tensor& signals,
              std::span<NormModule* const> norms = {});
@@ -51,13 +51,13 @@ class ShardedUpdates {
     int64_t step, batch, shard;
   };
 
-  // Adds to the update's input_seconds, and sets its origin if the loss is not finite. With
-  // `earlier`, the sums over the earlier shards of this process, leaves the sums over all shards of
-  // all processes in the parameters' gradients.
+  // Adds to the update's input_seconds, and sets its origin if the loss is not finite. `earlier`,
+  // if not null, are sums over the earlier shards of this process. The parameters' gradients are
+  // then the sums over all shards of all processes.
   Sums RunShard(const Place& place, const at::Tensor& batch, double batches, Update& update,
                 const std::vector<Sums>* earlier, std::span<NormModule* const> norms);
 
-  // Computes the loss of inputs with the statistics that SynchronizeStatistics asks for, calls
+  // Computes the loss of `inputs`, with synchronized statistics after SynchronizeStatistics, calls
   // `backward` with it, and returns it.
   double LossAndGradients(const Tensors& inputs, double factor,
                           const std::function<void(const at::Tensor&)>& backward);
@@ -68,10 +68,10 @@ class ShardedUpdates {
   // Returns the gradients of the parameters, and clears them.
   Tensors TakeGradients();
 
-  // Returns the parts of `flat` that belong to the parameters.
+  // Splits `flat`, the concatenated gradients of all parameters, into one tensor for each.
   Tensors GradientsOf(const at::Tensor& flat);
 
-  // Sets the model's buffers from the sums of an update that watched `norms` norms.
+  // Sets the model's buffers from the sums of an update that recorded `norms` norms.
   void TakeBuffers(const Sums& sums, size_t norms);
 
   Experiment& experiment_;
@@ -79,7 +79,7 @@ class ShardedUpdates {
   int64_t shards_;
   int64_t seed_;
   int64_t first_, end_;                       // of the shards of this process
-  std::vector<BatchStatistics*> statistics_;  // with sums over the processes
+  std::vector<BatchStatistics*> statistics_;  // modules with synchronized statistics
   std::optional<GradientBuckets> buckets_;    // if there are several processes
 };
 

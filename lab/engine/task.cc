@@ -102,7 +102,7 @@ std::vector<SettingSpec> EngineSettings(const SettingSpec& compared) {
        {}},
       {"sync_batch_norm",
        false,
-       "batch norm by the statistics of the whole batch where several processes share it",
+       "compute batch norm's statistics over the cases of all processes",
        {},
        {},
        {}},

@@ -280,7 +280,7 @@ class Training {
     return true;
   }
 
-  // Records the gradients of norms_ from their sums.
+  // Stores the gradients around norms_ from their WatchedSums.
   void TakeGradients(const at::Tensor& sums) {
     state_.gradients.clear();
     if (!sums.defined()) return;  // no norms, or a loss that is not finite

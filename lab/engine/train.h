@@ -61,7 +61,8 @@ struct Update {
   double input_seconds = 0;  ///< time spent in Experiment::Batch
   /// Where a loss that is not finite comes from (FindNonFiniteLayer); else empty.
   std::string origin;
-  at::Tensor norm_sums;  ///< of watched norms (NormModule::WatchedSums), one row each
+  /// NormModule::WatchedSums, a row for each recorded norm; undefined if none was recorded.
+  at::Tensor norm_sums;
 };
 
 /// Updates the weights once: forward and backward for each batch, then clipping and the optimizer's

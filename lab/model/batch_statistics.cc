@@ -15,7 +15,7 @@ at::Tensor Sum(const at::Tensor& t, const SumOverProcesses& sum) {
   return on_cpu.to(t.device());
 }
 
-// Functions of autograd take tensors and numbers only.
+// Box for a SumOverProcesses, because an autograd context stores only IValues.
 struct SumHolder final : torch::CustomClassHolder {
   explicit SumHolder(SumOverProcesses s) : sum(std::move(s)) {}
   SumOverProcesses sum;

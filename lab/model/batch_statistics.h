@@ -11,13 +11,14 @@ namespace planish::lab {
 /// Function that sums a CPU tensor over all processes that train together, in place.
 using SumOverProcesses = std::function<void(at::Tensor&)>;
 
-/// Module with statistics over the cases of a batch.
+/// Interface of modules that compute statistics over the cases of a batch.
 class BatchStatistics {
  public:
   virtual ~BatchStatistics() = default;
 
   /// Computes the statistics of later training passes over the cases of all processes, with `sum`.
-  /// Every process must then call the same passes. Empty, the default: over the cases of this one.
+  /// All processes must then run the same passes. Without `sum`, the default, the statistics are
+  /// over the cases of this process.
   void SetSum(SumOverProcesses sum) { sum_ = std::move(sum); }
 
  protected:

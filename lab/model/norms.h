@@ -27,16 +27,16 @@ class NormModule : public torch::nn::Module {
  public:
   at::Tensor forward(const at::Tensor& x);
 
-  /// Starts watching: backward passes of later forward passes add to WatchedSums. Gradients keep
-  /// their bits. Batch norm over several processes is not watched.
+  /// Starts to record the gradients before and after the norm, without changing them: the backward
+  /// passes of later forward passes add to WatchedSums. Does not record synchronized batch norm.
   void Watch();
 
-  /// Ends watching. Returns sums over the rows of backward passes since Watch, [kSums] doubles on
-  /// the CPU, which can be added over processes.
+  /// Ends the recording. Returns sums over the rows of all recorded backward passes, as [kSums]
+  /// doubles on the CPU. Sums of several processes can be added.
   at::Tensor WatchedSums();
 
-  /// Returns the gradients of sums, with an empty name, or nullopt if no backward pass reached an
-  /// input that needs a gradient.
+  /// Returns the means over rows of WatchedSums, with an empty name; nullopt if no backward pass
+  /// reached an input that needs a gradient.
   static std::optional<NormGradients> GradientsOf(const at::Tensor& sums);
 
   static constexpr int64_t kSums = 8;  ///< rows, and a sum for each member of NormGradients
@@ -47,7 +47,7 @@ class NormModule : public torch::nn::Module {
 
   virtual at::Tensor Normalize(const at::Tensor& x) = 0;
 
-  /// Returns whether the statistics are those of x. Otherwise a pass is not watched.
+  /// Returns whether statistics depend on x only. If not, forward passes are not recorded.
   virtual bool HasOwnStatistics() const { return true; }
 
   /// Returns `t`, which has the input's shape, as rows: [rows, elements normalized together].

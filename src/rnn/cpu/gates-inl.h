@@ -100,7 +100,7 @@ HWY_NOINLINE void GruGates(const CellCall<T>& call, bool plain, const CellRow<T>
   }
 }
 
-/// Computes the h of a GRU whose r multiplies the whole sum of n.
+/// Computes h of kGruOfSum, a GRU whose r multiplies the whole sum of n.
 template <class T, Keep kKeep>
 HWY_NOINLINE void GruOfSumGates(const CellCall<T>& call, const CellRow<T>& row) {
   const Tag<T> d;

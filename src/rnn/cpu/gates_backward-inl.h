@@ -94,7 +94,7 @@ HWY_NOINLINE void LstmGatesBackward(const CellCall<T>& call, const CellRowBackwa
   }
 }
 
-/// Writes dzx and dzh. A norm of r and z only reads them from dzh.
+/// Writes dzx and dzh of kGru. A norm of only r and z reads their gradients from dzh.
 template <class T>
 HWY_NOINLINE void GruGatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
                                    const CellSums<T>& sums) {
@@ -130,7 +130,7 @@ HWY_NOINLINE void GruGatesBackward(const CellCall<T>& call, const CellRowBackwar
   }
 }
 
-/// Writes the gradient of the sums to dzh, for a GRU whose r multiplies the whole sum of n.
+/// Like GruGatesBackward for kGruOfSum: writes the gradient of zx + zh to dzh.
 template <class T>
 HWY_NOINLINE void GruOfSumGatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
                                         T* dbias) {

@@ -179,8 +179,9 @@ struct RMSNormOptions {
   /// Empty: the machine epsilon of the type of the arithmetic.
   TORCH_ARG(std::optional<double>, eps) = std::nullopt;
   TORCH_ARG(bool, elementwise_affine) = true;  ///< false: no weight
-  /// Added to the weight in the type of the arithmetic; the weight starts at 1 - weight_offset. 1
-  /// in Gemma and Qwen3-Next, and for zero_centered_gamma of Transformer Engine.
+  /// Offset added to the weight, in float, or in double for double tensors. The weight is
+  /// initialized to 1 - weight_offset. Gemma, Qwen3-Next and Transformer Engine's
+  /// zero_centered_gamma have an offset of 1.
   TORCH_ARG(double, weight_offset) = 0;
 };
 

@@ -28,7 +28,7 @@ def check_finite(function: str, argument: str, value: float) -> float:
 
 
 def check_offset(function: str, offset: float, has_weight: bool) -> float:
-    """Returns offset. Raises ValueError unless it is finite, and 0 if there is no weight."""
+    """Returns offset. Raises ValueError if it is not finite, or not 0 without a weight."""
     check_finite(function, "weight_offset", offset)
     if offset != 0 and not has_weight:
         raise ValueError(f"[{function}] weight_offset must be 0 without a weight, got {offset:g}")
@@ -36,9 +36,9 @@ def check_offset(function: str, offset: float, has_weight: bool) -> float:
 
 
 def with_offset(function: str, x: Tensor, weight: Tensor | None, offset: float) -> Tensor | None:
-    """Returns weight + offset, in the type of the arithmetic: float32, or float64 for float64.
+    """Returns weight + offset, in float32, or in float64 if x or weight is float64.
 
-    A weight that norms do not take is returned as it is, so that they refuse it.
+    Returns a weight that is not floating-point unchanged: the norm raises its own error.
     """
     check_offset(function, offset, weight is not None)
     if not isinstance(weight, Tensor) or not weight.is_floating_point():

@@ -33,7 +33,7 @@ _MAX_DEPTH = 20
 
 _SUM, _MEAN, _SQUARE = "sum(x^2)", "mean(x^2)", "(mean(x^2) + eps)"
 _ONE_MORE = "(1 + weight)"
-# The formulas of RMSNorm and the number that they add to the weight.
+# Formulas of RMSNorm, each with the offset that it adds to the weight.
 _RMS_NORMS = (
     ({"x": 1, "weight": 1, _SQUARE: -0.5}, 0.0),
     ({"x": 1, _ONE_MORE: 1, _SQUARE: -0.5}, 1.0),

@@ -130,7 +130,8 @@ def replace_layer(module: nn.Module, options: Options, owners: Owners) -> nn.Mod
         else:
             new = torch.zeros(parameter.shape, dtype=like.dtype, device=like.device)
             if name.startswith("ln_"):
-                after._set_norm(name, new)
+                set_norm: Any = after._set_norm
+                set_norm(name, new)
             after._parameters[name] = nn.Parameter(new)
     return after
 

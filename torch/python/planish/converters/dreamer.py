@@ -85,8 +85,8 @@ def _load(
             f"{weights.key(linear + 'weight')} must have [3H, H + I], got {[rows, columns]}"
         )
     both = weights.take(linear + "weight", rows, columns)
-    sizes = (hidden, inputs) if state_first else (inputs, hidden)
-    first, second = reorder(both, _DREAMER, _OURS).split(sizes, 1)
+    sizes = [hidden, inputs] if state_first else [inputs, hidden]
+    first, second = torch.split(reorder(both, _DREAMER, _OURS), sizes, 1)
     of_state, of_x = (first, second) if state_first else (second, first)
     state = {
         "weight_ih_l0": of_x.contiguous(),

@@ -35,9 +35,10 @@ _LAYOUT = "haste"
 
 @dataclass(frozen=True)
 class _Layer:
-    """A layer of haste: its name, its order of gates and Planish's, and its other arrays.
+    """A layer of haste: its name, its order of gates, Planish's order, and its other arrays.
 
-    Keys of `biases` are of one element a sum, keys of `units` of one a unit.
+    `biases` are arrays with an element for each unit of each gate, `units` with one for each unit;
+    both map haste's key to Planish's.
     """
 
     name: str

@@ -167,7 +167,7 @@ class RowNorm(nn.Module):
 
 
 class _WithOffset(nn.Module):
-    """The option weight_offset of LayerNorm and RMSNorm, whose other base is torch.nn's class."""
+    """Mixin that adds the option weight_offset to torch.nn.LayerNorm and torch.nn.RMSNorm."""
 
     #: Added to the weight. 0 also for modules that an earlier version pickled.
     weight_offset: float = 0.0
@@ -221,9 +221,10 @@ class LayerNorm(_WithOffset, nn.LayerNorm):
         )
 
     def forward(self, input: Tensor) -> Tensor:
-        weight = self.weight
+        weight: Tensor | None = self.weight
         if weight is None:
-            return _layer_norm(input, self.normalized_shape, None, None, self.eps)
+            y: Tensor = _layer_norm(input, self.normalized_shape, None, None, self.eps)
+            return y
         if self.weight_offset != 0:
             weight = with_offset(type(self).__name__, input, weight, self.weight_offset)
         bias, eps = self.bias, self.eps
@@ -273,9 +274,10 @@ class RMSNorm(_WithOffset, nn.RMSNorm):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        weight = self.weight
+        weight: Tensor | None = self.weight
         if weight is None:
-            return _rms_norm(x, self.normalized_shape, None, self.eps)
+            y: Tensor = _rms_norm(x, self.normalized_shape, None, self.eps)
+            return y
         if self.weight_offset != 0:
             weight = with_offset(type(self).__name__, x, weight, self.weight_offset)
         call = _affine_rms_norm if is_dynamo_compiling() else _affine_rms_norm_op
