@@ -13,13 +13,14 @@ MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:  # what it calls uses all cores
 .DELETE_ON_ERROR:
 
-.PHONY: help setup setup-core setup-build setup-fuzz setup-arm64 test-arm test-arm-short build demo test test-all test-long test-versions torture fuzz python wheel wheel-all wheel-arm64 deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
+.PHONY: help setup setup-core setup-build setup-fuzz setup-arm64 setup-integrations test-arm test-arm-short build demo test test-all test-long test-versions test-integrations torture fuzz python wheel wheel-all wheel-arm64 deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
 	@echo 'make test              install what is missing, build, run the tests, with kernels for this processor'
 	@echo 'make test-all          also what takes long: kernels of every SIMD target, emulated GPU, installations, bits'
 	@echo 'make test-versions     Python tests with the oldest and newest PyTorch (VERSIONS="2.11 2.12": with those)'
+	@echo 'make test-integrations Python modules with sb3-contrib, TorchRL and rsl_rl, which it installs into build/integrations'
 	@echo 'make torture           kill training runs 1,000 times (KILLS=N, SEED=N), let each system call fail, fill a disk'
 	@echo 'make build             build everything into $(BUILD)'
 	@echo 'make install           install the command, the libraries and headers (PREFIX=$(PREFIX))'
@@ -53,7 +54,7 @@ help:
 setup:
 	@scripts/setup.sh
 
-setup-core setup-build setup-fuzz: setup-%:
+setup-core setup-build setup-fuzz setup-integrations: setup-%:
 	@scripts/setup.sh $*
 
 setup-arm64:
@@ -112,6 +113,9 @@ test-long: build setup python build/full/build.ninja
 # Uses one build of the package, and a virtual environment for each version: gigabytes.
 test-versions: setup
 	@scripts/test_versions.sh
+
+test-integrations: setup-integrations python
+	OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR)/$(BUILD)/python build/integrations/bin/python -m pytest -n auto tests/integrations
 
 # The full form of tests/python/test_kills.py, test_faults.py and test_full_disk.py (docs/reliability.md).
 KILLS ?= 1000

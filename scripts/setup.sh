@@ -6,6 +6,7 @@
 #   setup.sh docs          packages for the documentation site, in .venv-docs
 #   setup.sh arm64         packages that compile and run the core for ARM64
 #   setup.sh fuzz          packages that fuzz the readers of files
+#   setup.sh integrations  libraries for reinforcement learning, with PyTorch, in build/integrations
 #   setup.sh version 2.11  packages for tests with PyTorch 2.11, in build/pytorch-2.11
 #   PIP_ARGS               more arguments for pip: an index of CPU-only wheels, a mirror
 #   CMAKE_PREFIX_PATH      a libtorch to use; PyTorch is then not installed
@@ -87,11 +88,14 @@ case ${1:-all} in
     [[ ${2:-} =~ ^2\.[0-9]+$ ]] || fail "a version of PyTorch such as 2.11 must follow, got ${2:-nothing}"
     install_python "build/pytorch-$2" scripts/requirements-test.txt scripts/newest_torch.py "${2#2.}"
     ;;
+  integrations)
+    install_python build/integrations scripts/requirements-integrations.txt scripts/newest_torch.py
+    ;;
   docs)
     install_packages scripts/packages-docs.txt
     install_python .venv-docs scripts/requirements-docs.txt
     ;;
   *)
-    fail "the argument must be core, arm64, build, docs, fuzz, version or all, got $1"
+    fail "the argument must be core, arm64, build, docs, fuzz, integrations, version or all, got $1"
     ;;
 esac

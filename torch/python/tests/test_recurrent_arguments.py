@@ -393,7 +393,7 @@ def test_mypy_knows_the_variants_of_each_class(mypy_errors, tmp_path):
         "planish.nn.LayerNormLSTM(3, 4, variant='lasagne')",
         "planish.nn.LayerNormLSTMCell(3, 4, variant='batchnorm')",
         "planish.nn.LayerNormGRU(3, 4, variant='tfa')",
-        "planish.nn.LayerNormGRUCell(3, 4, variant='haste')",
+        "planish.nn.LayerNormGRUCell(3, 4, variant='draw')",
         "planish.nn.LayerNormRNN(3, 4, variant='draw')",
         "planish.nn.LayerNormRNNCell(3, 4, nonlinearity='sin')",
     }

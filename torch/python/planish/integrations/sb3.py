@@ -1,0 +1,154 @@
+"""RecurrentPPO of sb3-contrib on Planish's LSTM.
+
+In an update, episodes end inside the rollout of an environment. sb3-contrib cuts them apart, pads
+them to the longest, and calls its LSTM once for each time step. Here a rollout stays whole, and is
+one call with ``resets``. Outputs, losses and gradients are the same, up to rounding.
+
+    model = RecurrentPPO("MlpLstmPolicy", env, policy_kwargs={"lstm_kwargs": {"variant": "haste"}})
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import sb3_contrib
+from sb3_contrib.common.recurrent.buffers import RecurrentDictRolloutBuffer, RecurrentRolloutBuffer
+from sb3_contrib.common.recurrent.policies import (
+    RecurrentActorCriticCnnPolicy,
+    RecurrentActorCriticPolicy,
+    RecurrentMultiInputActorCriticPolicy,
+)
+from torch import Tensor
+
+from planish._convert import convert
+from planish.nn import LayerNormLSTM
+
+__all__ = ["CnnLstmPolicy", "MlpLstmPolicy", "MultiInputLstmPolicy", "RecurrentPPO"]
+
+_LSTMS = ("lstm_actor", "lstm_critic")
+
+
+class MlpLstmPolicy(RecurrentActorCriticPolicy):  # type: ignore[misc]
+    """``MlpLstmPolicy`` of sb3-contrib with ``planish.nn.LayerNormLSTM``.
+
+    Args:
+        lstm_kwargs: Options of ``torch.nn.LSTM``, and ``variant``, ``eps`` and ``checkpoint`` of
+            ``LayerNormLSTM``. Layer normalization is that of the paper by default.
+            ``{"variant": "plain"}`` is the LSTM of ``torch.nn``.
+
+    The other arguments are those of the base class. A policy draws the same random numbers and has
+    the same initial weights as that of sb3-contrib. Raises ``ValueError`` for an option that
+    ``LayerNormLSTM`` does not have.
+    """
+
+    def __init__(
+        self,
+        observation_space: Any,
+        action_space: Any,
+        lr_schedule: Any,
+        *args: Any,
+        lstm_kwargs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        options = dict(lstm_kwargs or {})
+        ours = {name: options.pop(name, None) for name in ("variant", "eps")}
+        checkpoint = options.pop("checkpoint", False)
+        super().__init__(
+            observation_space, action_space, lr_schedule, *args, lstm_kwargs=options, **kwargs
+        )
+        self.lstm_kwargs = lstm_kwargs or {}
+        report = convert(self, "layer_norm_rnn", filter=lambda name, _: name in _LSTMS, **ours)
+        for left in report.left:
+            raise ValueError(f"[{type(self).__name__}] {left.names[0]}: {left.reason}")
+        for change in report.changed:
+            lstm = getattr(self, change.names[0])
+            if lstm.bidirectional or lstm.batch_first:
+                what = "lstm_kwargs must not have bidirectional or batch_first"
+                raise ValueError(f"[{type(self).__name__}] {what}")
+            lstm.checkpoint = checkpoint
+        # That of the base class lacks the parameters of the norms.
+        self.optimizer = self.optimizer_class(
+            self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs
+        )
+
+    @staticmethod
+    def _process_sequence(
+        features: Tensor,
+        lstm_states: tuple[Tensor, Tensor],
+        episode_starts: Tensor,
+        lstm: LayerNormLSTM,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Runs an LSTM on n sequences, one after another in features and episode_starts.
+
+        Shape: features [n * T, I], states [L, n, H], episode_starts [n * T], output [n * T, H].
+        """
+        sequences = lstm_states[0].shape[1]
+        x = features.reshape(sequences, -1, lstm.input_size).transpose(0, 1)
+        resets = episode_starts.reshape(sequences, -1).transpose(0, 1)
+        y, states = lstm(x, lstm_states, resets=resets)
+        return y.transpose(0, 1).flatten(0, 1), states
+
+
+class CnnLstmPolicy(MlpLstmPolicy, RecurrentActorCriticCnnPolicy):  # type: ignore[misc]
+    """``CnnLstmPolicy`` of sb3-contrib, for images; otherwise as ``MlpLstmPolicy``."""
+
+
+class MultiInputLstmPolicy(
+    MlpLstmPolicy,
+    RecurrentMultiInputActorCriticPolicy,  # type: ignore[misc]
+):
+    """``MultiInputLstmPolicy`` of sb3-contrib, for dicts; otherwise as ``MlpLstmPolicy``."""
+
+
+class _WholeRollouts:
+    """Keeps episodes of one rollout together in the samples of a buffer."""
+
+    episode_starts: Any
+    pad_and_flatten: Any
+
+    def _get_samples(self, batch_inds: Any, env_change: Any, env: Any = None) -> Any:
+        starts = self.episode_starts
+        self.episode_starts = np.zeros_like(starts)  # the base class cuts at these
+        try:
+            samples = super()._get_samples(batch_inds, env_change, env)  # type: ignore[misc]
+        finally:
+            self.episode_starts = starts
+        return samples._replace(episode_starts=self.pad_and_flatten(starts[batch_inds]))
+
+
+class _RolloutBuffer(_WholeRollouts, RecurrentRolloutBuffer):  # type: ignore[misc]
+    pass
+
+
+class _DictRolloutBuffer(_WholeRollouts, RecurrentDictRolloutBuffer):  # type: ignore[misc]
+    pass
+
+
+class RecurrentPPO(sb3_contrib.RecurrentPPO):  # type: ignore[misc]
+    """``RecurrentPPO`` of sb3-contrib with the policies of this module.
+
+    Its arguments are those of the base class. Minibatches consist of the same steps, but a padded
+    minibatch is smaller, since rollouts are cut only where minibatches end.
+    """
+
+    policy_aliases: ClassVar[dict[str, type[RecurrentActorCriticPolicy]]] = {
+        "MlpLstmPolicy": MlpLstmPolicy,
+        "CnnLstmPolicy": CnnLstmPolicy,
+        "MultiInputLstmPolicy": MultiInputLstmPolicy,
+    }
+
+    rollout_buffer: Any
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        buffer = self.rollout_buffer
+        is_dict = isinstance(buffer, RecurrentDictRolloutBuffer)
+        self.rollout_buffer = (_DictRolloutBuffer if is_dict else _RolloutBuffer)(
+            self.n_steps,
+            self.observation_space,
+            self.action_space,
+            buffer.hidden_state_shape,
+            self.device,
+            gamma=self.gamma,
+            gae_lambda=self.gae_lambda,
+            n_envs=self.n_envs,
+        )
