@@ -40,7 +40,7 @@ namespace {
 constexpr std::chrono::seconds kBeat{1};
 // A longer pause between two beats means that this process was suspended.
 constexpr std::chrono::seconds kSuspended{5};
-constexpr int kErrors = 2;  // c10's log level
+constexpr int kFatal = 3;  // c10's log level
 // Time for all processes to start.
 constexpr std::chrono::seconds kJoinTimeout{120};
 // Longest evaluation or update of one process while the others wait. A process that is lost in it
@@ -100,36 +100,38 @@ std::string InterfaceText() {
 class Processes::Connection {
  public:
   Connection(int rank, int size) : rank_(rank), size_(size) {
-    // Otherwise c10d writes warnings with backtraces beside the errors that it throws.
-    if (!Variable("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = kErrors;
+    // Otherwise c10d writes lines with backtraces beside the errors that it throws.
+    if (!Variable("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = kFatal;
     const std::string host = *Variable("MASTER_ADDR");
     CheckHost(host);
-    c10d::TCPStoreOptions options;
-    options.port = static_cast<uint16_t>(*IntegerVariable("MASTER_PORT", 1, 65535));
-    options.numWorkers = size;
-    options.timeout = kJoinTimeout;
-    // The agent of torchrun keeps a store of its own.
-    options.isServer = rank == 0 && Variable("TORCHELASTIC_USE_AGENT_STORE") != "True";
-    // A restart by torchrun must not read what the earlier attempt wrote.
-    const std::string attempt = Variable("TORCHELASTIC_RESTART_COUNT").value_or("0");
+    const auto cannot_connect = [&](const std::exception& error) {
+      return RunError(fmt::format("process {} of {} cannot connect to the others ({}): {}", rank,
+                                  size, InterfaceText(), Reason(error)));
+    };
+    auto gloo = c10d::ProcessGroupGloo::Options::create(kWaitTimeout);
+    std::exception_ptr no_device;  // thrown when the others no longer wait for this process
     try {
-      auto tcp = c10::make_intrusive<c10d::TCPStore>(host, options);
-      store_ = c10::make_intrusive<c10d::PrefixStore>("planish/" + attempt, std::move(tcp));
-      watch_ = store_->clone();
-    } catch (const std::exception& error) {
-      throw RunError(fmt::format(
-          "process {} of {} cannot meet the others at {}:{} (MASTER_ADDR, MASTER_PORT): {}", rank,
-          size, host, options.port, Reason(error)));
-    }
-    answered_ = Clock::now();
-    heart_ = std::jthread([this](const std::stop_token& stop) { KeepAlive(stop); });
-    guard_ = std::jthread([this](const std::stop_token& stop) { GuardStore(stop); });
-    try {
-      auto gloo = c10d::ProcessGroupGloo::Options::create(kWaitTimeout);
       const std::optional<std::string> interface = Variable("GLOO_SOCKET_IFNAME");
       gloo->devices.push_back(
           interface ? c10d::ProcessGroupGloo::createDeviceForInterface(*interface)
                     : c10d::ProcessGroupGloo::createDefaultDevice());
+    } catch (const std::exception& error) {
+      no_device = std::make_exception_ptr(cannot_connect(error));
+    }
+    const auto port = static_cast<uint16_t>(*IntegerVariable("MASTER_PORT", 1, 65535));
+    try {
+      MeetAtStore(host, port);
+    } catch (const std::exception& error) {
+      if (no_device) std::rethrow_exception(no_device);
+      throw RunError(fmt::format(
+          "process {} of {} cannot meet the others at {}:{} (MASTER_ADDR, MASTER_PORT): {}", rank,
+          size, host, port, Reason(error)));
+    }
+    if (no_device) std::rethrow_exception(no_device);
+    answered_ = Clock::now();
+    heart_ = std::jthread([this](const std::stop_token& stop) { KeepAlive(stop); });
+    guard_ = std::jthread([this](const std::stop_token& stop) { GuardStore(stop); });
+    try {
       const auto connect = [&](const char* name) {
         auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
         return c10::make_intrusive<c10d::ProcessGroupGloo>(std::move(store), rank, size, gloo);
@@ -140,8 +142,7 @@ class Processes::Connection {
       group_->setBackend(c10::kCPU, c10d::ProcessGroup::BackendType::GLOO, backend_);
       group_->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
     } catch (const std::exception& error) {
-      throw RunError(fmt::format("process {} of {} cannot connect to the others ({}): {}", rank,
-                                 size, InterfaceText(), Reason(error)));
+      throw cannot_connect(error);
     }
     sender_ = std::jthread([this](const std::stop_token& stop) { SendSums(stop); });
   }
@@ -203,6 +204,31 @@ class Processes::Connection {
           fmt::format("process {} of {} lost another process, which has ended, perhaps with an "
                       "error of its own",
                       rank_, size_));
+    }
+  }
+
+  // Opens the store and waits until all processes have done so. Heartbeats begin after that,
+  // because a process that starts late is not lost.
+  void MeetAtStore(const std::string& host, uint16_t port) {
+    c10d::TCPStoreOptions options;
+    options.port = port;
+    options.numWorkers = size_;
+    options.waitWorkers = false;         // only the first process would wait
+    options.timeout = kJoinTimeout / 2;  // c10d tries twice to connect
+    // The agent of torchrun keeps a store of its own.
+    options.isServer = rank_ == 0 && Variable("TORCHELASTIC_USE_AGENT_STORE") != "True";
+    // A restart by torchrun must not read what the earlier attempt wrote.
+    const std::string attempt = Variable("TORCHELASTIC_RESTART_COUNT").value_or("0");
+    auto tcp = c10::make_intrusive<c10d::TCPStore>(host, options);
+    tcp->setTimeout(kJoinTimeout);
+    store_ = c10::make_intrusive<c10d::PrefixStore>("planish/" + attempt, std::move(tcp));
+    watch_ = store_->clone();
+    if (store_->add("come", 1) == size_) store_->set("all", Bytes("come"));
+    try {
+      store_->wait({"all"}, kJoinTimeout);
+    } catch (const std::exception&) {
+      throw RunError(fmt::format("{} of {} have come in {} s", store_->add("come", 0), size_,
+                                 kJoinTimeout.count()));
     }
   }
 

@@ -42,7 +42,7 @@ def free_port():
 class Group:
     """Processes that train one run, as torchrun would start them."""
 
-    def __init__(self, planish, size, *arguments, variables=None, each=None, only_last=None):
+    def __init__(self, planish, size, *arguments, variables=None, each=None, only_last=None, last_after=0):
         master = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size)}
         self.processes = []
         for rank in range(size):
@@ -50,6 +50,8 @@ class Group:
             if only_last and rank == size - 1:
                 environment |= only_last
             more = each[rank] if each else ()
+            if rank == size - 1:
+                time.sleep(last_after)
             self.processes.append(subprocess.Popen(
                 [planish.program, "train", *map(str, arguments), *map(str, more)], cwd=planish.folder,
                 env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))  # fmt: skip
@@ -331,6 +333,34 @@ def test_a_process_that_ends_while_all_connect_ends_the_others(planish):
     assert status == 1
     assert err.count("\n") == other.count("\n") == 1
     assert "no9" in other
+
+
+@pytest.mark.long
+def test_a_kill_while_all_start_ends_the_others(planish, uninterrupted):
+    # Until all have come, a killed process cannot be told from one that starts late.
+    cases = [(killed, after) for killed in (0, 1) for after in (0.05, 0.3, 0.6, 0.9)]
+    groups = []
+    for i, (killed, after) in enumerate(cases):
+        groups.append(Group(planish, 2, *LONG, f"out{i}"))
+        time.sleep(after)
+        groups[-1].processes[killed].kill()
+    start = time.monotonic()
+    for group, (killed, _) in zip(groups, cases, strict=True):
+        status, out, err = group.wait(180)[1 - killed]
+        assert (status, out) == (1, "")
+        assert err.count("\n") == 1
+        assert "lost" in err or "cannot meet the others" in err
+    assert time.monotonic() - start < 150
+    for i in range(len(cases)):
+        planish.ok("train", *LONG, f"out{i}")
+        assert_same_run(run_in(planish.folder / f"out{i}"), uninterrupted)
+
+
+@pytest.mark.long
+def test_a_process_that_starts_late_is_not_lost(planish):
+    # Later than the time after which a heartbeat is missed.
+    results = Group(planish, 3, "pi-mnist", *TRAIN, last_after=25).wait()
+    assert [status for status, _, _ in results] == [0, 0, 0], results
 
 
 def test_a_host_that_does_not_exist_is_one_line(planish):
