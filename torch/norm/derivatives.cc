@@ -12,7 +12,9 @@ namespace {
 
 using at::Tensor;
 
-/// Statistics of x as differentiable functions of x, and sums over groups of elements.
+/// Statistics of x as differentiable functions of x, and sums over groups of elements. Has
+/// no operators in place, which a program of torch.export must not have; ATen's `1 - t` and `1 / t`
+/// contain one.
 class Statistics {
  public:
   Statistics(const NormSpec& spec, const NormInputs& inputs) : spec_(spec) {
@@ -39,7 +41,7 @@ class Statistics {
     } else if (AddsEpsToDeviation(spec.norm)) {
       deviation = (Mean(centred_.square()) * Unbiasing()).sqrt();
       rstd = (deviation + spec.eps).reciprocal();
-      b = Unbiasing() * (1 + spec.eps / deviation);
+      b = Unbiasing() * (deviation.reciprocal() * spec.eps + 1);
     } else if (spec.unbiased) {
       const Tensor var = Mean(centred_.square()) * Unbiasing();
       rstd = (var + spec.eps).rsqrt();
@@ -74,7 +76,7 @@ class Statistics {
   }
 
   /// Returns AdaNorm's scale * (1 - slope * xhat), a constant for all derivatives.
-  Tensor Factor() const { return spec_.scale * (1 - spec_.slope * xhat.detach()); }
+  Tensor Factor() const { return at::rsub(xhat.detach() * spec_.slope, 1) * spec_.scale; }
 
   /// Returns g - a * mean(g) - b * xhat * mean(g * xhat), which is dx / rstd. The map is symmetric.
   Tensor Project(const Tensor& g) const {
@@ -150,7 +152,9 @@ Tensor ComposedStatistics(const NormSpec& spec, const Tensor& x_) {
   const Tensor var = ada || spec.unbiased ? biased * BesselFactor(n) : biased;
   const Tensor rstd = ada ? (var.sqrt() + spec.eps).reciprocal() : (var + spec.eps).rsqrt();
   std::vector<Tensor> rows = {mean, mean_lo, rstd};
-  if (spec.over == Over::kBatch) rows.push_back(biased * BesselFactor(n));
+  if (spec.over == Over::kBatch) {  // a symbolic factor would have no equivalent in ONNX
+    rows.push_back(at::var(rest, dims, /*unbiased=*/true, /*keepdim=*/true));
+  }
   return at::stack(rows).reshape_symint(StatisticsSizes(spec, x)).detach();
 }
 

@@ -32,6 +32,10 @@ using at::Tensor;
 constexpr char kForward[] =
     "norm_forward(Tensor x, Tensor? weight, Tensor? bias, str norm, int over, float eps, float "
     "scale, float slope, bool unbiased, bool save) -> (Tensor y, Tensor statistics)";
+// norm_forward composed of PyTorch's operators, for programs that run without this library.
+constexpr char kComposed[] =
+    "norm_composed(Tensor x, Tensor? weight, Tensor? bias, str norm, int over, float eps, float "
+    "scale, float slope, bool unbiased) -> (Tensor y, Tensor statistics)";
 constexpr char kAddForward[] =
     "add_norm_forward(Tensor x, Tensor residual, Tensor? weight, Tensor? bias, str norm, int over, "
     "float eps, bool save) -> (Tensor y, Tensor sum, Tensor statistics)";
@@ -162,6 +166,15 @@ NormOutputs Forward(const Tensor& x, const OptionalTensor& weight, const Optiona
                     std::string_view norm, int64_t over, double eps, double scale, double slope,
                     bool unbiased, bool save) {
   return RunForward(SpecOf(norm, over, eps, scale, slope, unbiased), x, weight, bias, save);
+}
+
+NormOutputs Composed(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
+                     std::string_view norm, int64_t over, double eps, double scale, double slope,
+                     bool unbiased) {
+  const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
+  CheckNormForward(spec, x, weight, bias);
+  const Tensor statistics = ComposedStatistics(spec, x);
+  return {ComposedNorm(spec, {x, statistics, OrUndefined(weight), OrUndefined(bias)}), statistics};
 }
 
 /// Returns the settings of add_norm_forward.
@@ -659,6 +672,7 @@ Tensor channel_layer_norm(const Tensor& x, const OptionalTensor& weight, const O
 
 TORCH_LIBRARY(planish, m) {
   m.def(kForward);
+  m.def(kComposed);
   m.def(kAddForward);
   m.def(kBackward);
   m.def("row_norm_names() -> str[]", row_norm_names);
@@ -716,6 +730,7 @@ TORCH_LIBRARY_IMPL(planish, Autograd, m) {
 }
 
 void RegisterComposites(torch::Library& m) {
+  m.impl("norm_composed", TupleKernel<Composed>::Call);
   m.impl("row_norm", AnyRowNorm);
   m.impl("layer_norm", LayerNorm);
   m.impl("rms_norm", RmsNorm);

@@ -7,6 +7,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/rsub.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -45,8 +46,9 @@ Tensor Where(const Tensor& mask, const Tensor& t, const Tensor& otherwise = {}) 
   return otherwise.defined() ? at::where(mask, t, otherwise) : t.masked_fill(mask.logical_not(), 0);
 }
 
-/// The equations of planish/rnn.h with the differences in CellRecipe. Masks of active sequences
-/// [..., B, 1] are true for sequences that have the step; undefined means all.
+/// The equations of planish/rnn.h with the differences in CellRecipe. Has no operators in place,
+/// which a program of torch.export must not have; ATen's `1 - t` contains one. Masks of active
+/// sequences [..., B, 1] are true for sequences that have the step; undefined means all.
 class ComposedLayer {
  public:
   ComposedLayer(Cell cell, const RnnTensors& tensors, const RnnSettings& settings)
@@ -164,13 +166,13 @@ class ComposedLayer {
     const auto x = ax.chunk(3, -1), s = ah.chunk(3, -1);
     const Tensor r = (x[0] + s[0]).sigmoid(), z = (x[1] + s[1]).sigmoid();
     const Tensor n = (x[2] + r * MaybeAdd(s[2], p_.bias_hn)).tanh();
-    return (1 - z) * n + z * h;
+    return at::rsub(z, 1) * n + z * h;
   }
 
   static Tensor GruOfSum(const Tensor& a, const Tensor& h) {
     const auto gates = a.chunk(3, -1);
     const Tensor z = gates[1].sigmoid();
-    return (1 - z) * (gates[0].sigmoid() * gates[2]).tanh() + z * h;
+    return at::rsub(z, 1) * (gates[0].sigmoid() * gates[2]).tanh() + z * h;
   }
 
   std::pair<Tensor, Tensor> Lstm(const Tensor& a, const Tensor& c, const Tensor& active) const {

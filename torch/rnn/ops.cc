@@ -77,6 +77,11 @@ struct ForwardResults {
   Tensor y, h_n, c_n, saved;
 };
 
+// rnn_forward composed of PyTorch's operators, for programs that run without this library.
+struct ComposedCall : Call {
+  static constexpr char kName[] = "rnn_composed";
+};
+
 struct BackwardCall : Call {
   static constexpr char kName[] = "rnn_backward";
   Tensor dy, dh_n, dc_n, y, saved;
@@ -103,6 +108,10 @@ const std::string kLayerSchema =
 std::string ForwardSchema() {
   return "rnn_forward(" + kLayerSchema + "bool save=False, " + kPackedSchema + "? packed=None" +
          kForwardOutputs;
+}
+std::string ComposedSchema() {
+  const std::string layer = kLayerSchema.substr(0, kLayerSchema.rfind(','));
+  return std::string(ComposedCall::kName) + "(" + layer + ") -> (Tensor y, Tensor h_n, Tensor c_n)";
 }
 std::string BackwardSchema() {
   return "rnn_backward(Tensor? dy, Tensor? dh_n, Tensor? dc_n, Tensor y, Tensor saved, " +
@@ -165,6 +174,10 @@ void Push(const ForwardCall& call, Stack& stack) {
   torch::jit::push(stack, call.save, ValueOf(call.packed));
 }
 
+void Parse(Arguments arguments, ComposedCall& call) {
+  call.settings = SettingsOf(ParseTensors(call.kName, arguments, kX, kTensors, call));
+}
+
 void Parse(Arguments arguments, BackwardCall& call) {
   call.dy = TensorOf(arguments[0]);
   call.dh_n = TensorOf(arguments[1]);
@@ -208,6 +221,9 @@ void Push(const PackCall& call, Stack& stack) { PushTensors(call, kFirstParam, k
 
 void Push(const ForwardResults& results, Stack& stack) {
   torch::jit::push(stack, results.y, results.h_n, results.c_n, results.saved);
+}
+void Push(const RnnOutputs& outputs, Stack& stack) {
+  torch::jit::push(stack, outputs.y, outputs.h_n, outputs.c_n);
 }
 void Push(const Gradients& gradients, Stack& stack) {
   for (const Tensor& gradient : gradients) stack.emplace_back(gradient);
@@ -828,6 +844,11 @@ RnnOutputs Composed(const ForwardCall& call) {
   return ComposedForward(call.cell, call.tensors, call.settings);
 }
 
+RnnOutputs ComposedKernel(const ComposedCall& call) {
+  CheckCall(call.kName, call);
+  return ComposedForward(call.cell, call.tensors, call.settings);
+}
+
 }  // namespace
 
 inline namespace PLANISH_API {
@@ -875,6 +896,7 @@ RnnPacked rnn_pack(Cell cell, const RnnTensors& params) {
 TORCH_LIBRARY_FRAGMENT(planish, m) {
   m.class_<PackedParams>("RnnPackedParams");  // must precede the schemas that name it
   m.def(ForwardSchema().c_str());
+  m.def(ComposedSchema().c_str());
   m.def(BackwardSchema().c_str());
   m.def(StepSchema().c_str());
   m.def(PackSchema().c_str());
@@ -903,6 +925,13 @@ TORCH_LIBRARY_IMPL(planish, Autograd, m) {
   m.impl("rnn_pack", torch::CppFunction::makeFallthrough());
   m.impl("rnn_backward", Kernel<BackwardCall, BackwardAutograd>());
 }
+
+void RegisterComposite(torch::Library& m) {
+  m.impl("rnn_composed", Kernel<ComposedCall, ComposedKernel>());
+}
+
+TORCH_LIBRARY_IMPL(planish, CompositeImplicitAutograd, m) { RegisterComposite(m); }
+TORCH_LIBRARY_IMPL(planish, FuncTorchBatchedDecomposition, m) { RegisterComposite(m); }
 
 TORCH_LIBRARY_IMPL(planish, AutocastCPU, m) { RegisterAutocast(m); }
 TORCH_LIBRARY_IMPL(planish, AutocastCUDA, m) { RegisterAutocast(m); }

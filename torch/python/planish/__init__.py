@@ -17,7 +17,7 @@ __version__ = _library.load(__path__)
 _subclasses.register()
 
 # These modules need the operators.
-from planish import converters, functional, nn  # noqa: E402
+from planish import converters, export, functional, nn  # noqa: E402
 from planish._convert import Change, Conversion, Left, convert  # noqa: E402
 from planish._memory import keep_freed_memory  # noqa: E402
 from planish._version import VersionInfo, version_info  # noqa: E402
@@ -31,6 +31,7 @@ __all__ = [
     "__version__",
     "convert",
     "converters",
+    "export",
     "functional",
     "gradient_statistics",
     "invariances",

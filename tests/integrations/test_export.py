@@ -1,0 +1,187 @@
+"""planish.export: programs in PyTorch's operators, and ONNX programs, beside the modules."""
+
+import io
+
+import onnxruntime
+import pytest
+import torch
+from torch import nn
+
+import planish
+import planish.functional as PF
+
+# Sums of float in other orders; a recurrent layer adds up those of its steps.
+TOLERANCES = {"rtol": 1e-4, "atol": 1e-5}
+CELLS = [
+    *(("LayerNormLSTM", v) for v in ("paper", "haste", "fastrnns", "tfa", "contrib", "torchaudio", "tflite", "draw", "plain", "batchnorm")),
+    *(("LayerNormGRU", v) for v in ("paper", "haste", "dreamer", "plain", "batchnorm")),
+    *(("LayerNormRNN", v) for v in ("paper", "plain", "batchnorm")),
+]  # fmt: skip
+NORMS = {
+    "LayerNorm": lambda: planish.nn.LayerNorm(6),
+    "LayerNorm without parameters": lambda: planish.nn.LayerNorm(6, elementwise_affine=False),
+    "LayerNorm of 1 + weight": lambda: planish.nn.LayerNorm(6, weight_offset=1),
+    "LayerNorm of two dimensions": lambda: planish.nn.LayerNorm((4, 6)),
+    "RMSNorm": lambda: planish.nn.RMSNorm(6),
+    "RMSNorm of 1 + weight": lambda: planish.nn.RMSNorm(6, weight_offset=1),
+    "LayerNormSimple": lambda: planish.nn.LayerNormSimple(6),
+    "DetachNorm": lambda: planish.nn.DetachNorm(6),
+    "AdaNorm": lambda: planish.nn.AdaNorm(6),
+    "AdaNorm as coded": lambda: planish.nn.RowNorm(6, "ada_as_coded"),
+    "LayerNorm1d": lambda: planish.nn.LayerNorm1d(4),
+    "BatchNorm1d": lambda: planish.nn.BatchNorm1d(4),
+    "BatchNorm1d without statistics": lambda: planish.nn.BatchNorm1d(4, track_running_stats=False),
+    "OnlineLayerNorm": lambda: planish.nn.OnlineLayerNorm(6),
+    "weight_norm": lambda: planish.nn.weight_norm(nn.Linear(6, 3)),
+}
+
+
+class Flat(nn.Module):
+    """Calls a module, and returns a tuple of its results."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, x):
+        results = self.module(x)
+        if isinstance(results, torch.Tensor):
+            return (results,)
+        y, states = results
+        return y, *(states if isinstance(states, tuple) else (states,))
+
+
+def draw(module):
+    for name, parameter in module.named_parameters():
+        with torch.no_grad():
+            parameter.add_(torch.randn_like(parameter), alpha=0.3)
+    for name, buffer in module.named_buffers():
+        if name.endswith("running_var"):
+            buffer.uniform_(0.5, 2)
+        elif name.endswith("running_mean"):
+            buffer.normal_()
+    return module
+
+
+def run_onnx(program, arguments):
+    file = io.BytesIO()
+    torch.onnx.export(program, arguments, dynamo=True, verbose=False).save(file)
+    session = onnxruntime.InferenceSession(file.getvalue(), providers=["CPUExecutionProvider"])
+    names = [node.name for node in session.get_inputs()]
+    inputs = {name: t.numpy() for name, t in zip(names, arguments, strict=True)}
+    return [torch.from_numpy(result) for result in session.run(None, inputs)]
+
+
+def check(module, arguments, more=(), dynamic_shapes=None):
+    """Compares a module with its exported programs, for `arguments` and further ones."""
+    module = draw(module).eval()
+    with torch.no_grad():
+        program = planish.export.decompose(torch.export.export(module, arguments, dynamic_shapes=dynamic_shapes))
+        assert not [node for node in program.graph.nodes if "planish" in str(node.target)]
+        for given in (arguments, *more):
+            expected = module(*given)
+            for found in (program.module()(*given), run_onnx(program, given)):
+                for a, b in zip(found, expected, strict=True):
+                    torch.testing.assert_close(a, b, **TOLERANCES)
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_norms(name):
+    module = NORMS[name]()
+    x = torch.randn(3, 4, 6)
+    rows = torch.export.Dim("rows", min=2)
+    # 100 + x: the mean is large
+    check(Flat(module), (x,), [(torch.randn(5, 4, 6),), (100 + x,)], dynamic_shapes={"x": {0: rows}})
+
+
+def test_sums_with_a_residual():
+    class Sum(nn.Module):
+        def forward(self, x, residual):
+            return *PF.add_layer_norm(x, residual, [6]), *PF.add_rms_norm(x, residual, [6])
+
+    check(Sum(), (torch.randn(3, 6), torch.randn(3, 6)))
+
+
+@pytest.mark.parametrize("kind, variant", CELLS)
+def test_recurrent_layers(kind, variant):
+    module = getattr(planish.nn, kind)(5, 6, num_layers=2, bidirectional=True, variant=variant)
+    time, batch = torch.export.Dim("time", min=2), torch.export.Dim("batch", min=2)
+    check(
+        Flat(module),
+        (torch.randn(4, 3, 5),),
+        [(torch.randn(7, 2, 5),)],
+        dynamic_shapes={"x": {0: time, 1: batch}},
+    )
+
+
+@pytest.mark.parametrize("kind", ["LayerNormLSTM", "LayerNormGRU", "LayerNormRNN"])
+def test_states_resets_and_lengths(kind):
+    module = getattr(planish.nn, kind)(5, 6, batch_first=True)
+    state = torch.randn(1, 3, 6)
+    hx = (state, torch.randn(1, 3, 6)) if kind == "LayerNormLSTM" else state
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = module
+
+        def forward(self, x, resets, lengths):
+            y, states = self.rnn(x, hx, resets=resets, lengths=lengths)
+            return y, *(states if isinstance(states, tuple) else (states,))
+
+    x = torch.randn(3, 8, 5)
+    resets = torch.rand(3, 8) < 0.3
+    check(Layer(), (x, resets, torch.tensor([8, 3, 5])), [(x, ~resets, torch.tensor([1, 8, 8]))])
+
+
+@pytest.mark.parametrize("kind", ["LayerNormLSTMCell", "LayerNormGRUCell", "LayerNormRNNCell"])
+def test_cells(kind):
+    module = getattr(planish.nn, kind)(5, 6)
+    states = [torch.randn(3, 6) for _ in range(2)]
+
+    class Cell(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = module
+
+        def forward(self, x, h, c):
+            lstm = kind == "LayerNormLSTMCell"
+            results = self.cell(x, (h, c) if lstm else h)
+            return results if lstm else (results, c.clone())
+
+    check(Cell(), (torch.randn(3, 5), *states))
+
+
+def test_sixteen_bits():
+    module = draw(nn.Sequential(planish.nn.RMSNorm(5), planish.nn.LayerNorm(5))).bfloat16().eval()
+    x = torch.randn(4, 5).bfloat16()
+    program = planish.export.decompose(torch.export.export(module, (x,)))
+    torch.testing.assert_close(program.module()(x), module(x))
+    lstm = draw(planish.nn.LayerNormLSTM(5, 6)).bfloat16().eval()
+    x = torch.randn(9, 2, 5).bfloat16()
+    program = planish.export.decompose(torch.export.export(lstm, (x,)))
+    torch.testing.assert_close(program.module()(x)[0], lstm(x)[0])
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = planish.nn.RMSNorm(6)
+        self.rnn = planish.nn.LayerNormGRU(6, 7, batch_first=True, variant="dreamer")
+        self.out = nn.Sequential(planish.nn.LayerNorm(7), nn.Linear(7, 3))
+
+    def forward(self, x):
+        return (self.out(self.rnn(self.norm(x))[0]),)
+
+
+def test_a_model():
+    check(Tagger(), (torch.randn(2, 5, 6),))
+
+
+def test_aot_inductor(tmp_path):
+    model, x = draw(Tagger()).eval(), torch.randn(2, 5, 6)
+    with torch.no_grad():
+        program = planish.export.decompose(torch.export.export(model, (x,)))
+        package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
+        (found,) = torch._inductor.aoti_load_package(package)(x)
+        torch.testing.assert_close(found, model(x)[0], **TOLERANCES)

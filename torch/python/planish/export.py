@@ -1,0 +1,213 @@
+"""Programs of ``torch.export`` in PyTorch's own operators, for ONNX and other backends.
+
+``torch.export`` keeps an operator of this library as one node, which only this library runs.
+``decompose`` replaces it by PyTorch's operators. A recurrent layer becomes a loop over time steps
+(``torch.ops.higher_order.scan``; ``Scan`` in ONNX), so the number of steps can be dynamic.
+
+>>> import planish
+>>> model = planish.nn.LayerNormLSTM(3, 4).eval()
+>>> program = planish.export.decompose(torch.export.export(model, (torch.randn(5, 2, 3),)))
+>>> {"scan" in str(node.target) for node in program.graph.nodes}
+{False, True}
+>>> file = torch.onnx.export(program, (), "model.onnx")  # doctest: +SKIP
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["decompose", "decompositions"]
+
+_ops = torch.ops.planish
+_ROWS = 0  # of the argument `over` of norm_forward
+
+
+def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Returns the program in PyTorch's core operators, for inference.
+
+    Results are those of this library up to rounding. Values of ``resets``, ``mask`` and ``lengths``
+    are no longer checked.
+    """
+    table: Any = torch.export.default_decompositions()
+    table.update(decompositions())
+    decomposed: torch.export.ExportedProgram = program.run_decompositions(table)
+    return decomposed
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """Returns the decompositions of this library's operators, for ``run_decompositions``."""
+    return {
+        _ops.norm_forward.default: _norm,
+        _ops.add_norm_forward.default: _add_norm,
+        _ops.batch_norm_evaluate.default: _batch_norm_evaluate,
+        _ops.online_norm_forward.default: _online_norm,
+        _ops.weight_norm_forward.default: _weight_norm,
+        _ops.rnn_forward.default: _rnn,
+        _ops.rnn_step.default: _rnn_step,
+        _ops.reset_flags.default: lambda resets, module: resets != 0,
+        _ops.mask_lengths.default: lambda mask, module: mask.sum(0),
+    }
+
+
+def _wide(t: Tensor) -> Tensor:
+    """Returns t in the type of the arithmetic."""
+    return t.float() if t.dtype.itemsize == 2 else t
+
+
+def _affine(
+    xhat: Tensor, weight: Tensor | None, bias: Tensor | None, shape: list[int]
+) -> Tensor:
+    """Returns weight * xhat + bias, with parameters in a shape that broadcasts to xhat's."""
+    y = xhat if weight is None else xhat * weight.to(xhat.dtype).reshape(shape)
+    return y if bias is None else y + bias.to(xhat.dtype).reshape(shape)
+
+
+def _norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    norm: str,
+    over: int,
+    eps: float,
+    scale: float,
+    slope: float,
+    unbiased: bool,
+    save: bool,
+) -> tuple[Tensor, Tensor | None]:
+    if norm == "layer" and over == _ROWS and not save:  # which backends have as one operator
+        wide = _wide(x)
+        gain, shift = (None if p is None else p.to(wide.dtype) for p in (weight, bias))
+        y = torch.nn.functional.layer_norm(wide, x.shape[-1:], gain, shift, eps)
+        return y.to(x.dtype), None
+    y, statistics = _ops.norm_composed(
+        x, weight, bias, norm, over, eps, scale, slope, unbiased
+    )
+    return y, statistics if save else None
+
+
+def _add_norm(
+    x: Tensor,
+    residual: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    norm: str,
+    over: int,
+    eps: float,
+    save: bool,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    total = x + residual
+    y, statistics = _norm(total, weight, bias, norm, over, eps, 1.0, 0.1, False, save)
+    return y, total, statistics
+
+
+def _batch_norm_evaluate(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float
+) -> Tensor:
+    shape = [1, -1] + [1] * (x.dim() - 2)
+    wide = _wide(x)
+    centred = wide - mean.to(wide.dtype).reshape(shape)
+    xhat = centred * (var.to(wide.dtype) + eps).rsqrt().reshape(shape)
+    return _affine(xhat, weight, bias, shape).to(x.dtype)
+
+
+def _weight_norm(v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    norm = torch.linalg.vector_norm(_wide(v), dim=1)
+    w = _wide(v) * (_wide(g) / norm).unsqueeze(1)
+    return w.to(v.dtype), norm
+
+
+def _online_norm(
+    x: Tensor, state: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    cases = _wide(x).double().reshape(-1, x.shape[-1])
+
+    def step(mu: Tensor, sigma: Tensor, case: Tensor) -> tuple[Tensor, ...]:
+        own = case.mean()
+        mu = alpha * own + (1 - alpha) * mu
+        deviation = ((case - mu).square().sum() / (x.shape[-1] - 1)).sqrt()
+        sigma = alpha * deviation + (1 - alpha) * sigma
+        statistics = torch.stack([mu, torch.zeros_like(mu), 1 / sigma, own - mu, deviation])
+        return mu, sigma, (case - mu) / sigma, statistics
+
+    mu, sigma, xhat, statistics = _scan(step, [state[0], state[1]], [cases], [])
+    y = _affine(xhat.reshape(x.shape), weight, bias, [-1])
+    return y.to(x.dtype), torch.stack([mu, sigma]), statistics.t().to(_wide(x).dtype)
+
+
+def _scan(
+    step: Callable[..., tuple[Tensor, ...]],
+    states: list[Tensor],
+    inputs: list[Tensor],
+    constants: list[Tensor],
+) -> list[Tensor]:
+    """Runs ``step(*states, *inputs[t], *constants)`` for each t.
+
+    It returns the next states, then the outputs. Returns the last states, then all outputs.
+    """
+
+    def body(*arguments: Tensor) -> list[Tensor]:
+        # An output of the loop's body must not be one of its inputs or other outputs.
+        return [t.clone() for t in step(*arguments)]
+
+    results: list[Tensor] = torch.ops.higher_order.scan(body, states, inputs, tuple(constants))
+    return results
+
+
+def _bind(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of a call by name."""
+    parameters = operator._schema.arguments
+    given = dict(zip((parameter.name for parameter in parameters), args)) | kwargs
+    return {p.name: given.get(p.name, p.default_value) for p in parameters}
+
+
+def _is_lstm(cell: str) -> bool:
+    return "lstm" in cell
+
+
+def _rnn(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+    call = _bind(_ops.rnn_forward.default, args, kwargs)
+    cell, dtype = call["cell"], call["x"].dtype
+    tensors = {
+        name: _wide(value) if value.is_floating_point() else value
+        for name, value in call.items()
+        if isinstance(value, Tensor)
+    }
+    x, resets, lengths = (tensors.pop(name, None) for name in ("x", "resets", "lengths"))
+    assert x is not None
+    sequences = {"x": x}
+    if lengths is not None:  # as lengths of one step
+        steps = torch.arange(x.shape[0], device=x.device)
+        sequences["lengths"] = (steps.unsqueeze(1) < lengths).long()
+    if resets is not None:
+        sequences["resets"] = resets
+    if call["reverse"]:
+        sequences = {name: t.flip(0) for name, t in sequences.items()}
+    states = {}
+    for name in ("h0", "c0")[: 1 + _is_lstm(cell)]:  # a loop's first states must not share memory
+        zeros = x.new_zeros(x.shape[1], tensors["weight_hh"].shape[1])
+        states[name] = tensors.pop(name, zeros)
+    names = [*states, *sequences, *tensors]
+
+    def step(*values: Tensor) -> tuple[Tensor, ...]:
+        one = dict(zip(names, values, strict=True))
+        for name in ("x", "resets"):
+            if name in one:
+                one[name] = one[name].unsqueeze(0)
+        y, *last = _ops.rnn_composed(cell, **one, eps=call["eps"])
+        return *last[: len(states)], y.squeeze(0)
+
+    *last, y = _scan(step, [*states.values()], [*sequences.values()], [*tensors.values()])
+    if call["reverse"]:
+        y = y.flip(0)
+    h, c = (*last, x.new_empty(0))[:2]
+    return y.to(dtype), h.to(dtype), c.to(dtype), x.new_empty(0)
+
+
+def _rnn_step(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    call = _bind(_ops.rnn_step.default, args, kwargs)
+    tensors = {name: value for name, value in call.items() if isinstance(value, Tensor)}
+    tensors["x"] = tensors["x"].unsqueeze(0)
+    _, h, c = _ops.rnn_composed(call["cell"], **tensors, eps=call["eps"])
+    return h, c
