@@ -1,0 +1,105 @@
+"""Layers for the models of transformers, through the package ``kernels``.
+
+``kernels`` replaces the forward pass of marked layers. transformers maps them to kernels for GPUs;
+``register`` adds a mapping for the CPU.
+
+    planish.integrations.transformers.register()
+    model = AutoModelForCausalLM.from_pretrained(name, use_kernels=True)
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import kernels
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import planish.functional as ours
+
+__all__ = ["LAYERS", "LayerNorm", "RMSNorm", "RMSNormGated", "register"]
+
+_GATES: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": functional.silu,
+    "swish": functional.silu,
+    "sigmoid": torch.sigmoid,
+}
+
+
+# kernels allows no constructor and no other members.
+
+
+class RMSNorm(nn.Module):
+    """``weight * x / sqrt(mean(x^2) + variance_epsilon)``, as in Llama.
+
+    The product is rounded to the type of x once, not before the weight, too.
+    """
+
+    can_torch_compile = True
+    weight: Tensor
+    variance_epsilon: float
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        weight, eps = self.weight, self.variance_epsilon
+        return ours.rms_norm(hidden_states, weight.shape, weight, eps)
+
+
+class RMSNormGated(nn.Module):
+    """RMSNorm times a function of ``gate``: ``silu`` or ``sigmoid``, the attribute ``activation``.
+
+    As in Qwen3-Next. The norm comes before the gate.
+    """
+
+    can_torch_compile = True
+    weight: Tensor
+    variance_epsilon: float
+    activation: str
+
+    def forward(self, hidden_states: Tensor, gate: Tensor) -> Tensor:
+        wide = hidden_states.float()
+        y = ours.rms_norm(wide, self.weight.shape, self.weight, self.variance_epsilon)
+        return (y * _GATES[self.activation](gate.float())).to(hidden_states.dtype)
+
+
+class LayerNorm(nn.Module):
+    """``torch.nn.LayerNorm``, which ``register(layer_norm=True)`` marks."""
+
+    can_torch_compile = True
+    weight: Tensor | None
+    bias: Tensor | None
+    normalized_shape: tuple[int, ...]
+    eps: float
+
+    def forward(self, input: Tensor) -> Tensor:
+        return ours.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+
+LAYERS: dict[str, type[nn.Module]] = {
+    "LayerNorm": LayerNorm,
+    "RMSNorm": RMSNorm,
+    "RMSNormGated": RMSNormGated,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Repository:
+    """What ``kernels`` takes for a repository: the name of a layer, and a function that loads it."""
+
+    layer_name: str
+
+    def load(self) -> type[nn.Module]:
+        return LAYERS[self.layer_name]
+
+
+def register(*, layer_norm: bool = False) -> None:
+    """Adds the layers for models on the CPU to the mapping of ``kernels``, in training, too.
+
+    Args:
+        layer_norm: Marks ``torch.nn.LayerNorm``, so that ``kernelize`` replaces it in every model.
+            transformers does not mark it.
+    """
+    mapping: Any = {name: {"cpu": _Repository(name)} for name in LAYERS}
+    kernels.register_kernel_mapping(mapping)
+    if layer_norm:
+        kernels.replace_kernel_forward_from_hub(nn.LayerNorm, "LayerNorm")
