@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "lab/error.h"
@@ -140,6 +141,58 @@ class RowNorm final : public NormModule {
   nn::RowNorm norm_;
 };
 
+// A function of each element in place of a norm: weight * f(alpha * x + shift) + bias, with one
+// alpha, and one shift or none, for the layer.
+struct ElementFunction {
+  const char* name;
+  at::Tensor (*function)(const at::Tensor& x);
+  at::Tensor (*derivative)(const at::Tensor& x);
+  bool has_shift;
+};
+constexpr ElementFunction kElementFunctions[] = {
+    // Zhu, Chen, He, LeCun & Liu 2025, "Transformers without Normalization", Algorithm 1.
+    {"dyt", [](const at::Tensor& x) { return x.tanh(); },
+     [](const at::Tensor& x) { return at::rsub(x.tanh().square(), 1); }, false},
+    // Chen, Lu, Zhu, Sun & Liu 2025, "Stronger Normalization-Free Transformers".
+    {"derf", [](const at::Tensor& x) { return x.erf(); },
+     [](const at::Tensor& x) { return x.square().neg().exp() * (2 * std::numbers::inv_sqrtpi); },
+     true},
+};
+
+class ElementwiseNorm final : public NormModule {
+ public:
+  ElementwiseNorm(const ElementFunction& row, Shape shape)
+      : NormModule(static_cast<int64_t>(shape.size())),
+        row_(row),
+        alpha_(register_parameter("alpha", at::full({1}, 0.5))),
+        weight_(register_parameter("weight", at::ones(shape))),
+        bias_(register_parameter("bias", at::zeros(shape))) {
+    if (row.has_shift) shift_ = register_parameter("shift", at::zeros({1}));
+  }
+
+ private:
+  at::Tensor Normalize(const at::Tensor& x) override {
+    return row_.function(Argument(x)) * weight_ + bias_;
+  }
+
+  // dx is the gradient of the argument over 1 / alpha, as if that were a constant deviation.
+  at::Tensor Sigma(const at::Tensor& rows) const override {
+    return alpha_.detach().to(rows.scalar_type()).reciprocal().expand({rows.size(0)});
+  }
+  at::Tensor Factor(const at::Tensor& x) const override {
+    return row_.derivative(Argument(x)) * weight_.to(x.scalar_type());
+  }
+
+  // Returns alpha * x + shift in the type of x.
+  at::Tensor Argument(const at::Tensor& x) const {
+    const at::Tensor scaled = x * alpha_.to(x.scalar_type());
+    return shift_.defined() ? scaled + shift_.to(x.scalar_type()) : scaled;
+  }
+
+  const ElementFunction& row_;
+  at::Tensor alpha_, weight_, bias_, shift_;
+};
+
 // Batch norm over cases and, for images, positions. Rows are channels.
 template <class Layer>
 class BatchNorm final : public NormModule, public BatchStatistics {
@@ -238,6 +291,7 @@ const std::vector<std::string>& NormNames() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all = {kNone, kBatch};
     for (const internal::NormName& row : internal::kNormNames) all.push_back(NameOf(row));
+    for (const ElementFunction& row : kElementFunctions) all.push_back(row.name);
     return all;
   }();
   return names;
@@ -256,6 +310,9 @@ std::shared_ptr<NormModule> MakeNorm(const std::string& name, const std::vector<
   if (name == kBatch) return Batch(shape, options);
   for (const internal::NormName& row : internal::kNormNames) {
     if (NameOf(row) == name) return std::make_shared<RowNorm>(row, shape, options);
+  }
+  for (const ElementFunction& row : kElementFunctions) {
+    if (row.name == name) return std::make_shared<ElementwiseNorm>(row, shape);
   }
   throw UsageError(fmt::format("[MakeNorm] norm must be one of {}, got \"{}\"",
                                fmt::join(NormNames(), ", "), name));

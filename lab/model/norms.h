@@ -66,8 +66,9 @@ class NormModule : public torch::nn::Module {
   std::shared_ptr<Sums> sums_;  // while watched
 };
 
-/// Returns the names that MakeNorm knows: none, batch, and those of planish::Norm (layer,
-/// layer-simple, rms, detach, detach-mean, detach-std, ada, ada-as-coded).
+/// Returns the names that MakeNorm knows: none, batch, those of planish::Norm (layer, layer-simple,
+/// rms, detach, detach-mean, detach-std, ada, ada-as-coded), and functions of each element (dyt,
+/// derf).
 const std::vector<std::string>& NormNames();
 
 /// Returns the names without batch, whose statistics depend on other cases and positions. `first`,

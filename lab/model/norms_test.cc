@@ -16,10 +16,11 @@
 namespace planish::lab {
 namespace {
 
-TEST(Norms, AreThoseOfTheCoreWithNoneAndBatch) {
+TEST(Norms, AreThoseOfTheCoreAndOthers) {
   std::vector<std::string> names = NormNames();
-  EXPECT_EQ(names.size(), 2 + std::size(internal::kNormNames));
-  EXPECT_THAT(names, ::testing::IsSupersetOf({"none", "batch", "layer-simple", "detach-std"}));
+  EXPECT_EQ(names.size(), 4 + std::size(internal::kNormNames));
+  EXPECT_THAT(names, ::testing::IsSupersetOf(
+                         {"none", "batch", "layer-simple", "detach-std", "dyt", "derf"}));
   std::erase_if(names, [](const auto& name) { return name == "batch" || name == "rms"; });
   names.insert(names.begin(), "rms");
   EXPECT_EQ(RowNormNames("rms"), names);
@@ -55,6 +56,28 @@ TEST(Norms, NormalizeAsNamed) {
   const at::Tensor xhat = MakeNorm("layer-simple", {8})->forward(x);
   const at::Tensor ada = (1 - 0.1 * xhat) * xhat;
   EXPECT_LT((MakeNorm("ada", {8})->forward(x) - ada).abs().max().item<double>(), 1e-5);
+}
+
+// In double: values of size 1, a few roundings each.
+TEST(Norms, FunctionsOfElementsAreThoseOfTheirPapers) {
+  at::manual_seed(8);
+  const at::Tensor x = at::randn({16, 8}, at::kDouble) * 3;
+  for (const std::string name : {"dyt", "derf"}) {
+    auto norm = MakeNorm(name, {8});
+    norm->to(at::kDouble);
+    const auto y = [&] { return norm->forward(x); };
+    EXPECT_LT((y() - (name == "dyt" ? (x / 2).tanh() : (x / 2).erf())).abs().max().item<double>(),
+              1e-15);
+    const auto p = norm->named_parameters();
+    EXPECT_EQ(p.size(), name == "dyt" ? 3 : 4);
+    at::NoGradGuard no_grad;
+    p["alpha"].fill_(0.25);
+    p["weight"].uniform_(0.5, 2);
+    p["bias"].uniform_(-1, 1);
+    if (name == "derf") p["shift"].fill_(0.75);
+    const at::Tensor inner = name == "dyt" ? (x * 0.25).tanh() : (x * 0.25 + 0.75).erf();
+    EXPECT_LT((y() - (inner * p["weight"] + p["bias"])).abs().max().item<double>(), 1e-15) << name;
+  }
 }
 
 // dx = rstd*(dy - a*mean(dy) - b*xhat*mean(dy*xhat)), where a or b is 0 for a constant statistic
@@ -146,7 +169,7 @@ TEST(Norms, WatchGradients) {
       EXPECT_EQ(g->rows, name == "batch" ? shape[0] : 4) << name;
       const double rounding = 1e-13 * (g->mean_detached + g->variance_detached);
       // eps is 1e-5 of a variance of nine: mean(dx*xhat) is not exactly 0 for the centred norms.
-      if (name == "none" || name == "detach") {
+      if (name == "none" || name == "detach" || name == "dyt" || name == "derf") {
         EXPECT_NEAR(g->mean_after, g->mean_detached, rounding) << name;
         EXPECT_NEAR(g->variance_after, g->variance_detached, rounding) << name;
       } else if (name == "detach-std") {
