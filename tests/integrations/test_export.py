@@ -12,11 +12,12 @@ import planish.functional as PF
 
 # Sums of float in other orders; a recurrent layer adds up those of its steps.
 TOLERANCES = {"rtol": 1e-4, "atol": 1e-5}
+LSTMS = "paper haste fastrnns tfa contrib torchaudio tflite draw plain batchnorm"
 CELLS = [
-    *(("LayerNormLSTM", v) for v in ("paper", "haste", "fastrnns", "tfa", "contrib", "torchaudio", "tflite", "draw", "plain", "batchnorm")),
-    *(("LayerNormGRU", v) for v in ("paper", "haste", "dreamer", "plain", "batchnorm")),
-    *(("LayerNormRNN", v) for v in ("paper", "plain", "batchnorm")),
-]  # fmt: skip
+    *(("LayerNormLSTM", variant) for variant in LSTMS.split()),
+    *(("LayerNormGRU", variant) for variant in ("paper", "haste", "dreamer", "plain", "batchnorm")),
+    *(("LayerNormRNN", variant) for variant in ("paper", "plain", "batchnorm")),
+]
 NORMS = {
     "LayerNorm": lambda: planish.nn.LayerNorm(6),
     "LayerNorm without parameters": lambda: planish.nn.LayerNorm(6, elementwise_affine=False),
@@ -176,6 +177,47 @@ class Tagger(nn.Module):
 
 def test_a_model():
     check(Tagger(), (torch.randn(2, 5, 6),))
+
+
+def test_gradients_need_not_be_disabled():
+    model, x = Flat(planish.nn.LayerNormLSTM(5, 6)).eval(), torch.randn(4, 2, 5)
+    program = planish.export.decompose(torch.export.export(model, (x,)))
+    assert all(p.requires_grad for p in model.parameters())
+    for a, b in zip(run_onnx(program, (x,)), model(x), strict=True):
+        torch.testing.assert_close(a, b.detach(), **TOLERANCES)
+
+
+class Twice(nn.Module):
+    """A layer with one tensor in several roles."""
+
+    def __init__(self, role):
+        super().__init__()
+        self.role = role
+        self.rnn = planish.nn.LayerNormLSTM(6, 6)
+        if role == "weights":
+            self.rnn.weight_hh_l0 = self.rnn.weight_ih_l0
+
+    def forward(self, x):
+        z = x.new_zeros(1, x.shape[1], 6)
+        resets = torch.ones_like(x[..., 0])
+        arguments = {
+            "states": {"hx": (z, z)},
+            "input": {"hx": (x[:1], x[:1])},
+            "resets": {"resets": resets, "h_reset": z[:, 0], "c_reset": z[:, 0]},
+            "weights": {},
+        }[self.role]
+        y, (h, c) = self.rnn(x, **arguments)
+        return y, h, c
+
+
+@pytest.mark.parametrize("role", ["states", "input", "resets", "weights"])
+def test_one_tensor_in_several_roles(role):
+    check(Twice(role), (torch.randn(4, 2, 6),))
+
+
+def test_a_module_is_no_program():
+    with pytest.raises(TypeError, match=r"program must be a torch.export.ExportedProgram, got Linear"):
+        planish.export.decompose(nn.Linear(2, 2))
 
 
 def test_aot_inductor(tmp_path):

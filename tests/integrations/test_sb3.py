@@ -8,6 +8,7 @@ import pytest
 import sb3_contrib
 import torch
 from stable_baselines3.common.envs import FakeImageEnv, SimpleMultiObsEnv
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import nn
 
 import planish
@@ -156,13 +157,46 @@ def test_images_and_dicts():
         assert isinstance(model.policy.lstm_actor, planish.nn.LayerNormLSTM)
 
 
+def test_other_recurrent_layers_stay():
+    class Extractor(BaseFeaturesExtractor):
+        def __init__(self, space):
+            super().__init__(space, 3)
+            self.rnn = nn.GRU(3, 3)
+
+        def forward(self, x):
+            return self.rnn(x)[0]
+
+    model = ppo(policy_kwargs={"features_extractor_class": Extractor}).learn(32)
+    assert isinstance(model.policy.features_extractor.rnn, nn.GRU)
+
+
+@pytest.mark.parametrize("variant", ["plain", "tfa"])
+def test_a_policy_is_saved(variant, tmp_path):
+    options = {"variant": variant, "eps": 0.5}
+    model = ppo(policy_kwargs={"lstm_hidden_size": 6, "n_lstm_layers": 2, "lstm_kwargs": options})
+    model.policy.save(tmp_path / "policy")
+    loaded = MlpLstmPolicy.load(tmp_path / "policy")
+    assert loaded.lstm_actor.eps == 0.5
+    x = np.ones((2, 3), np.float32)
+    states = [policy.predict(x, deterministic=True)[1] for policy in (model.policy, loaded)]
+    for a, b in zip(*states, strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_eps_of_the_variant():
+    model = ppo(policy_kwargs={"lstm_kwargs": {"variant": "tfa", "eps": None}})
+    assert model.policy.lstm_actor.eps == 1e-3
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"proj_size": 3}, "lstm_actor: it has a proj_size"),
-        ({"bidirectional": True}, "lstm_kwargs must not have bidirectional or batch_first"),
-        ({"variant": "lasagne"}, "variant must be one that a recurrent layer has, got 'lasagne'"),
-        ({"variant": "dreamer"}, 'LSTM has no variant "dreamer"'),
+        ({"proj_size": 3}, "lstm_kwargs can have bias, checkpoint, dropout, eps, variant, got proj_size"),
+        ({"bidirectional": True}, "got bidirectional"),
+        ({"variant": "lasagne"}, "variant must be one of paper, haste"),
+        ({"variant": "dreamer"}, "variant must be one of paper, haste"),
+        ({"checkpoint": "yes"}, "checkpoint must be True or False"),
+        ({"eps": -1}, "eps must be finite and at least 0"),
     ],
 )
 def test_wrong_options(options, message):

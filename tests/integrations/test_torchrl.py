@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torchrl.modules
-from tensordict import TensorDict
+from tensordict import LazyStackedTensorDict, TensorDict
 from tensordict.nn import TensorDictModule, TensorDictSequential
 from torch import nn
 from torchrl.collectors import Collector
@@ -111,6 +111,36 @@ def test_states_can_be_left_out(kind):
         torch.testing.assert_close(ours(data.clone())["y"], theirs(data.clone())["y"], **TOLERANCES)
 
 
+def test_bidirectional_layers(kind):
+    theirs, ours, keys = KINDS[kind]
+    names = {"in_key": "x", "out_key": "y"}
+    theirs = theirs(INPUTS, HIDDEN, bidirectional=True, **names)
+    ours = ours(INPUTS, HIDDEN, bidirectional=True, variant="plain", **names)
+    ours.load_state_dict(theirs.state_dict())
+    data = batch(kind, 3, 9).select("x", "is_init")
+    with set_recurrent_mode(True):
+        torch.testing.assert_close(ours(data.clone())["y"], theirs(data.clone())["y"], **TOLERANCES)
+
+
+def test_lazy_stacks_and_flags_without_a_last_dimension(kind):
+    theirs, ours = pair(kind)
+    rows = [batch(kind, 6) for _ in range(3)]
+    steps = batch(kind, 4, 1)
+    without = steps.clone()
+    without["is_init"] = steps["is_init"].squeeze(-1)
+    with set_recurrent_mode(True):
+        found = ours(LazyStackedTensorDict.lazy_stack(rows))["y"]
+        torch.testing.assert_close(found, theirs(torch.stack(rows).clone())["y"], **TOLERANCES)
+        torch.testing.assert_close(ours(without)["y"], theirs(steps)["y"], **TOLERANCES)
+
+
+@pytest.mark.parametrize("missing", ["x", "is_init"])
+def test_a_missing_input_is_named(kind, missing):
+    _, ours = pair(kind)
+    with set_recurrent_mode(True), pytest.raises(KeyError, match=missing):
+        ours(batch(kind, 2, 3).exclude(missing))
+
+
 @pytest.mark.parametrize("variant", ["paper", "haste"])
 def test_a_collector_and_an_update(kind, variant):
     _, ours, keys = KINDS[kind]
@@ -139,6 +169,9 @@ def test_a_collector_and_an_update(kind, variant):
         ({"variant": "lasagne"}, "variant must be one of paper, haste"),
         ({"recurrent_backend": "scan"}, "recurrent_backend must be resets or pad, got scan"),
         ({"input_size": None}, "input_size and hidden_size must be given"),
+        ({"proj_size": 2}, "there is no option proj_size"),
+        ({"batch_first": False}, "there is no option batch_first"),
+        ({"checkpoint": "yes"}, "checkpoint must be True or False"),
     ],
 )
 def test_wrong_options(kind, options, message):

@@ -1,6 +1,7 @@
 """Models of transformers with kernels for the CPU, beside their own layers."""
 
 import copy
+import importlib
 
 import kernels
 import pytest
@@ -8,6 +9,7 @@ import torch
 import transformers
 from torch import nn
 
+import planish
 from planish.integrations import transformers as ours
 
 SIZES = {
@@ -107,13 +109,51 @@ def test_gates(activation):
     torch.testing.assert_close(norm(x, gate), expected)
 
 
-def test_layer_norm_is_replaced_if_asked(monkeypatch):
+def test_a_gate_of_another_function_runs_in_the_model():
+    from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextRMSNormGated
+
+    norm = draw(Qwen3NextRMSNormGated(16))
+    norm.activation = "gelu"
+    x, gate = torch.randn(3, 16), torch.randn(3, 16)
+    expected = norm(x, gate)
+    kernels.kernelize(norm, mode=kernels.Mode.INFERENCE, device="cpu")
+    assert torch.equal(norm(x, gate), expected)
+
+
+@pytest.mark.parametrize("name", ["llama.modeling_llama.LlamaRMSNorm", "olmo2.modeling_olmo2.Olmo2RMSNorm"])
+def test_float_weights_and_bfloat16_inputs_give_the_type_of_the_model(name):
+    module, name = name.rsplit(".", 1)
+    norm = draw(getattr(importlib.import_module(f"transformers.models.{module}"), name)(16))
+    x = torch.randn(3, 16).bfloat16()
+    expected = norm(x)
+    kernels.kernelize(norm, mode=kernels.Mode.INFERENCE, device="cpu")
+    found = norm(x)
+    assert found.dtype == expected.dtype
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.fixture
+def layer_norms(monkeypatch):
     for name in ("kernel_layer_name", "kernel_condition"):
         monkeypatch.setattr(nn.LayerNorm, name, None, raising=False)  # restored after the test
     ours.register(layer_norm=True)
+
+
+@pytest.mark.usefixtures("layer_norms")
+def test_layer_norm_is_replaced_if_asked():
     config = transformers.GPT2Config(vocab_size=50, n_positions=64, n_embd=16, n_layer=2, n_head=2)
     model = draw(transformers.GPT2LMHeadModel(config)).eval()
     kernelized = copy.deepcopy(model)
     kernelized.set_use_kernels(True)
     assert replaced(kernelized) == {"LayerNorm": 5}
     torch.testing.assert_close(kernelized(TOKENS).logits, model(TOKENS).logits, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("layer_norms")
+def test_classes_with_another_forward_stay():
+    model = draw(transformers.AutoModelForCausalLM.from_config(transformers.NemotronConfig(**SIZES))).eval()
+    kernelized = copy.deepcopy(model)
+    kernelized.set_use_kernels(True)
+    assert replaced(kernelized) == {}
+    norm = planish.nn.LayerNorm(5, weight_offset=1)
+    assert replaced(kernels.kernelize(nn.Sequential(norm), mode=kernels.Mode.INFERENCE, device="cpu")) == {}

@@ -27,12 +27,28 @@ _ROWS = 0  # of the argument `over` of norm_forward
 def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Returns the program in PyTorch's core operators, for inference.
 
-    Results are those of this library up to rounding. Values of ``resets``, ``mask`` and ``lengths``
-    are no longer checked.
+    Its parameters share the memory of the given program's, and require no gradients. Results are
+    those of this library up to rounding, but the statistics of norms are as accurate as PyTorch's:
+    less, for means that are large and values near the ends of the type's range. Values of
+    ``resets``, ``mask`` and ``lengths`` are no longer checked.
+
+    Raises ``TypeError`` if program is not an ``ExportedProgram``.
     """
+    if not isinstance(program, torch.export.ExportedProgram):
+        raise TypeError(
+            "[decompose] program must be a torch.export.ExportedProgram, got "
+            f"{type(program).__name__}"
+        )
     table: Any = torch.export.default_decompositions()
     table.update(decompositions())
     decomposed: torch.export.ExportedProgram = program.run_decompositions(table)
+    # Converters trace the loop again, which fails for a loop with gradients.
+    for name, tensor in decomposed.state_dict.items():
+        if isinstance(tensor, torch.nn.Parameter):
+            decomposed.state_dict[name] = torch.nn.Parameter(tensor.detach(), requires_grad=False)
+    for node in decomposed.graph.find_nodes(op="placeholder"):
+        if isinstance(node.meta.get("val"), Tensor):
+            node.meta["val"] = node.meta["val"].detach()
     return decomposed
 
 
@@ -151,7 +167,15 @@ def _scan(
         # An output of the loop's body must not be one of its inputs or other outputs.
         return [t.clone() for t in step(*arguments)]
 
-    results: list[Tensor] = torch.ops.higher_order.scan(body, states, inputs, tuple(constants))
+    # Two arguments of the loop must not be one tensor, such as tied weights.
+    arguments = [*states, *inputs, *constants]
+    for i, t in enumerate(arguments):
+        if any(t is other for other in arguments[:i]):
+            arguments[i] = t.clone()
+    s, x = len(states), len(states) + len(inputs)
+    results: list[Tensor] = torch.ops.higher_order.scan(
+        body, arguments[:s], arguments[s:x], tuple(arguments[x:])
+    )
     return results
 
 
@@ -174,6 +198,9 @@ def _rnn(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         for name, value in call.items()
         if isinstance(value, Tensor)
     }
+    for name in ("h0", "c0", "h_reset", "c_reset"):  # can be views of one tensor
+        if name in tensors:
+            tensors[name] = tensors[name].clone()
     x, resets, lengths = (tensors.pop(name, None) for name in ("x", "resets", "lengths"))
     assert x is not None
     sequences = {"x": x}
@@ -184,10 +211,8 @@ def _rnn(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         sequences["resets"] = resets
     if call["reverse"]:
         sequences = {name: t.flip(0) for name, t in sequences.items()}
-    states = {}
-    for name in ("h0", "c0")[: 1 + _is_lstm(cell)]:  # a loop's first states must not share memory
-        zeros = x.new_zeros(x.shape[1], tensors["weight_hh"].shape[1])
-        states[name] = tensors.pop(name, zeros)
+    zeros = x.new_zeros(x.shape[1], tensors["weight_hh"].shape[1])
+    states = {name: tensors.pop(name, zeros) for name in ("h0", "c0")[: 1 + _is_lstm(cell)]}
     names = [*states, *sequences, *tensors]
 
     def step(*values: Tensor) -> tuple[Tensor, ...]:

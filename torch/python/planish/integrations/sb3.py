@@ -24,20 +24,21 @@ from planish.nn import LayerNormLSTM
 
 __all__ = ["CnnLstmPolicy", "MlpLstmPolicy", "MultiInputLstmPolicy", "RecurrentPPO"]
 
-_LSTMS = ("lstm_actor", "lstm_critic")
+_TORCH_OPTIONS = {"bias", "dropout"}
+_OPTIONS = _TORCH_OPTIONS | {"checkpoint", "eps", "variant"}
 
 
 class MlpLstmPolicy(RecurrentActorCriticPolicy):  # type: ignore[misc]
     """``MlpLstmPolicy`` of sb3-contrib with ``planish.nn.LayerNormLSTM``.
 
     Args:
-        lstm_kwargs: Options of ``torch.nn.LSTM``, and ``variant``, ``eps`` and ``checkpoint`` of
-            ``LayerNormLSTM``. Layer normalization is that of the paper by default.
+        lstm_kwargs: Options of ``LayerNormLSTM``: ``variant``, ``eps``, ``bias``, ``dropout`` and
+            ``checkpoint``. Layer normalization is that of the paper by default.
             ``{"variant": "plain"}`` is the LSTM of ``torch.nn``.
 
     The other arguments are those of the base class. A policy draws the same random numbers and has
-    the same initial weights as that of sb3-contrib. Raises ``ValueError`` for an option that
-    ``LayerNormLSTM`` does not have.
+    the same initial weights as that of sb3-contrib. Raises ``ValueError`` for another option or a
+    wrong one.
     """
 
     def __init__(
@@ -49,26 +50,45 @@ class MlpLstmPolicy(RecurrentActorCriticPolicy):  # type: ignore[misc]
         lstm_kwargs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        options = dict(lstm_kwargs or {})
-        ours = {name: options.pop(name, None) for name in ("variant", "eps")}
-        checkpoint = options.pop("checkpoint", False)
+        options = {} if lstm_kwargs is None else lstm_kwargs
+        unknown = sorted(set(options) - _OPTIONS)
+        if unknown:
+            raise ValueError(
+                f"[{type(self).__name__}] lstm_kwargs can have {', '.join(sorted(_OPTIONS))}, got "
+                f"{', '.join(unknown)}"
+            )
+        ours = {name: value for name, value in options.items() if name not in _TORCH_OPTIONS}
+        example = LayerNormLSTM(1, 1, device="meta", **ours)  # checks the options
+        theirs = {name: value for name, value in options.items() if name in _TORCH_OPTIONS}
         super().__init__(
-            observation_space, action_space, lr_schedule, *args, lstm_kwargs=options, **kwargs
+            observation_space, action_space, lr_schedule, *args, lstm_kwargs=theirs, **kwargs
         )
-        self.lstm_kwargs = lstm_kwargs or {}
-        report = convert(self, "layer_norm_rnn", filter=lambda name, _: name in _LSTMS, **ours)
-        for left in report.left:
-            raise ValueError(f"[{type(self).__name__}] {left.names[0]}: {left.reason}")
-        for change in report.changed:
-            lstm = getattr(self, change.names[0])
-            if lstm.bidirectional or lstm.batch_first:
-                what = "lstm_kwargs must not have bidirectional or batch_first"
-                raise ValueError(f"[{type(self).__name__}] {what}")
-            lstm.checkpoint = checkpoint
+        self.lstm_kwargs = options
+        convert(
+            self,
+            "layer_norm_rnn",
+            filter=lambda name, _: name in ("lstm_actor", "lstm_critic"),
+            variant=example.variant,
+            eps=example.eps,
+        )
+        for lstm in (self.lstm_actor, self.lstm_critic):
+            if lstm is not None:
+                lstm.checkpoint = example.checkpoint
         # That of the base class lacks the parameters of the norms.
         self.optimizer = self.optimizer_class(
             self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs
         )
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        """Returns what ``save`` stores. The base class leaves these out."""
+        parameters: dict[str, Any] = super()._get_constructor_parameters()
+        return parameters | {
+            "lstm_hidden_size": self.lstm_actor.hidden_size,
+            "n_lstm_layers": self.lstm_actor.num_layers,
+            "shared_lstm": self.shared_lstm,
+            "enable_critic_lstm": self.enable_critic_lstm,
+            "lstm_kwargs": self.lstm_kwargs,
+        }
 
     @staticmethod
     def _process_sequence(

@@ -12,29 +12,34 @@ import torch
 import torchrl.modules
 from tensordict import TensorDictBase
 from tensordict.nn import dispatch
+from torch import Tensor
 
 from planish import nn
 
 __all__ = ["GRUModule", "LSTMModule"]
+
+_LAYER_OPTIONS = {"bidirectional", "checkpoint", "device", "dtype", "eps", "variant"}
+_MODULE_OPTIONS = {"default_recurrent_mode", "in_key", "in_keys", "out_key", "out_keys"}
 
 
 class LSTMModule(torchrl.modules.LSTMModule):  # type: ignore[misc]
     """``torchrl.modules.LSTMModule`` on ``planish.nn.LayerNormLSTM``.
 
     Args:
-        input_size, hidden_size, num_layers, bias, dropout, device, dtype, variant, eps, checkpoint:
-            As in ``LayerNormLSTM``, which is batch_first here. ``variant="plain"`` is the LSTM of
-            ``torch.nn``.
+        input_size, hidden_size, num_layers, bias, dropout, bidirectional, device, dtype, variant,
+            eps, checkpoint: As in ``LayerNormLSTM``, which is batch_first here. ``variant="plain"``
+            is the LSTM of ``torch.nn``.
         lstm: A ``LayerNormLSTM`` with batch_first, in place of these.
         recurrent_backend: ``"resets"``, or ``"pad"`` for TorchRL's method.
         keywords: in_key or in_keys, out_key or out_keys, default_recurrent_mode: as in the base
             class.
 
     With ``"resets"``, recurrent mode writes the states of the last time step only. ``"pad"`` also
-    writes those at the end of every trajectory. Outputs are the same, up to rounding. Batches run
-    with ``"pad"`` if a trajectory starts in them from states other than 0 or with gradients.
+    writes those at the end of every trajectory. Outputs are the same, up to rounding, but for the
+    variant ``"batchnorm"``. Batches run with ``"pad"`` if a trajectory starts in them from states
+    other than 0 or with gradients, and if the layer is bidirectional.
 
-    Raises ``ValueError`` for wrong options.
+    Raises ``ValueError`` for options that it does not have, and wrong ones.
     """
 
     def __init__(
@@ -106,10 +111,12 @@ def _layer(
     module: Any, kind: Any, given: Any, sizes: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
     """Returns `given` or a new layer, and the keywords that remain for the base class."""
-    names = ("variant", "eps", "checkpoint", "device", "dtype")
-    options = {name: value for name, value in keywords.items() if name in names}
-    rest = {name: value for name, value in keywords.items() if name not in names}
+    options = {name: value for name, value in keywords.items() if name in _LAYER_OPTIONS}
+    rest = {name: value for name, value in keywords.items() if name not in _LAYER_OPTIONS}
     error = f"[{type(module).__name__}] "
+    unknown = sorted(set(rest) - _MODULE_OPTIONS)
+    if unknown:
+        raise ValueError(f"{error}there is no option {', '.join(unknown)}")
     inputs, hidden, layers, bias, dropout = sizes
     if given is None:
         if inputs is None or hidden is None:
@@ -128,30 +135,37 @@ def _layer(
 
 def _run_rows(module: Any, rnn: Any, tensordict: TensorDictBase) -> bool:
     """Runs all time steps of every row. Returns False if the base class must do it."""
-    if not module.recurrent_mode or module.recurrent_backend != "resets" or tensordict.ndim == 0:
+    if not module.recurrent_mode or module.recurrent_backend != "resets" or rnn.bidirectional:
         return False
-    rows = tensordict.unsqueeze(0) if tensordict.ndim == 1 else tensordict.flatten(0, -2)
     x_key, *state_keys = (key for key in module.in_keys if key != "is_init")
-    x = rows.get(x_key)
-    resets = rows.get("is_init").squeeze(-1).clone()
-    resets[:, 0] = False  # the first states are those of the tensordict
-    states = [rows.get(key, None) for key in state_keys]
-    if any(state is None for state in states):
-        if any(state is not None for state in states):
-            return False  # an error
-        hx: Any = None
-    else:
+    x, is_init, *states = (tensordict.get(k, None) for k in (x_key, "is_init", *state_keys))
+    if tensordict.ndim == 0 or x is None or is_init is None:
+        return False  # an error
+    shape = tensordict.shape
+    rows, steps = shape[:-1].numel(), shape[-1]
+
+    def as_rows(t: Tensor) -> Tensor:
+        return t.reshape(rows, steps, *t.shape[len(shape) :])
+
+    resets = is_init.reshape(rows, steps).clone()
+    resets[:, :1] = False  # the first states are those of the tensordict
+    hx: Any = None
+    if all(state is not None for state in states):
+        states = [as_rows(state) for state in states]
         if bool(resets.any()) and any(
             state.requires_grad or bool(state[resets].any()) for state in states
         ):
             return False
         first = [state[:, 0].transpose(0, 1).contiguous() for state in states]
         hx = first[0] if len(first) == 1 else tuple(first)
-    y, last = rnn(x, hx, resets=resets)
+    elif any(state is not None for state in states):
+        return False  # an error
+    y, last = rnn(as_rows(x), hx, resets=resets)
     results = [y]
-    for state in (last,) if isinstance(last, torch.Tensor) else last:
-        steps = state.new_zeros(x.shape[0], x.shape[1], *state.transpose(0, 1).shape[1:])
-        results.append(torch.cat([steps[:, :-1], state.transpose(0, 1).unsqueeze(1)], 1))
+    for state in (last,) if isinstance(last, Tensor) else last:
+        end = state.transpose(0, 1).unsqueeze(1)
+        before = end.new_zeros(rows, steps - 1, *end.shape[2:])
+        results.append(torch.cat([before, end], 1))
     for key, result in zip(module.out_keys, results, strict=True):
-        tensordict.set(key, result.reshape(*tensordict.shape, *result.shape[2:]))
+        tensordict.set(key, result.reshape(*shape, *result.shape[2:]))
     return True

@@ -27,13 +27,15 @@ _GATES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-# kernels allows no constructor and no other members.
+# kernels allows no constructor and no other members. It replaces the forward of an object; that of
+# its class stays.
 
 
 class RMSNorm(nn.Module):
     """``weight * x / sqrt(mean(x^2) + variance_epsilon)``, as in Llama.
 
-    The product is rounded to the type of x once, not before the weight, too.
+    The product is rounded to the type of x once, not before the weight, too. If weight and x have
+    different types, the model's own layer runs: layers differ in the type of the result.
     """
 
     can_torch_compile = True
@@ -41,14 +43,17 @@ class RMSNorm(nn.Module):
     variance_epsilon: float
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        weight, eps = self.weight, self.variance_epsilon
-        return ours.rms_norm(hidden_states, weight.shape, weight, eps)
+        weight = self.weight
+        if weight.dtype != hidden_states.dtype:
+            return type(self).forward(self, hidden_states)
+        return ours.rms_norm(hidden_states, weight.shape, weight, self.variance_epsilon)
 
 
 class RMSNormGated(nn.Module):
     """RMSNorm times a function of ``gate``: ``silu`` or ``sigmoid``, the attribute ``activation``.
 
-    As in Qwen3-Next. The norm comes before the gate.
+    As in Qwen3-Next. The norm comes before the gate. With another activation the model's own layer
+    runs.
     """
 
     can_torch_compile = True
@@ -57,13 +62,16 @@ class RMSNormGated(nn.Module):
     activation: str
 
     def forward(self, hidden_states: Tensor, gate: Tensor) -> Tensor:
+        function = _GATES.get(self.activation)
+        if function is None:
+            return type(self).forward(self, hidden_states, gate)
         wide = hidden_states.float()
         y = ours.rms_norm(wide, self.weight.shape, self.weight, self.variance_epsilon)
-        return (y * _GATES[self.activation](gate.float())).to(hidden_states.dtype)
+        return (y * function(gate.float())).to(hidden_states.dtype)
 
 
 class LayerNorm(nn.Module):
-    """``torch.nn.LayerNorm``, which ``register(layer_norm=True)`` marks."""
+    """``torch.nn.LayerNorm``."""
 
     can_torch_compile = True
     weight: Tensor | None
@@ -84,7 +92,7 @@ LAYERS: dict[str, type[nn.Module]] = {
 
 @dataclasses.dataclass(frozen=True)
 class _Repository:
-    """What ``kernels`` takes for a repository: the name of a layer, and a function that loads it."""
+    """A repository for ``kernels``: the name of a layer, and a function that loads it."""
 
     layer_name: str
 
@@ -96,10 +104,13 @@ def register(*, layer_norm: bool = False) -> None:
     """Adds the layers for models on the CPU to the mapping of ``kernels``, in training, too.
 
     Args:
-        layer_norm: Marks ``torch.nn.LayerNorm``, so that ``kernelize`` replaces it in every model.
-            transformers does not mark it.
+        layer_norm: Marks ``torch.nn.LayerNorm``, so that ``kernelize`` replaces it in every model,
+            but not classes that override its forward. transformers does not mark it.
     """
     mapping: Any = {name: {"cpu": _Repository(name)} for name in LAYERS}
     kernels.register_kernel_mapping(mapping)
     if layer_norm:
-        kernels.replace_kernel_forward_from_hub(nn.LayerNorm, "LayerNorm")
+        own = nn.LayerNorm.forward  # subclasses inherit the mark
+        kernels.replace_kernel_forward_from_hub(
+            nn.LayerNorm, "LayerNorm", lambda module: type(module).forward is own
+        )

@@ -410,6 +410,7 @@ class _Layers(_Recurrent):
         self._check_at_least_one("num_layers", num_layers)
         self._check_bool("batch_first", batch_first)
         self._check_bool("bidirectional", bidirectional)
+        self._check_bool("checkpoint", checkpoint)
         if isinstance(dropout, bool) or not isinstance(dropout, int | float | numbers.Real):
             raise self._error("dropout must be a number", repr(dropout))
         if not 0 <= dropout <= 1:
