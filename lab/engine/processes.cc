@@ -100,7 +100,7 @@ std::string InterfaceText() {
 class Processes::Connection {
  public:
   Connection(int rank, int size) : rank_(rank), size_(size) {
-    // Otherwise c10d writes lines with backtraces beside the errors that it throws.
+    // Silences c10d's log, which repeats the errors that it throws, with backtraces.
     if (!Variable("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = kFatal;
     const std::string host = *Variable("MASTER_ADDR");
     CheckHost(host);
@@ -109,7 +109,8 @@ class Processes::Connection {
                                   size, InterfaceText(), Reason(error)));
     };
     auto gloo = c10d::ProcessGroupGloo::Options::create(kWaitTimeout);
-    std::exception_ptr no_device;  // thrown when the others no longer wait for this process
+    // Thrown after MeetAtStore: until then the others wait for this process.
+    std::exception_ptr no_device;
     try {
       const std::optional<std::string> interface = Variable("GLOO_SOCKET_IFNAME");
       gloo->devices.push_back(
@@ -207,15 +208,15 @@ class Processes::Connection {
     }
   }
 
-  // Opens the store and waits until all processes have done so. Heartbeats begin after that,
-  // because a process that starts late is not lost.
+  // Connects to the store and waits for all processes. Heartbeats start after that: a process that
+  // starts late is not lost.
   void MeetAtStore(const std::string& host, uint16_t port) {
     c10d::TCPStoreOptions options;
     options.port = port;
     options.numWorkers = size_;
-    options.waitWorkers = false;         // only the first process would wait
-    options.timeout = kJoinTimeout / 2;  // c10d tries twice to connect
-    // The agent of torchrun keeps a store of its own.
+    options.waitWorkers = false;         // makes only the first process wait
+    options.timeout = kJoinTimeout / 2;  // of each of c10d's two attempts to connect
+    // Under torchrun, its agent is the server.
     options.isServer = rank_ == 0 && Variable("TORCHELASTIC_USE_AGENT_STORE") != "True";
     // A restart by torchrun must not read what the earlier attempt wrote.
     const std::string attempt = Variable("TORCHELASTIC_RESTART_COUNT").value_or("0");

@@ -141,8 +141,8 @@ class RowNorm final : public NormModule {
   nn::RowNorm norm_;
 };
 
-// A function of each element in place of a norm: weight * f(alpha * x + shift) + bias, with one
-// alpha, and one shift or none, for the layer.
+// Elementwise replacement of a norm: weight * f(alpha * x + shift) + bias. alpha and shift are
+// scalars; weight and bias have the shape of a row.
 struct ElementFunction {
   const char* name;
   at::Tensor (*function)(const at::Tensor& x);
@@ -175,7 +175,7 @@ class ElementwiseNorm final : public NormModule {
     return row_.function(Argument(x)) * weight_ + bias_;
   }
 
-  // dx is the gradient of the argument over 1 / alpha, as if that were a constant deviation.
+  // The derivative of the argument of f is alpha, so 1 / alpha takes the place of the deviation.
   at::Tensor Sigma(const at::Tensor& rows) const override {
     return alpha_.detach().to(rows.scalar_type()).reciprocal().expand({rows.size(0)});
   }

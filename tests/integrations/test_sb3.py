@@ -98,7 +98,7 @@ def test_losses_and_gradients_of_an_update_are_those_of_sb3(layout):
 
 
 def test_a_run_learns_the_same(layout):
-    # Actions are sampled from equal random numbers; a difference of rounding does not change one here.
+    # Both draw the same random numbers. Rounding changes none of the sampled actions here.
     theirs, ours = pair(**layout)
     for model in (theirs, ours):
         model.set_random_seed(3)

@@ -337,7 +337,7 @@ def test_a_process_that_ends_while_all_connect_ends_the_others(planish):
 
 @pytest.mark.long
 def test_a_kill_while_all_start_ends_the_others(planish, uninterrupted):
-    # Until all have come, a killed process cannot be told from one that starts late.
+    # A process that is killed before the others meet it looks like one that starts late.
     cases = [(killed, after) for killed in (0, 1) for after in (0.05, 0.3, 0.6, 0.9)]
     groups = []
     for i, (killed, after) in enumerate(cases):
@@ -358,7 +358,7 @@ def test_a_kill_while_all_start_ends_the_others(planish, uninterrupted):
 
 @pytest.mark.long
 def test_a_process_that_starts_late_is_not_lost(planish):
-    # Later than the time after which a heartbeat is missed.
+    # 25 s exceed the timeout of heartbeats, 20 s.
     results = Group(planish, 3, "pi-mnist", *TRAIN, last_after=25).wait()
     assert [status for status, _, _ in results] == [0, 0, 0], results
 

@@ -12,9 +12,8 @@ namespace {
 
 using at::Tensor;
 
-/// Statistics of x as differentiable functions of x, and sums over groups of elements. Has
-/// no operators in place, which a program of torch.export must not have; ATen's `1 - t` and `1 / t`
-/// contain one.
+/// Statistics of x as differentiable functions of x, and sums over groups of elements. Uses no
+/// in-place operators, which torch.export does not allow; ATen's `1 - t` and `1 / t` contain one.
 class Statistics {
  public:
   Statistics(const NormSpec& spec, const NormInputs& inputs) : spec_(spec) {
@@ -152,7 +151,7 @@ Tensor ComposedStatistics(const NormSpec& spec, const Tensor& x_) {
   const Tensor var = ada || spec.unbiased ? biased * BesselFactor(n) : biased;
   const Tensor rstd = ada ? (var.sqrt() + spec.eps).reciprocal() : (var + spec.eps).rsqrt();
   std::vector<Tensor> rows = {mean, mean_lo, rstd};
-  if (spec.over == Over::kBatch) {  // a symbolic factor would have no equivalent in ONNX
+  if (spec.over == Over::kBatch) {  // not BesselFactor(n): ONNX has no symbolic factors
     rows.push_back(at::var(rest, dims, /*unbiased=*/true, /*keepdim=*/true));
   }
   return at::stack(rows).reshape_symint(StatisticsSizes(spec, x)).detach();

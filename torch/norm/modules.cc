@@ -385,7 +385,7 @@ Tensor RowNormImpl::forward(const Tensor& x) {
 
 namespace {
 
-/// Returns weight + offset, in float, or in double if x or weight is.
+/// Returns weight + offset in float, or in double if x or weight is double.
 Tensor WithOffset(const Tensor& x, const Tensor& weight, double offset) {
   if (offset == 0) return weight;
   return weight.to(ComputeType(at::promote_types(x.scalar_type(), weight.scalar_type()))) + offset;

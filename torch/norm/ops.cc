@@ -32,7 +32,7 @@ using at::Tensor;
 constexpr char kForward[] =
     "norm_forward(Tensor x, Tensor? weight, Tensor? bias, str norm, int over, float eps, float "
     "scale, float slope, bool unbiased, bool save) -> (Tensor y, Tensor statistics)";
-// norm_forward composed of PyTorch's operators, for programs that run without this library.
+// Computes norm_forward with PyTorch's operators, for programs that run without this library.
 constexpr char kComposed[] =
     "norm_composed(Tensor x, Tensor? weight, Tensor? bias, str norm, int over, float eps, float "
     "scale, float slope, bool unbiased) -> (Tensor y, Tensor statistics)";

@@ -46,8 +46,8 @@ Tensor Where(const Tensor& mask, const Tensor& t, const Tensor& otherwise = {}) 
   return otherwise.defined() ? at::where(mask, t, otherwise) : t.masked_fill(mask.logical_not(), 0);
 }
 
-/// The equations of planish/rnn.h with the differences in CellRecipe. Has no operators in place,
-/// which a program of torch.export must not have; ATen's `1 - t` contains one. Masks of active
+/// The equations of planish/rnn.h with the differences in CellRecipe. Uses no in-place operators,
+/// which torch.export does not allow; ATen's `1 - t` contains one. Masks of active
 /// sequences [..., B, 1] are true for sequences that have the step; undefined means all.
 class ComposedLayer {
  public:

@@ -77,7 +77,7 @@ struct ForwardResults {
   Tensor y, h_n, c_n, saved;
 };
 
-// rnn_forward composed of PyTorch's operators, for programs that run without this library.
+// rnn_forward with PyTorch's operators, for programs that run without this library.
 struct ComposedCall : Call {
   static constexpr char kName[] = "rnn_composed";
 };

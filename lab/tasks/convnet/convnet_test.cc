@@ -143,7 +143,7 @@ TEST_F(ConvNetTest, LearnsWithEveryNorm) {
     at::manual_seed(1);
     const Settings settings = Chosen("smoke", {{"norm", norm}, {"lr", "0.002"}});
     const auto experiment = task->Make(settings, *data);
-    // dyt learns most slowly: its ratio is .96 after 61 updates, .66 after 121.
+    // dyt is the slowest: its ratio is .96 after 61 updates and .66 after 121.
     EXPECT_LT(LossRatio(*task, *experiment, settings, 64, 121), 0.8) << norm;
   }
 }

@@ -1,8 +1,8 @@
-"""Programs of ``torch.export`` in PyTorch's own operators, for ONNX and other backends.
+"""Decomposition of exported programs into PyTorch's operators, for ONNX and other backends.
 
-``torch.export`` keeps an operator of this library as one node, which only this library runs.
-``decompose`` replaces it by PyTorch's operators. A recurrent layer becomes a loop over time steps
-(``torch.ops.higher_order.scan``; ``Scan`` in ONNX), so the number of steps can be dynamic.
+``torch.export`` keeps each operator of this library as one node, which only this library can run.
+``decompose`` replaces these nodes by PyTorch's operators. A recurrent layer becomes a loop over
+time steps (``torch.ops.higher_order.scan``; ``Scan`` in ONNX), so their number can be dynamic.
 
 >>> import planish
 >>> model = planish.nn.LayerNormLSTM(3, 4).eval()
@@ -27,10 +27,10 @@ _ROWS = 0  # of the argument `over` of norm_forward
 def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Returns the program in PyTorch's core operators, for inference.
 
-    Its parameters share the memory of the given program's, and require no gradients. Results are
-    those of this library up to rounding, but the statistics of norms are as accurate as PyTorch's:
-    less, for means that are large and values near the ends of the type's range. Values of
-    ``resets``, ``mask`` and ``lengths`` are no longer checked.
+    Its parameters share memory with those of ``program``, and require no gradients. Results equal
+    this library's up to rounding, except where PyTorch's norms are less accurate: for large means,
+    and for values near the ends of the type's range. The program does not check the values of
+    ``resets``, ``mask`` and ``lengths``.
 
     Raises ``TypeError`` if program is not an ``ExportedProgram``.
     """
@@ -42,7 +42,7 @@ def decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedPro
     table: Any = torch.export.default_decompositions()
     table.update(decompositions())
     decomposed: torch.export.ExportedProgram = program.run_decompositions(table)
-    # Converters trace the loop again, which fails for a loop with gradients.
+    # Converters trace the program again. A loop whose inputs require gradients fails there.
     for name, tensor in decomposed.state_dict.items():
         if isinstance(tensor, torch.nn.Parameter):
             decomposed.state_dict[name] = torch.nn.Parameter(tensor.detach(), requires_grad=False)
@@ -92,7 +92,7 @@ def _norm(
     unbiased: bool,
     save: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    if norm == "layer" and over == _ROWS and not save:  # which backends have as one operator
+    if norm == "layer" and over == _ROWS and not save:  # one operator in most backends
         wide = _wide(x)
         gain, shift = (None if p is None else p.to(wide.dtype) for p in (weight, bias))
         y = torch.nn.functional.layer_norm(wide, x.shape[-1:], gain, shift, eps)
@@ -158,16 +158,17 @@ def _scan(
     inputs: list[Tensor],
     constants: list[Tensor],
 ) -> list[Tensor]:
-    """Runs ``step(*states, *inputs[t], *constants)`` for each t.
+    """Calls ``step(*states, *inputs[t], *constants)`` for each t.
 
-    It returns the next states, then the outputs. Returns the last states, then all outputs.
+    ``step`` returns the next states, then its outputs. Returns the last states, then the outputs of
+    all steps.
     """
 
     def body(*arguments: Tensor) -> list[Tensor]:
-        # An output of the loop's body must not be one of its inputs or other outputs.
+        # scan does not allow outputs that alias inputs or other outputs.
         return [t.clone() for t in step(*arguments)]
 
-    # Two arguments of the loop must not be one tensor, such as tied weights.
+    # scan does not allow one tensor as two arguments (tied weights).
     arguments = [*states, *inputs, *constants]
     for i, t in enumerate(arguments):
         if any(t is other for other in arguments[:i]):
@@ -198,13 +199,13 @@ def _rnn(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         for name, value in call.items()
         if isinstance(value, Tensor)
     }
-    for name in ("h0", "c0", "h_reset", "c_reset"):  # can be views of one tensor
+    for name in ("h0", "c0", "h_reset", "c_reset"):  # scan allows no views of one tensor
         if name in tensors:
             tensors[name] = tensors[name].clone()
     x, resets, lengths = (tensors.pop(name, None) for name in ("x", "resets", "lengths"))
     assert x is not None
     sequences = {"x": x}
-    if lengths is not None:  # as lengths of one step
+    if lengths is not None:  # 1 or 0: the length of each sequence in a loop of one step
         steps = torch.arange(x.shape[0], device=x.device)
         sequences["lengths"] = (steps.unsqueeze(1) < lengths).long()
     if resets is not None:

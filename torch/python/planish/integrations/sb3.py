@@ -1,8 +1,8 @@
 """RecurrentPPO of sb3-contrib on Planish's LSTM.
 
-In an update, episodes end inside the rollout of an environment. sb3-contrib cuts them apart, pads
-them to the longest, and calls its LSTM once for each time step. Here a rollout stays whole, and is
-one call with ``resets``. Outputs, losses and gradients are the same, up to rounding.
+An update of sb3-contrib cuts rollouts where episodes start, pads the parts to the longest, and
+calls the LSTM once for each time step. Here rollouts stay whole, and one call with ``resets`` runs
+all time steps. Outputs, losses and gradients are the same up to rounding.
 
     model = RecurrentPPO("MlpLstmPolicy", env, policy_kwargs={"lstm_kwargs": {"variant": "haste"}})
 """
@@ -36,9 +36,9 @@ class MlpLstmPolicy(RecurrentActorCriticPolicy):  # type: ignore[misc]
             ``checkpoint``. Layer normalization is that of the paper by default.
             ``{"variant": "plain"}`` is the LSTM of ``torch.nn``.
 
-    The other arguments are those of the base class. A policy draws the same random numbers and has
-    the same initial weights as that of sb3-contrib. Raises ``ValueError`` for another option or a
-    wrong one.
+    The other arguments are those of the base class. The policy draws the same random numbers and
+    has the same initial weights as sb3-contrib's. Raises ``ValueError`` for unknown and wrong
+    options.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class MlpLstmPolicy(RecurrentActorCriticPolicy):  # type: ignore[misc]
         for lstm in (self.lstm_actor, self.lstm_critic):
             if lstm is not None:
                 lstm.checkpoint = example.checkpoint
-        # That of the base class lacks the parameters of the norms.
+        # The base class's optimizer lacks the parameters of the norms.
         self.optimizer = self.optimizer_class(
             self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs
         )
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
-        """Returns what ``save`` stores. The base class leaves these out."""
+        """Returns the arguments that ``save`` stores; the base class lacks those of the LSTM."""
         parameters: dict[str, Any] = super()._get_constructor_parameters()
         return parameters | {
             "lstm_hidden_size": self.lstm_actor.hidden_size,
@@ -97,7 +97,7 @@ class MlpLstmPolicy(RecurrentActorCriticPolicy):  # type: ignore[misc]
         episode_starts: Tensor,
         lstm: LayerNormLSTM,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Runs an LSTM on n sequences, one after another in features and episode_starts.
+        """Runs an LSTM on n sequences, which features and episode_starts concatenate.
 
         Shape: features [n * T, I], states [L, n, H], episode_starts [n * T], output [n * T, H].
         """
@@ -120,14 +120,14 @@ class MultiInputLstmPolicy(
 
 
 class _WholeRollouts:
-    """Keeps episodes of one rollout together in the samples of a buffer."""
+    """Mixin of rollout buffers whose samples are not cut where episodes start."""
 
     episode_starts: Any
     pad_and_flatten: Any
 
     def _get_samples(self, batch_inds: Any, env_change: Any, env: Any = None) -> Any:
         starts = self.episode_starts
-        self.episode_starts = np.zeros_like(starts)  # the base class cuts at these
+        self.episode_starts = np.zeros_like(starts)  # where the base class cuts
         try:
             samples = super()._get_samples(batch_inds, env_change, env)  # type: ignore[misc]
         finally:
@@ -146,8 +146,8 @@ class _DictRolloutBuffer(_WholeRollouts, RecurrentDictRolloutBuffer):  # type: i
 class RecurrentPPO(sb3_contrib.RecurrentPPO):  # type: ignore[misc]
     """``RecurrentPPO`` of sb3-contrib with the policies of this module.
 
-    Its arguments are those of the base class. Minibatches consist of the same steps, but a padded
-    minibatch is smaller, since rollouts are cut only where minibatches end.
+    The arguments are those of the base class. Minibatches have the same steps as there, but less
+    padding: only the ends of minibatches cut a rollout.
     """
 
     policy_aliases: ClassVar[dict[str, type[RecurrentActorCriticPolicy]]] = {

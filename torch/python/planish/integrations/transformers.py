@@ -1,7 +1,7 @@
-"""Layers for the models of transformers, through the package ``kernels``.
+"""Norms on the CPU for models of transformers, through the package ``kernels``.
 
-``kernels`` replaces the forward pass of marked layers. transformers maps them to kernels for GPUs;
-``register`` adds a mapping for the CPU.
+``kernels`` replaces the forward pass of layers whose classes name a kernel. transformers maps these
+names to kernels for GPUs; ``register`` maps them to Planish for the CPU.
 
     planish.integrations.transformers.register()
     model = AutoModelForCausalLM.from_pretrained(name, use_kernels=True)
@@ -27,15 +27,16 @@ _GATES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-# kernels allows no constructor and no other members. It replaces the forward of an object; that of
-# its class stays.
+# The package kernels sets forward of an object to that of a class below, in which it allows no
+# constructor and no other members. type(self) is the model's own class.
 
 
 class RMSNorm(nn.Module):
     """``weight * x / sqrt(mean(x^2) + variance_epsilon)``, as in Llama.
 
-    The product is rounded to the type of x once, not before the weight, too. If weight and x have
-    different types, the model's own layer runs: layers differ in the type of the result.
+    Rounds to the type of x once, after the product with weight; Llama's also rounds before it. If
+    weight and x have different types, the model's own forward runs, because models differ in the
+    type of the result.
     """
 
     can_torch_compile = True
@@ -52,7 +53,7 @@ class RMSNorm(nn.Module):
 class RMSNormGated(nn.Module):
     """RMSNorm times a function of ``gate``: ``silu`` or ``sigmoid``, the attribute ``activation``.
 
-    As in Qwen3-Next. The norm comes before the gate. With another activation the model's own layer
+    The norm comes before the gate, as in Qwen3-Next. For other activations the model's own forward
     runs.
     """
 
@@ -92,7 +93,7 @@ LAYERS: dict[str, type[nn.Module]] = {
 
 @dataclasses.dataclass(frozen=True)
 class _Repository:
-    """A repository for ``kernels``: the name of a layer, and a function that loads it."""
+    """A layer of this module, in the interface of the repositories of ``kernels``."""
 
     layer_name: str
 
@@ -101,16 +102,16 @@ class _Repository:
 
 
 def register(*, layer_norm: bool = False) -> None:
-    """Adds the layers for models on the CPU to the mapping of ``kernels``, in training, too.
+    """Maps the names in LAYERS to these layers, on the CPU, for inference and training.
 
     Args:
-        layer_norm: Marks ``torch.nn.LayerNorm``, so that ``kernelize`` replaces it in every model,
-            but not classes that override its forward. transformers does not mark it.
+        layer_norm: Also lets ``kernelize`` replace the forward pass of ``torch.nn.LayerNorm`` in
+            every model. Subclasses that override it keep their own.
     """
     mapping: Any = {name: {"cpu": _Repository(name)} for name in LAYERS}
     kernels.register_kernel_mapping(mapping)
     if layer_norm:
-        own = nn.LayerNorm.forward  # subclasses inherit the mark
+        own = nn.LayerNorm.forward  # subclasses inherit the kernel's name
         kernels.replace_kernel_forward_from_hub(
             nn.LayerNorm, "LayerNorm", lambda module: type(module).forward is own
         )
