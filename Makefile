@@ -221,16 +221,22 @@ bench-lab: build/release/build.ninja
 # often available for minutes only. CMake names a missing package.
 CUDA_TESTS := $(foreach what,norm batch_norm channel_norm weight_norm online_norm rnn,$(what)_cuda_test)
 
+# OFF leaves out the lab and the packages that it needs.
+CUDA_LAB ?= ON
+
 cuda:
 	@nvidia-smi -L || { echo 'make: a GPU must be there for this'; exit 1; }
-	cmake --preset cuda -DCMAKE_CUDA_ARCHITECTURES=native $(CONFIGURE) >/dev/null
-	cmake --build --preset cuda --target $(CUDA_TESTS) planish_torch
+	cmake --preset cuda -DCMAKE_CUDA_ARCHITECTURES=native -DPLANISH_LAB=$(CUDA_LAB) $(CONFIGURE) >/dev/null
+	cmake --build --preset cuda --target $(CUDA_TESTS) planish_torch $(if $(CUDA_LAB:OFF=),planish planish_server lab_steps)
 	rm -rf build/cuda/python
 	cmake --install build/cuda --component python --prefix build/cuda/python >/dev/null
 
 test-cuda: cuda
 	for test in $(CUDA_TESTS); do build/cuda/src/*/$$test --gtest_brief=1 || exit 1; done
 	PYTHONPATH=$(CURDIR)/build/cuda/python $(PYTHON) -m pytest -q torch/python/tests/test_cuda.py
+ifneq ($(CUDA_LAB),OFF)
+	PLANISH_BUILD=build/cuda PLANISH_TEST_GPU=1 $(PYTHON) -m pytest -q -o addopts= tests/python/test_devices.py
+endif
 
 # Finds errors that the emulation cannot show: races of warps that run at the same time.
 sanitize-cuda: cuda

@@ -69,7 +69,9 @@ class Solver {
     return transposed_.mm(dz.flatten(1)).view(w_.sizes()) + Times(w_ * penalised_, lambda_);
   }
 
-  static at::Tensor Dot(const at::Tensor& a, const at::Tensor& b) { return (a * b).sum({0, 2}); }
+  static at::Tensor Dot(const at::Tensor& a, const at::Tensor& b) {
+    return (a * b).sum(at::IntArrayRef({0, 2}));
+  }
   static at::Tensor Times(const at::Tensor& a, const at::Tensor& of_problem) {
     return a * of_problem.view({1, -1, 1});
   }
@@ -155,7 +157,7 @@ at::Tensor FitLogistic(const at::Tensor& x, const at::Tensor& labels, const at::
   const at::Tensor share = (mask / rows).unsqueeze(2);
   const Loss loss = [&](const at::Tensor& z) {
     const at::Tensor margin = y * z;
-    return std::pair((share * at::softplus(-margin)).sum({0, 2}),
+    return std::pair((share * at::softplus(-margin)).sum(at::IntArrayRef({0, 2})),
                      share * y * (at::sigmoid(margin) - 1));
   };
   const at::Tensor from =
@@ -169,7 +171,7 @@ at::Tensor FitSoftmax(const at::Tensor& x, const at::Tensor& targets, const at::
   const at::Tensor wanted = targets.unsqueeze(1) / rows;
   const Loss loss = [&](const at::Tensor& z) {
     const at::Tensor log = z.log_softmax(2);
-    return std::pair(-(wanted * log).sum({0, 2}), log.exp() / rows - wanted);
+    return std::pair(-(wanted * log).sum(at::IntArrayRef({0, 2})), log.exp() / rows - wanted);
   };
   const at::Tensor from = at::zeros({x.size(1) + 1, c.size(0), targets.size(1)}, x.options());
   return Solver(x, loss, 1 / (c * rows), from).Solve(options);

@@ -16,7 +16,7 @@ Adam::Adam(NamedTensors parameters, const Options& options)
     weights_.push_back(weight.detach());
     first_moments_.push_back(at::zeros_like(weight));
     second_moments_.push_back(at::zeros_like(weight));
-    steps_.push_back(at::zeros({}, weight.options().dtype(at::kFloat)));
+    steps_.push_back(at::zeros({}, at::kFloat));
   }
 }
 
@@ -36,12 +36,14 @@ void Adam::Step() {
   Move(gradients, steps_.front().item<double>());
 }
 
-void Adam::Move(const std::vector<at::Tensor>& gradients, double /*updates*/) {
-  Apply(gradients, steps_, options_.learning_rate);
+void Adam::Move(const std::vector<at::Tensor>& gradients, double updates) {
+  Apply(gradients, updates, options_.learning_rate);
 }
 
-void Adam::Apply(const std::vector<at::Tensor>& gradients, const std::vector<at::Tensor>& steps,
-                 double learning_rate) {
+void Adam::Apply(const std::vector<at::Tensor>& gradients, double updates, double learning_rate) {
+  const std::vector<at::Tensor> steps(
+      weights_.size(),
+      at::full({}, updates, at::TensorOptions(weights_.front().device()).dtype(at::kFloat)));
   at::_fused_adam_(weights_, gradients, first_moments_, second_moments_, {}, steps, learning_rate,
                    options_.beta1, options_.beta2, /*weight_decay=*/0.0, options_.epsilon,
                    /*amsgrad=*/false, /*maximize=*/false);

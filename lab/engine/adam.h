@@ -37,16 +37,17 @@ class Adam : public Optimizer {
   /// moments otherwise.
   virtual void Move(const std::vector<at::Tensor>& gradients, double updates);
 
-  /// Calls the kernel, which corrects the moments for `steps`, a count for each parameter.
-  void Apply(const std::vector<at::Tensor>& gradients, const std::vector<at::Tensor>& steps,
-             double learning_rate);
+  /// Calls the kernel, which corrects the moments for `updates`.
+  void Apply(const std::vector<at::Tensor>& gradients, double updates, double learning_rate);
 
   const Options& options() const { return options_; }
 
  private:
   Options options_;
   NamedTensors parameters_;
-  std::vector<at::Tensor> weights_, first_moments_, second_moments_, steps_;
+  std::vector<at::Tensor> weights_, first_moments_, second_moments_;
+  // On the CPU: to read a count from a GPU would wait for the gradients.
+  std::vector<at::Tensor> steps_;
 };
 
 /// Returns the options of the settings lr, adam_beta1, adam_beta2 and adam_eps.

@@ -2,9 +2,6 @@
 
 #include <ATen/Functions.h>
 
-#include <cmath>
-#include <span>
-
 namespace planish::lab {
 
 NamedTensors ParametersOf(const torch::nn::Module& model) {
@@ -14,22 +11,26 @@ NamedTensors ParametersOf(const torch::nn::Module& model) {
   return parameters;
 }
 
-double NormOf(const std::vector<at::Tensor>& gradients) {
-  if (gradients.empty()) return 0;
-  // One copy from a GPU, not one for each gradient.
-  const at::Tensor norms = at::stack(at::_foreach_norm(gradients)).to(at::kCPU, at::kDouble);
-  double square = 0;
-  for (const double norm : std::span(norms.const_data_ptr<double>(), gradients.size())) {
-    square += norm * norm;
+at::Tensor NormOf(const std::vector<at::Tensor>& gradients) {
+  if (gradients.empty()) return at::zeros({}, at::kDouble);
+  const at::Tensor norms = at::stack(at::_foreach_norm(gradients)).to(at::kDouble);
+  return norms.square().cumsum(0)[-1].sqrt();  // cumsum adds in the order of the parameters
+}
+
+void ScaleToNorm(const std::vector<at::Tensor>& gradients, const at::Tensor& norm, double limit) {
+  if (norm.is_cpu()) {
+    const auto value = norm.item<double>();
+    if (value > limit) at::_foreach_mul_(gradients, limit / value);
+  } else {
+    const at::Tensor factor = (limit / norm).clamp_max_(1);
+    at::_foreach_mul_(gradients, factor.to(gradients.front().scalar_type()));
   }
-  return std::sqrt(square);
 }
 
 Clipping ClipTogether(double limit) {
   if (limit <= 0) return {};
   return [limit](const std::vector<at::Tensor>& gradients) {
-    const double norm = NormOf(gradients);
-    if (norm > limit) at::_foreach_mul_(gradients, limit / norm);
+    ScaleToNorm(gradients, NormOf(gradients), limit);
   };
 }
 

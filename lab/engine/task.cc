@@ -1,5 +1,6 @@
 #include "lab/engine/task.h"
 
+#include <ATen/Context.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +12,12 @@
 #include "lab/error.h"
 
 namespace planish::lab {
+
+void Experiment::MoveTo(c10::Device device) {
+  device_ = device;
+  if (device.is_cuda()) at::globalContext().setAllowTF32CuDNN(false);
+  model().to(device);
+}
 
 at::Tensor Experiment::ShardOfBatch(const at::Tensor& batch, const Shard& shard) const {
   return batch.slice(0, shard.Begin(batch.size(0)), shard.End(batch.size(0)));

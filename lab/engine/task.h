@@ -96,11 +96,9 @@ class Experiment {
   /// Draws every random choice from `generator`.
   virtual std::vector<RunResult::Sample> Samples(at::Generator& /*generator*/) { return {}; }
 
-  /// Moves the model to `device`. The engine calls it before the first batch.
-  void MoveTo(c10::Device device) {
-    device_ = device;
-    model().to(device);
-  }
+  /// Moves the model to `device`. The engine calls it before the first batch. From then on the
+  /// program's convolutions on GPUs compute in float, not TF32.
+  void MoveTo(c10::Device device);
   c10::Device device() const { return device_; }
 
   /// Sets the shard of later calls of Batch and Loss; the whole batch by default.

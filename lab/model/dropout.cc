@@ -74,7 +74,8 @@ at::Tensor Noise(const at::Tensor& x, double rate) {
     const std::lock_guard<std::mutex> lock(generator.mutex());
     seed = generator.get<at::CPUGeneratorImpl>()->random64();
   }
-  at::Tensor noise = at::empty(x.sizes(), at::kFloat);
+  const bool on_cpu = x.is_cpu();
+  at::Tensor noise = at::empty(x.sizes(), at::TensorOptions(at::kFloat).pinned_memory(!on_cpu));
   float* out = noise.data_ptr<float>();
   const int64_t count = noise.numel();
   const int64_t blocks = (count + kBlock - 1) / kBlock;
@@ -86,7 +87,7 @@ at::Tensor Noise(const at::Tensor& x, double rate) {
       FillBlock(start, threshold, kept, out + begin, std::min(kBlock, count - begin));
     }
   });
-  return noise.to(x.options());
+  return noise.to(x.options(), /*non_blocking=*/!on_cpu);
 }
 
 }  // namespace

@@ -20,12 +20,10 @@ SettingSpec TheanoAdamSetting();
 /// betas, the first updates are about 3 to 6.5 times as large.
 class TheanoAdam final : public Adam {
  public:
-  TheanoAdam(const NamedTensors& parameters, const Options& options);
+  using Adam::Adam;
 
  private:
   void Move(const std::vector<at::Tensor>& gradients, double updates) override;
-
-  std::vector<at::Tensor> forever_;  // large step counts: the kernel corrects nothing
 };
 
 /// Returns the clipping of the attentive reader's code, which takes the root of the norm instead of

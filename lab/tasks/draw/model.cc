@@ -93,7 +93,7 @@ DrawModel::Bound DrawModel::forward(const at::Tensor& x, const at::Tensor& noise
       0.5 * (moments[0].square() + (2 * moments[1]).exp() - 1) - moments[1];  // [T, B, Z]
   const at::Tensor pixels =
       at::binary_cross_entropy_with_logits(canvas, image, {}, {}, at::Reduction::None);
-  return {pixels.sum({1, 2}), kl.sum({0, 2})};
+  return {pixels.sum({1, 2}), kl.sum(at::IntArrayRef({0, 2}))};
 }
 
 DrawModel::Drawing DrawModel::Generate(const at::Tensor& noise) {
