@@ -20,7 +20,8 @@ def nudges(count):
 
 def nudge(weight, generator):
     with torch.no_grad():
-        weight.mul_(1 + 2.0**-23 * (torch.rand(weight.shape, generator=generator) * 2 - 1))
+        noise = torch.rand(weight.shape, generator=generator, device=generator.device).to(weight.device)
+        weight.mul_(1 + 2.0**-23 * (noise * 2 - 1))
 
 
 def compare(losses, exact, floats):

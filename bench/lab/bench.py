@@ -79,6 +79,8 @@ class PyTorch:
         start = time.perf_counter()
         for _ in range(count):
             self.update()
+        if torch.get_default_device().type == "cuda":
+            torch.cuda.synchronize()
         seconds = time.perf_counter() - start
         return seconds, 0.0, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
 
@@ -91,7 +93,7 @@ class Planish:
             [pathlib.Path(args.build) / "bench" / "lab_steps", str(threads)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env=dict(os.environ, PLANISH_KEEP_MEMORY=str(int(keep_memory))))  # fmt: skip
-        self.folder, self.preset = args.data, args.preset
+        self.folder, self.preset, self.device = args.data, args.preset, args.device
 
     def send(self, **command):
         """Sends a command to the process. Returns its answer."""
@@ -105,7 +107,8 @@ class Planish:
     def setup(self, case, settings, file):
         """Returns the answer to the setup, and the file's tensors."""
         setup = self.send(setup=case.task, preset=cases.TASKS[case.task].preset or self.preset,
-                          set=case.settings() | settings, data=self.folder, batches=BATCHES, file=str(file))  # fmt: skip
+                          set=case.settings() | settings, data=self.folder, batches=BATCHES, file=str(file),
+                          device=self.device)  # fmt: skip
         return setup, load_file(file)
 
     def losses(self, count):
@@ -121,12 +124,12 @@ class Planish:
 
 
 def batches(start, dtype):
-    """Returns the tensors of each batch, floats in `dtype`; None for one that a task omits."""
+    """Returns the tensors of each batch on the default device, floats in `dtype`; None for one that a task omits."""
     found = {}
     for name, value in start.items():
         if match := re.fullmatch(r"batch\.(\d+)\.(\d+)", name):
-            real = value.is_floating_point()
-            found.setdefault(int(match[1]), {})[int(match[2])] = value.to(dtype) if real else value
+            value = value.to(torch.get_default_device(), dtype if value.is_floating_point() else value.dtype)
+            found.setdefault(int(match[1]), {})[int(match[2])] = value
     return [[found[b].get(i) for i in range(max(found[b]) + 1)] for b in sorted(found)]
 
 
@@ -210,6 +213,7 @@ def parse():
     parser.add_argument("--preset", default="small", help="of the tasks (default: small)")
     parser.add_argument("--data", default=os.environ.get("PLANISH_DATA"),
                         help="folder with the data (default: $PLANISH_DATA, else what the tasks make)")  # fmt: skip
+    parser.add_argument("--device", default="cpu", help="of the updates: cpu (default) or cuda")
     parser.add_argument("--check", action="store_true", help="compare the losses, time nothing")
     return harness.check_arguments(parser)
 
@@ -217,9 +221,10 @@ def parse():
 def main():
     args = parse()
     pathlib.Path(args.out).parent.mkdir(parents=True, exist_ok=True)
-    about = harness.about(args, "lab_steps") | {"preset": args.preset}
+    about = harness.about(args, "lab_steps") | {"preset": args.preset, "device": args.device}
     if about["torch"].split("+")[0] != torch.__version__.split("+")[0]:
         raise BenchError(f"both sides must use the same PyTorch, got {about['torch']} and {torch.__version__}")
+    torch.set_default_device(args.device)
     some = [case for case in cases.all_cases(args.threads, args.quick) if re.search(args.filter, str(case))]
     if not some:
         raise BenchError(f"--filter must match a case, got {args.filter!r}")

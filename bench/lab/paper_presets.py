@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures memory and time of the preset `paper` of every task that has one. Prints a table in Markdown.
 
-    paper_presets.py BUILD [--tasks TASK,...] [--threads N] [--updates N] [--seconds S]
+    paper_presets.py BUILD [--tasks TASK,...] [--device NAME] [--threads N] [--updates N] [--seconds S]
 
 Trains each task on the data in PLANISH_DATA for N updates or S seconds, whichever ends first.
 Needs Linux, and idle cores.
@@ -51,7 +51,7 @@ def measure(program, task, options):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         command = [program, "train", task, "--preset", "paper", "--threads", str(options.threads), "--quiet"]
-        command += ["--checkpoint-seconds", "5", "--out", folder]
+        command += ["--device", options.device, "--checkpoint-seconds", "5", "--out", folder]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         end, peak, asked = time.monotonic() + options.seconds, 0, False
         while process.poll() is None:
@@ -72,13 +72,14 @@ def measure(program, task, options):
         state, tensors = found
         parameters = sum(elements(shape) for key, shape in tensors.items() if key.startswith("model."))
         milliseconds = 1e3 * state["seconds"] / state["step"]
-        return [task, f"{parameters:,}", f"{peak / 2**20:,.0f} MiB", f"{milliseconds:,.0f} ms"]
+        return [task, f"{parameters:,}", f"{peak / 2**20:,.0f} MiB", f"{milliseconds:,.1f} ms"]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--tasks")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--updates", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=300)

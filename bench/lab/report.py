@@ -76,7 +76,7 @@ def markdown(document):
     tables += [text for threads in counts for text in memory_table(results, threads)]
     disturbed = sum(r["foreign cores"] > 0.1 for r in results)
     head = (f"{about['cpu']}, {about['cpu features']}, caches {about['caches']}; PyTorch {about['torch']}, Python "
-            f"{about['python']}; Planish {about['commit']}; preset {about['preset']}. While {disturbed} of "
+            f"{about['python']}; Planish {about['commit']}; preset {about['preset']}, {about['device']}. While {disturbed} of "
             f"{len(results)} cases were measured, other programs took more than a tenth of a core.")  # fmt: skip
     notes = [f"Wrong, and not timed: {text}." for text in wrong(document)]
     data = {r["task"]: r["data"] for r in results if "data" in r}

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "bench/base/answer_lines.h"
+#include "lab/engine/device.h"
 #include "lab/engine/machine.h"
 #include "lab/engine/memory.h"
 #include "lab/engine/train.h"
@@ -93,8 +94,9 @@ class Store {
 class Steps {
  public:
   // {"setup": TASK, "preset": NAME, "set": {SETTING: TEXT}, "data": FOLDER or null, "batches": N,
-  // "file": FILE}: makes a model. Writes its parameters ("model.NAME") and the first N batches of
-  // an epoch ("batch.INDEX.TENSOR") to FILE; all later updates repeat these batches.
+  // "file": FILE, "device": NAME}: makes a model on a device. Writes its parameters ("model.NAME")
+  // and the first N batches of an epoch ("batch.INDEX.TENSOR") to FILE; all later updates repeat
+  // these batches.
   Json Setup(const Json& command) {
     const Task& task = FindTask(command.at("setup").get<std::string>());
     settings_.emplace(task.settings);
@@ -116,13 +118,14 @@ class Steps {
     weights.set_current_seed(kSeed);
     optimizer_.reset();
     experiment_ = task.Make(*settings_, *data_);
-    optimizer_ = task.MakeOptimizer(ParametersOf(experiment_->model()), *settings_);
-    clipping_ = task.MakeClipping(*settings_);
     at::Generator order = at::detail::createCPUGenerator(kSeed);
     epoch_ = experiment_->PlanEpoch(order);
     batches_ = std::min(command.at("batches").get<int64_t>(), epoch_.batches());
     next_ = 0;
     WriteStart(command.at("file").get<std::string>());
+    experiment_->MoveTo(ParseDevice(command.at("device").get<std::string>()));
+    optimizer_ = task.MakeOptimizer(ParametersOf(experiment_->model()), *settings_);
+    clipping_ = task.MakeClipping(*settings_);
     return {{"settings", settings_->values()},
             {"data", data_->about.description},
             {"batches", batches_},
@@ -143,6 +146,7 @@ class Steps {
     double input_seconds = 0;
     const double seconds = Seconds([&] {
       for (int64_t i = 0; i < count; ++i) input_seconds += MakeUpdate().input_seconds;
+      experiment_->model().parameters().front().sum().cpu();  // waits for a GPU
     });
     return {
         {"seconds", seconds}, {"input_seconds", input_seconds}, {"faults", MinorFaults() - before}};
