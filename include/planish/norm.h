@@ -65,13 +65,19 @@ struct NormOptions {
 
 /// Arrays of NormForward. T, the element type of the rows, is float, double, bfloat16 or float16.
 /// P, the type of gain and bias, is T or float. Arithmetic and statistics use Compute<T>.
+///
+/// Rows can have different gains and biases, of which there are `sets` S. Row r has set
+/// (r / set_rows) % S:
+///   - [N, S, cols] with a gain for each of S heads or groups: set_rows = 1. Statistics are then
+///     stored set by set, as [S, N].
+///   - [S, N, cols] with a gain for each of S samples: set_rows = N, or 0.
 template <class T, class P = T>
 struct NormForwardArgs {
   int64_t rows = 0;               ///< number of rows, >= 0
   int64_t cols = 0;               ///< elements of a row, >= 0
   const T* x = nullptr;           ///< [rows, cols] rows to normalize
-  const P* gain = nullptr;        ///< [cols], or null for ones
-  const P* bias = nullptr;        ///< [cols], or null for zeros
+  const P* gain = nullptr;        ///< [S, cols], or null for ones
+  const P* bias = nullptr;        ///< [S, cols], or null for zeros
   T* y = nullptr;                 ///< [rows, cols] output; may be x itself
   Compute<T>* mean = nullptr;     ///< [rows] mean, rounded to Compute<T>; null: not saved
   Compute<T>* mean_lo = nullptr;  ///< [rows] low-order part of the mean; null: not saved
@@ -82,6 +88,8 @@ struct NormForwardArgs {
   int64_t y_stride = 0;  ///< of y
   int64_t residual_stride = 0;  ///< of residual
   int64_t sum_stride = 0;       ///< of sum
+  int64_t sets = 1;             ///< S, >= 1, divides rows
+  int64_t set_rows = 0;         ///< consecutive rows of a set: 1 or rows / S; 0: rows / S
 };
 
 /// Arrays of NormBackward; types as in NormForwardArgs. For a loss L, dy = dL/dy and so on.
@@ -91,18 +99,20 @@ struct NormBackwardArgs {
   int64_t cols = 0;         ///< elements of a row, >= 0
   const T* dy = nullptr;    ///< [rows, cols] gradient of the output
   const T* x = nullptr;     ///< [rows, cols] input of NormForward; with a residual, its `sum`
-  const P* gain = nullptr;  ///< [cols], or null for ones, as in NormForward
+  const P* gain = nullptr;  ///< [S, cols], or null for ones, as in NormForward
   const Compute<T>* mean = nullptr;     ///< [rows] as saved by NormForward; ignored by RMSNorm
   const Compute<T>* mean_lo = nullptr;  ///< [rows] as saved by NormForward; ignored by RMSNorm
   const Compute<T>* rstd = nullptr;     ///< [rows] as saved by NormForward
   T* dx = nullptr;                      ///< [rows, cols] gradient of x, or null; may be dy itself
-  P* dgain = nullptr;                   ///< [cols] gradient of the gain, or null
-  P* dbias = nullptr;                   ///< [cols] gradient of the bias, or null
+  P* dgain = nullptr;                   ///< [S, cols] gradient of the gain, or null
+  P* dbias = nullptr;                   ///< [S, cols] gradient of the bias, or null
   const T* dsum = nullptr;  ///< [rows, cols] gradient of NormForward's `sum`, added to dx, or null
   int64_t dy_stride = 0;    ///< elements from one row of dy to the next, >= cols; 0: cols
   int64_t x_stride = 0;     ///< of x
   int64_t dx_stride = 0;    ///< of dx
   int64_t dsum_stride = 0;  ///< of dsum
+  int64_t sets = 1;         ///< S, as in NormForward
+  int64_t set_rows = 0;     ///< as in NormForward
 };
 
 /// Normalizes every row of `args.x`, or of `args.x + args.residual`, into `args.y`. Saves the
@@ -113,11 +123,11 @@ struct NormBackwardArgs {
 /// with a NaN or an infinity gives NaN, as does a constant row with eps = 0. With cols = 0 the
 /// statistics are NaN.
 ///
-/// Throws ArgumentError if a size is negative or too large, or a stride is less than cols. Also if
-/// eps is negative, or eps, scale or slope is not finite. Also if a required array is null, an
-/// array is misaligned, or gain or bias is given to a norm without them. Also if an output overlaps
-/// another array; y = x with equal strides is allowed. Throws std::bad_alloc if scratch memory
-/// cannot be allocated, before anything is written.
+/// Throws ArgumentError if a size is negative or too large, a stride is less than cols, or sets do
+/// not divide rows. Also if eps is negative, or eps, scale or slope is not finite. Also if a
+/// required array is null, an array is misaligned, or gain or bias is given to a norm without them.
+/// Also if an output overlaps another array; y = x with equal strides is allowed. Throws
+/// std::bad_alloc if scratch memory cannot be allocated, before any row of the set is written.
 template <class T, class P = T>
 void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions& options = {});
 
@@ -126,8 +136,8 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions
 ///
 ///   g     = gain * dy                       (AdaNorm: scale * (1 - slope * xhat) * dy)
 ///   dx    = rstd * (g - a * mean(g) - b * xhat * mean(g * xhat))
-///   dgain = sum over rows of dy * xhat
-///   dbias = sum over rows of dy
+///   dgain = sum over the rows of a set of dy * xhat
+///   dbias = sum over the rows of a set of dy
 ///
 /// a = 0 for RMSNorm, kDetachMean and kDetach; b = 0 for kDetachDeviation and kDetach; otherwise
 /// both are 1. kDetach reads neither x, mean nor mean_lo. See docs/math.md for the derivation and
@@ -139,7 +149,7 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions
 ///
 /// Throws ArgumentError as NormForward does, and if dgain or dbias is given for a norm without gain
 /// and bias. Allows dx = dy with equal strides. Throws std::bad_alloc if scratch memory cannot be
-/// allocated, before anything is written.
+/// allocated, before any row of the set is written.
 template <class T, class P = T>
 void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptions& options = {});
 

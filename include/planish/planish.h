@@ -223,8 +223,8 @@ typedef struct planish_norm_forward_args {
   int64_t rows;             ///< number of rows, >= 0
   int64_t cols;             ///< elements of a row, >= 0
   const void* x;            ///< [rows, cols] rows to normalize
-  const void* gain;         ///< [cols], or NULL for ones
-  const void* bias;         ///< [cols], or NULL for zeros
+  const void* gain;         ///< [sets, cols], or NULL for ones
+  const void* bias;         ///< [sets, cols], or NULL for zeros
   void* y;                  ///< [rows, cols] output; may be x itself
   void* mean;               ///< [rows] mean, rounded; NULL: not saved
   void* mean_lo;            ///< [rows] low-order part of the mean; NULL: not saved
@@ -235,6 +235,11 @@ typedef struct planish_norm_forward_args {
   int64_t y_stride;         ///< of y
   int64_t residual_stride;  ///< of residual
   int64_t sum_stride;       ///< of sum
+  /// Number of gains and biases, which divides rows; default 1. Row r has number
+  /// (r / set_rows) % sets. With set_rows = 1, for a gain for each of the heads of
+  /// [N, sets, cols], statistics are [sets, N].
+  int64_t sets;
+  int64_t set_rows;  ///< consecutive rows of a gain: 1 or rows / sets; 0: rows / sets
 } planish_norm_forward_args;
 PLANISH_C_API planish_status planish_norm_forward_args_init(planish_norm_forward_args* args,
                                                             size_t size);
@@ -258,18 +263,20 @@ typedef struct planish_norm_backward_args {
   int64_t cols;             ///< elements of a row, >= 0
   const void* dy;           ///< [rows, cols] gradient of the output
   const void* x;            ///< [rows, cols] input of the forward call; with a residual, its `sum`
-  const void* gain;         ///< [cols], or NULL for ones, as in the forward call
+  const void* gain;         ///< [sets, cols], or NULL for ones, as in the forward call
   const void* mean;         ///< [rows] as saved by the forward call; ignored by RMSNorm
   const void* mean_lo;      ///< [rows] as saved by the forward call; ignored by RMSNorm
   const void* rstd;         ///< [rows] as saved by the forward call
   void* dx;                 ///< [rows, cols] gradient of x, or NULL; may be dy itself
-  void* dgain;              ///< [cols] gradient of the gain, or NULL
-  void* dbias;              ///< [cols] gradient of the bias, or NULL
+  void* dgain;              ///< [sets, cols] gradient of the gain, or NULL
+  void* dbias;              ///< [sets, cols] gradient of the bias, or NULL
   const void* dsum;         ///< [rows, cols] gradient of `sum`, added to dx, or NULL
   int64_t dy_stride;        ///< elements from one row of dy to the next, >= cols; 0: cols
   int64_t x_stride;         ///< of x
   int64_t dx_stride;        ///< of dx
   int64_t dsum_stride;      ///< of dsum
+  int64_t sets;             ///< as in the forward call; default 1
+  int64_t set_rows;         ///< as in the forward call
 } planish_norm_backward_args;
 PLANISH_C_API planish_status planish_norm_backward_args_init(planish_norm_backward_args* args,
                                                              size_t size);

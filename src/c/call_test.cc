@@ -59,8 +59,8 @@ template <class S>
 class CStructTest : public ::testing::Test {};
 TYPED_TEST_SUITE(CStructTest, Structs);
 
-TYPED_TEST(CStructTest, HasTheSizeOfTheFirstVersion) {
-  EXPECT_EQ(sizeof(typename TypeParam::Struct), TypeParam::kSize);
+TYPED_TEST(CStructTest, AcceptsTheSizeOfTheFirstVersion) {
+  EXPECT_GE(sizeof(typename TypeParam::Struct), TypeParam::kSize);
   EXPECT_EQ(c::kFirstSize<typename TypeParam::Struct>, TypeParam::kSize);
 }
 
@@ -113,9 +113,9 @@ TYPED_TEST(CStructTest, InitRejectsNullAndSmallSizes) {
   EXPECT_EQ(c::Init<S>("f", nullptr, sizeof(S)), PLANISH_INVALID_ARGUMENT);
   EXPECT_EQ(Message(), "[f] the struct must point to a " + name + ", got null");
   S s{};
-  EXPECT_EQ(c::Init("f", &s, sizeof(S) - 1), PLANISH_INVALID_ARGUMENT);
-  EXPECT_EQ(Message(),
-            "[f] size must be sizeof(" + name + "), got " + std::to_string(sizeof(S) - 1));
+  const size_t small = c::kFirstSize<S> - 1;
+  EXPECT_EQ(c::Init("f", &s, small), PLANISH_INVALID_ARGUMENT);
+  EXPECT_EQ(Message(), "[f] size must be sizeof(" + name + "), got " + std::to_string(small));
   EXPECT_EQ(s.struct_size, 0u);
 }
 
@@ -138,13 +138,25 @@ TYPED_TEST(CStructTest, NewerStructsWorkWithoutNewFields) {
                 std::to_string(sizeof newer - 8));
 }
 
+// A program that was compiled with the first header.
+TYPED_TEST(CStructTest, OlderStructsHaveDefaultsForNewFields) {
+  using S = typename TypeParam::Struct;
+  S s, defaults;
+  std::memset(static_cast<void*>(&s), 0xab, sizeof s);
+  ASSERT_EQ(c::Init("f", &s, c::kFirstSize<S>), PLANISH_OK);
+  ASSERT_EQ(c::Init("f", &defaults, sizeof defaults), PLANISH_OK);
+  const S read = c::Converter("f").Checked("args", &s);
+  defaults.struct_size = s.struct_size;
+  EXPECT_EQ(std::memcmp(&read, &defaults, sizeof(S)), 0);
+}
+
 TYPED_TEST(CStructTest, StructsWithoutInitAreErrors) {
   using S = typename TypeParam::Struct;
   const std::string name = c::Struct<S>::kName;
   const c::Converter converter("f");
   EXPECT_EQ(tests::ErrorOf([&] { converter.Checked<S>("args", nullptr); }),
             "[f] args must point to a " + name + ", got null");
-  for (const uint32_t size : {0u, static_cast<uint32_t>(sizeof(S)) - 1, 4097u, 0xababababu}) {
+  for (const uint32_t size : {0u, static_cast<uint32_t>(c::kFirstSize<S>) - 1, 4097u, 0xababababu}) {
     S s{};
     s.struct_size = size;
     EXPECT_EQ(tests::ErrorOf([&] { converter.Checked("args", &s); }),

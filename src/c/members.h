@@ -3,6 +3,7 @@
 
 #define PLANISH_C_ONLY
 #include <concepts>
+#include <cstddef>
 #include <type_traits>
 
 #include "planish/batch_norm.h"
@@ -45,6 +46,12 @@ concept Sized = requires(S s) {
 /// specialize this with its offset.
 template <Sized S>
 inline constexpr size_t kFirstSize = sizeof(S);
+template <>
+inline constexpr size_t kFirstSize<planish_norm_forward_args> =
+    offsetof(planish_norm_forward_args, sets);
+template <>
+inline constexpr size_t kFirstSize<planish_norm_backward_args> =
+    offsetof(planish_norm_backward_args, sets);
 
 // Defines VisitMembers(s, cpp, visit), which calls visit(name, s.member, cpp.member) for each
 // member of a C struct and the corresponding C++ struct. The structured binding names all members
@@ -78,9 +85,10 @@ struct RnnPackArgs {
 PLANISH_C_STRUCT(planish_norm_options, NormOptions, eps, scale, slope, parallel_for, new_outputs)
 PLANISH_C_STRUCT(planish_norm_forward_args, NormForwardArgs<float>, rows, cols, x, gain, bias, y,
                  mean, mean_lo, rstd, residual, sum, x_stride, y_stride, residual_stride,
-                 sum_stride)
+                 sum_stride, sets, set_rows)
 PLANISH_C_STRUCT(planish_norm_backward_args, NormBackwardArgs<float>, rows, cols, dy, x, gain, mean,
-                 mean_lo, rstd, dx, dgain, dbias, dsum, dy_stride, x_stride, dx_stride, dsum_stride)
+                 mean_lo, rstd, dx, dgain, dbias, dsum, dy_stride, x_stride, dx_stride, dsum_stride,
+                 sets, set_rows)
 PLANISH_C_STRUCT(planish_channel_norm_forward_args, ChannelNormForwardArgs<float>, batch, channels,
                  spatial, x, gain, bias, y, mean, mean_lo, rstd)
 PLANISH_C_STRUCT(planish_channel_norm_backward_args, ChannelNormBackwardArgs<float>, batch,

@@ -24,7 +24,9 @@ struct NormExtents {
 
 template <class Args>
 constexpr NormExtents RowExtents(const Args& args) {
-  return {{args.rows, args.cols}, {1, args.rows}, {1, args.cols}};
+  int64_t sets = 1;
+  if constexpr (requires { args.sets; }) sets = args.sets;
+  return {{args.rows, args.cols}, {1, args.rows}, {sets, args.cols}};
 }
 
 /// Returns the extents of `groups` groups in a [batch, channels, spatial] array.

@@ -63,11 +63,32 @@ void CheckOptions(const char* function, const Recipe& recipe, const Options& opt
   }
 }
 
+/// Checks the sizes of a call of NormForward or NormBackward.
+template <template <class, class> class Args, class T, class P>
+void CheckRowSizes(const char* function, const Args<T, P>& args) {
+  CheckShape<T>(function, args.rows, args.cols);
+  if (args.sets < 1) Fail(function, "sets", "be at least 1", std::to_string(args.sets));
+  if (args.rows % args.sets != 0) {
+    Fail(function, "rows", "be a multiple of sets (" + std::to_string(args.sets) + ")",
+         std::to_string(args.rows));
+  }
+  const int64_t max = INT64_MAX / static_cast<int64_t>(sizeof(Compute<T>));
+  if (args.cols > max / args.sets) {
+    Fail(function, "sets * cols", "be at most " + std::to_string(max),
+         std::to_string(args.sets) + " * " + std::to_string(args.cols));
+  }
+  const int64_t rows = args.rows / args.sets;
+  if (args.set_rows != 0 && args.set_rows != 1 && args.set_rows != rows) {
+    Fail(function, "set_rows", "be 0, 1 or rows / sets (" + std::to_string(rows) + ")",
+         std::to_string(args.set_rows));
+  }
+}
+
 /// Checks a call of NormForward or NormBackward. Returns its arguments with all strides set.
 template <template <class, class> class Args, class T, class P, class Options>
 Args<T, P> CheckRowNorm(const char* function, const Recipe& recipe, Args<T, P> args,
                         const Options& options) {
-  CheckShape<T>(function, args.rows, args.cols);
+  CheckRowSizes(function, args);
   CheckOptions(function, recipe, options, "cols", args.cols, args.rows);
   SetStrides(function, args, recipe);
   CheckArrays(function, args, recipe);

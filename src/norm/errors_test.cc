@@ -97,6 +97,24 @@ TEST_F(ForwardErrorTest, RightArguments) {
   EXPECT_EQ(Error([](auto&, auto&) {}), "");
 }
 
+TEST_F(ForwardErrorTest, Sets) {
+  EXPECT_EQ(Error([](auto& a, auto&) { a.sets = 0; }),
+            "[NormForward] sets must be at least 1, got 0");
+  EXPECT_EQ(Error([](auto& a, auto&) { a.sets = 3; }),
+            "[NormForward] rows must be a multiple of sets (3), got 2");
+  EXPECT_EQ(Error([](auto& a, auto&) { a.sets = 2, a.set_rows = 2; }),
+            "[NormForward] set_rows must be 0, 1 or rows / sets (1), got 2");
+  EXPECT_EQ(Error([](auto& a, auto&) { a.rows = 0, a.sets = int64_t{1} << 60; }),
+            "[NormForward] sets * cols must be at most 2305843009213693951, got "
+            "1152921504606846976 * 3");
+  std::vector<float> gains(12, 1);
+  const auto with = [&](auto& a) { a.sets = 2, a.gain = gains.data(), a.bias = nullptr; };
+  EXPECT_EQ(Error([&](auto& a, auto&) { with(a); }), "");
+  // The last gain of the second set.
+  EXPECT_EQ(Error([&](auto& a, auto&) { with(a), a.rstd = &gains[5]; }),
+            "[NormForward] rstd must not overlap gain, got 4 bytes in common");
+}
+
 TEST_F(ForwardErrorTest, Sizes) {
   EXPECT_EQ(Error([](auto& a, auto&) { a.rows = -1; }),
             "[NormForward] rows must be at least 0, got -1");
@@ -364,10 +382,10 @@ TEST(ArrayErrorsTest, Rows) {
     const auto backward = [&](const auto& args) { NormBackward(norm, args); };
     using Forward = NormForwardArgs<bfloat16, float>;
     using Backward = NormBackwardArgs<double>;
-    ExpectErrors("NormForward", Forward{.rows = 2, .cols = 3}, 2, forward, {}, recipe);
-    ExpectErrors("NormForward", Forward{.rows = 2, .cols = 3}, 2, forward, {"residual"}, recipe);
-    ExpectErrors("NormBackward", Backward{.rows = 2, .cols = 3}, 2, backward, {}, recipe);
-    ExpectErrors("NormBackward", Backward{.rows = 2, .cols = 3}, 2, backward, {"dx"}, recipe);
+    ExpectErrors("NormForward", Forward{.rows = 2, .cols = 3}, 4, forward, {}, recipe);
+    ExpectErrors("NormForward", Forward{.rows = 2, .cols = 3}, 4, forward, {"residual"}, recipe);
+    ExpectErrors("NormBackward", Backward{.rows = 2, .cols = 3}, 4, backward, {}, recipe);
+    ExpectErrors("NormBackward", Backward{.rows = 2, .cols = 3}, 4, backward, {"dx"}, recipe);
   }
 }
 

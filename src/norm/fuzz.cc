@@ -205,6 +205,7 @@ class Fuzz {
   void SetArguments(Args& args) {
     args.rows = rows_;
     args.cols = cols_;
+    if constexpr (requires { args.sets; }) SetSets(args);
     first_of_call_ = arrays_.size();
     outputs_.clear();
     bool decided[16] = {};
@@ -228,6 +229,14 @@ class Fuzz {
       };
       internal::ForEachArgument(args, set, recipe_);
     }
+  }
+
+  /// Gives the rows of a call several gains, sometimes a number that does not divide them.
+  template <class Args>
+  void SetSets(Args& args) {
+    if (!valid_shape_ || !bytes_.OneIn(4)) return;
+    args.sets = bytes_.OneIn(2) ? std::max<int64_t>(1, rows_) : 1 + bytes_.Below(4);
+    args.set_rows = bytes_.OneIn(2) ? 1 : bytes_.OneIn(2) ? 0 : rows_ / args.sets;
   }
 
   /// Allocates an array of a call, occasionally in an invalid place. For an invalid shape an

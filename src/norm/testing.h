@@ -182,8 +182,18 @@ struct Problem {
     return {.eps = eps, .scale = scale, .slope = slope, .parallel_for = parallel_for};
   }
 
+  /// Gives the rows `s` gains and biases.
+  void SetSets(int64_t s, int64_t consecutive_rows) {
+    sets = s;
+    set_rows = consecutive_rows;
+    if (!IsAffine(norm)) return;
+    std::mt19937 random(static_cast<uint32_t>(rows + cols + s));
+    gain = Normal<P>(sets * cols, random);
+    bias = Normal<P>(sets * cols, random);
+  }
+
   Norm norm;
-  int64_t rows, cols;
+  int64_t rows, cols, sets = 1, set_rows = 0;
   double eps = 1e-5, scale = 1.5, slope = 0.1;
   std::vector<T> x, dy;
   std::vector<P> gain, bias;
@@ -191,7 +201,8 @@ struct Problem {
 
 template <class T, class P = T>
 struct Result : Outputs<T, P> {
-  explicit Result(const Problem<T, P>& p) : Outputs<T, P>(p.rows * p.cols, p.rows, p.cols) {}
+  explicit Result(const Problem<T, P>& p)
+      : Outputs<T, P>(p.rows * p.cols, p.rows, p.sets * p.cols) {}
 };
 
 /// Return the common arguments of a problem's calls, without sizes.
@@ -227,6 +238,8 @@ NormForwardArgs<T, P> ForwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
   auto args = ForwardArrays<NormForwardArgs<T, P>>(p, out);
   args.rows = p.rows;
   args.cols = p.cols;
+  args.sets = p.sets;
+  args.set_rows = p.set_rows;
   return args;
 }
 
@@ -235,6 +248,8 @@ NormBackwardArgs<T, P> BackwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
   auto args = BackwardArrays<NormBackwardArgs<T, P>>(p, out);
   args.rows = p.rows;
   args.cols = p.cols;
+  args.sets = p.sets;
+  args.set_rows = p.set_rows;
   if (!IsAffine(p.norm)) args.dgain = args.dbias = nullptr;
   return args;
 }

@@ -13,6 +13,7 @@
 #include "src/norm/cuda/rows_plan.h"
 #include "src/norm/element_types.h"
 #include "src/norm/recipe.h"
+#include "src/norm/sets.h"
 
 namespace planish::cuda {
 inline namespace PLANISH_API {
@@ -38,16 +39,16 @@ RowsShape RowsShapeOf(int64_t rows, int64_t cols, bool columns,
 }
 
 // Returns the maximum over all alignments and devices.
-template <class T, class Bytes>
-int64_t MaxBytes(int64_t rows, int64_t cols, bool columns, const Bytes& bytes) {
-  internal::CheckShape<T>("WorkspaceBytes", rows, cols);
+template <template <class, class> class Args, class T, class P, class Bytes>
+int64_t MaxBytes(const Args<T, P>& args, bool columns, const Bytes& bytes) {
+  internal::CheckRowSizes("WorkspaceBytes", args);
   int64_t max = 0;
-  if (rows == 0 || cols == 0) return max;
+  if (args.rows == 0 || args.cols == 0) return max;
   for (const int pack : {1, kFullPack<T>}) {
-    if (cols % pack != 0) continue;
+    if (args.cols % pack != 0) continue;
     for (int blocks = 1; blocks <= internal::cuda::kMaxClusterBlocks; blocks *= 2) {
-      max = std::max(max, bytes(RowsShape{.rows = rows,
-                                          .cols = cols,
+      max = std::max(max, bytes(RowsShape{.rows = args.rows / args.sets,
+                                          .cols = args.cols,
                                           .pack = pack,
                                           .element_bytes = static_cast<int>(sizeof(T)),
                                           .columns = columns,
@@ -63,33 +64,25 @@ int Devices() { return internal::cuda::Devices(); }
 
 template <class T, class P>
 int64_t WorkspaceBytes(const NormForwardArgs<T, P>& args) {
-  return MaxBytes<T>(args.rows, args.cols, false, [](const RowsShape& shape) {
+  return MaxBytes(args, false, [](const RowsShape& shape) {
     return ForwardWorkspaceBytes(shape, PlanForward(shape));
   });
 }
 
 template <class T, class P>
 int64_t WorkspaceBytes(const NormBackwardArgs<T, P>& args) {
-  return MaxBytes<T>(
-      args.rows, args.cols, internal::HasParamGradients(args), [](const RowsShape& shape) {
-        return BackwardWorkspaceBytes(shape, PlanBackward(shape), sizeof(Compute<T>));
-      });
+  return MaxBytes(args, internal::HasParamGradients(args), [](const RowsShape& shape) {
+    return BackwardWorkspaceBytes(shape, PlanBackward(shape), sizeof(Compute<T>));
+  });
 }
 
+namespace {
+
+// The rest of a call with one set and at least one element.
 template <class T, class P>
-void NormForward(Norm norm, const NormForwardArgs<T, P>& arguments, const NormOptions& options) {
-  constexpr const char* kFunction = "NormForward";
-  using C = Compute<T>;
-  const Recipe recipe = internal::RecipeOf(norm);
-  const auto args = internal::CheckRowNorm(kFunction, recipe, arguments, options);
-  const int64_t rows = args.rows, cols = args.cols;
-  if (rows == 0) return;
-  if (cols == 0) {
-    internal::cuda::FillEach(kFunction, {args.mean, args.mean_lo, args.rstd}, rows,
-                             internal::cuda::kNanByte, options.stream);
-    return;
-  }
-  const RowsShape shape = RowsShapeOf<T>(rows, cols, false,
+void ForwardSet(const char* function, const Recipe& recipe, const NormForwardArgs<T, P>& args,
+                const NormOptions& options) {
+  const RowsShape shape = RowsShapeOf<T>(args.rows, args.cols, false,
                                          {{args.x, args.x_stride},
                                           {args.y, args.y_stride},
                                           {args.residual, args.residual_stride},
@@ -97,36 +90,62 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& arguments, const NormOp
                                           args.gain,
                                           args.bias});
   const RowsPlan plan = PlanForward(shape);
-  internal::CheckWorkspace(kFunction, options, ForwardWorkspaceBytes(shape, plan));
-  const internal::cuda::Forward<T> call = {Untyped(args), KernelSettingsOf<C>(recipe, options)};
-  RunForward(kFunction, call, plan, options.stream, options.workspace);
+  internal::CheckWorkspace(function, options, ForwardWorkspaceBytes(shape, plan));
+  const internal::cuda::Forward<T> call = {Untyped(args),
+                                           KernelSettingsOf<Compute<T>>(recipe, options)};
+  RunForward(function, call, plan, options.stream, options.workspace);
 }
 
 template <class T, class P>
-void NormBackward(Norm norm, const NormBackwardArgs<T, P>& arguments, const NormOptions& options) {
-  constexpr const char* kFunction = "NormBackward";
-  using C = Compute<T>;
-  const Recipe recipe = internal::RecipeOf(norm);
-  const auto args = internal::CheckRowNorm(kFunction, recipe, arguments, options);
-  const int64_t rows = args.rows, cols = args.cols;
-  if (rows == 0 || cols == 0) {
-    internal::cuda::FillEach(kFunction, {args.dgain, args.dbias}, cols, internal::cuda::kZeroByte,
-                             options.stream);
-    return;
-  }
+void BackwardSet(const char* function, const Recipe& recipe, const NormBackwardArgs<T, P>& args,
+                 const NormOptions& options) {
   const bool columns = internal::HasParamGradients(args);
   if (!columns && args.dx == nullptr) return;
-  internal::cuda::Backward<T> call = {Untyped(args), KernelSettingsOf<C>(recipe, options)};
+  internal::cuda::Backward<T> call = {Untyped(args), KernelSettingsOf<Compute<T>>(recipe, options)};
   internal::cuda::DropUnread(recipe, call);
-  const RowsShape shape = RowsShapeOf<T>(rows, cols, columns,
+  const RowsShape shape = RowsShapeOf<T>(args.rows, args.cols, columns,
                                          {{args.dy, args.dy_stride},
                                           {call.x, args.x_stride},
                                           {args.dx, args.dx_stride},
                                           {args.dsum, args.dsum_stride},
                                           args.gain});
   const RowsPlan plan = PlanBackward(shape);
-  internal::CheckWorkspace(kFunction, options, BackwardWorkspaceBytes(shape, plan, sizeof(C)));
-  RunBackward(kFunction, call, plan, options.stream, options.workspace);
+  internal::CheckWorkspace(function, options,
+                           BackwardWorkspaceBytes(shape, plan, sizeof(Compute<T>)));
+  RunBackward(function, call, plan, options.stream, options.workspace);
+}
+
+}  // namespace
+
+template <class T, class P>
+void NormForward(Norm norm, const NormForwardArgs<T, P>& arguments, const NormOptions& options) {
+  constexpr const char* kFunction = "NormForward";
+  const Recipe recipe = internal::RecipeOf(norm);
+  const auto args = internal::CheckRowNorm(kFunction, recipe, arguments, options);
+  if (args.rows == 0) return;
+  if (args.cols == 0) {
+    internal::cuda::FillEach(kFunction, {args.mean, args.mean_lo, args.rstd}, args.rows,
+                             internal::cuda::kNanByte, options.stream);
+    return;
+  }
+  for (int64_t set = 0; set < args.sets; ++set) {
+    ForwardSet(kFunction, recipe, internal::SetOf(args, recipe, set), options);
+  }
+}
+
+template <class T, class P>
+void NormBackward(Norm norm, const NormBackwardArgs<T, P>& arguments, const NormOptions& options) {
+  constexpr const char* kFunction = "NormBackward";
+  const Recipe recipe = internal::RecipeOf(norm);
+  const auto args = internal::CheckRowNorm(kFunction, recipe, arguments, options);
+  if (args.rows == 0 || args.cols == 0) {
+    internal::cuda::FillEach(kFunction, {args.dgain, args.dbias}, args.sets * args.cols,
+                             internal::cuda::kZeroByte, options.stream);
+    return;
+  }
+  for (int64_t set = 0; set < args.sets; ++set) {
+    BackwardSet(kFunction, recipe, internal::SetOf(args, recipe, set), options);
+  }
 }
 
 #define PLANISH_INSTANTIATE(T, P)                                                    \

@@ -13,6 +13,7 @@
 
 #include "src/norm/bounds.h"
 #include "src/norm/cuda/norm_testing.h"
+#include "src/norm/sets_testing.h"
 
 // Norms on a GPU against the reference, with the bounds of the CPU's kernels (docs/accuracy.md).
 // Compiled into two programs: one runs on the GPU and skips without one, the other runs on the
@@ -98,6 +99,11 @@ TYPED_TEST(CudaTest, EveryNormAgreesWithTheReference) {
       this->ExpectWithinBounds(Problem<T, P>(norm, rows, cols));
     }
   }
+}
+
+TYPED_TEST(CudaTest, SetsAreSeparateCalls) {
+  tests::ExpectSetsAreSeparateCalls<typename TypeParam::Element, typename TypeParam::Parameter>(
+      [](const auto& p) { return ApplyOnDevice(p, {.padding = 3}); });
 }
 
 TYPED_TEST(CudaTest, EveryWidthAgreesWithTheReference) {

@@ -14,6 +14,7 @@
 #include "src/norm/bounds.h"
 #include "src/norm/recipe.h"
 #include "src/norm/reference.h"
+#include "src/norm/sets_testing.h"
 #include "src/norm/testing.h"
 
 namespace planish {
@@ -212,6 +213,15 @@ TYPED_TEST(NormTest, GainAndBiasAreOptional) {
       }
     }
   }
+}
+
+TYPED_TEST(NormTest, SetsAreSeparateCalls) {
+  using T = TypeParam;
+  tests::ForEachTarget([](const std::string&) {
+    tests::ExpectSetsAreSeparateCalls<T, T>([](const auto& p) { return tests::Apply(p); });
+    tests::ExpectSetsAreSeparateCalls<T, float>(
+        [](const auto& p) { return tests::Apply(p, tests::OnThreads(3)); });
+  });
 }
 
 TYPED_TEST(NormTest, ScaleSlopeAndEps) {

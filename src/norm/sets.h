@@ -1,0 +1,35 @@
+#ifndef PLANISH_SRC_NORM_SETS_H_
+#define PLANISH_SRC_NORM_SETS_H_
+
+#include <cstdint>
+
+#include "src/norm/arguments.h"
+#include "src/norm/recipe.h"
+
+// Rows with different gains and biases: one call for the rows of each.
+namespace planish::internal {
+
+/// Returns the rows of set `set` of a checked call, as a call with one set.
+template <template <class, class> class Args, class T, class P>
+Args<T, P> SetOf(const Args<T, P>& args, const Recipe& recipe, int64_t set) {
+  const bool interleaved = args.set_rows == 1;  // the next row of a set is `sets` rows away
+  Args<T, P> one = args;
+  one.rows = args.rows / args.sets;
+  one.sets = 1;
+  one.set_rows = 0;
+  VisitArguments(one, recipe, [&](const auto& argument) {
+    auto& array = one.*argument.member;
+    if (argument.stride == nullptr) {
+      if (array != nullptr) array += set * argument.extent.rows * argument.extent.cols;
+      return;
+    }
+    int64_t& stride = one.*argument.stride;
+    if (array != nullptr) array += set * (interleaved ? stride : one.rows * stride);
+    if (interleaved) stride *= args.sets;
+  });
+  return one;
+}
+
+}  // namespace planish::internal
+
+#endif  // PLANISH_SRC_NORM_SETS_H_
