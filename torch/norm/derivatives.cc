@@ -1,10 +1,13 @@
 #include "torch/norm/derivatives.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
 #include <cstdint>
 #include <vector>
+
+#include "torch/norm/gains.h"
 
 namespace planish {
 
@@ -60,13 +63,17 @@ class Statistics {
   /// Returns the mean over each group.
   Tensor Mean(const Tensor& t) const { return t.mean(Dims(), /*keepdim=*/true); }
 
-  /// Returns the sum over all dimensions except the features, in the shape of a weight.
-  Tensor SumToParameter(const Tensor& t, at::ScalarType type) const {
+  /// Returns the sum over all dimensions except those of `weight`; if it is undefined, except the
+  /// features.
+  Tensor SumToParameter(const Tensor& t, const Tensor& weight, at::ScalarType type) const {
+    if (HasGains(weight)) return at::sum_to(t, weight.sym_sizes()).to(type);
     return (others_.empty() ? t : t.sum(others_)).to(type);
   }
 
   /// Returns a weight in a shape that broadcasts to x.
-  Tensor Parameter(const Tensor& t) const { return Wide(t).view_symint(parameter_shape_); }
+  Tensor Parameter(const Tensor& t) const {
+    return HasGains(t) ? Wide(t) : Wide(t).view_symint(parameter_shape_);
+  }
 
   /// Returns dL/dxhat from dy.
   Tensor ThroughOutput(const Tensor& dy, const Tensor& weight) const {
@@ -174,8 +181,8 @@ NormGradients ComposedNormBackward(const NormSpec& spec, const Tensor& dy, const
     const Tensor dx = s.rstd * s.Project(s.ThroughOutput(wide, inputs.weight));
     gradients.dx = AsType(dsum.defined() ? dx + dsum : dx, inputs.x);
   }
-  if (mask[1]) gradients.dweight = s.SumToParameter(wide * s.xhat, type);
-  if (mask[2]) gradients.dbias = s.SumToParameter(wide, type);
+  if (mask[1]) gradients.dweight = s.SumToParameter(wide * s.xhat, inputs.weight, type);
+  if (mask[2]) gradients.dbias = s.SumToParameter(wide, inputs.weight, type);
   return gradients;
 }
 
@@ -188,7 +195,7 @@ NormBackwardGradients NormBackwardBackward(const NormSpec& spec, const NormGradi
   if (u.defined()) {
     const Tensor g = s.ThroughOutput(dy, weight), dg = s.rstd * s.Project(u);
     ddy = s.ThroughOutput(dg, weight);
-    if (weight.defined()) dweight = s.SumToParameter(dg * dy, weight.scalar_type());
+    if (weight.defined()) dweight = s.SumToParameter(dg * dy, weight, weight.scalar_type());
     if (ViaDeviation(spec.norm)) {
       const Tensor gx = s.Mean(g * s.xhat), ux = s.Mean(u * s.xhat);
       dxhat = -s.TimesB(s.rstd * (u * gx + g * ux));

@@ -12,6 +12,7 @@
 #include "src/norm/recipe.h"
 #include "torch/base/device.h"
 #include "torch/norm/arrays.h"
+#include "torch/norm/gains.h"
 
 namespace planish {
 
@@ -79,8 +80,14 @@ Args BackwardArgs(const Args& sizes, const NormBackwardTensors& t, const Facts&.
 
 // Return a call with only its sizes set.
 template <class Args>
-Args RowSizes(const Layout& layout) {
-  return {.rows = layout.outer, .cols = layout.features};
+Args RowSizes(const Layout& layout, const Tensor& x, const Tensor& weight) {
+  Args args = {.rows = layout.outer, .cols = layout.features};
+  if (!HasGains(weight)) return args;
+  const GainDims dims = GainDimsOf(x, weight);
+  if (dims.empty()) return args;
+  args.sets = SizeOf(x, dims.first, dims.last).expect_int();
+  args.set_rows = AreInterleaved(x, dims) ? 1 : 0;
+  return args;
 }
 template <class Args>
 Args ChannelSizes(const Layout& layout) {
@@ -90,8 +97,8 @@ Args ChannelSizes(const Layout& layout) {
 template <class T, class P>
 void ForwardRows(const NormSpec& spec, const NormForwardTensors& t, const Layout& layout) {
   const Norm norm = CoreNorm(spec, t.weight.defined() || t.bias.defined());
-  const auto args =
-      ForwardArgs(RowSizes<NormForwardArgs<T, P>>(layout), t, internal::RecipeOf(norm));
+  const auto args = ForwardArgs(RowSizes<NormForwardArgs<T, P>>(layout, t.x, t.weight), t,
+                                internal::RecipeOf(norm));
   if (t.x.is_cpu()) return NormForward<T, P>(norm, args, CoreOptions(spec, t.y));
   const GpuCall call(t.x, cuda::WorkspaceBytes(args));
   cuda::NormForward<T, P>(norm, args, call.With(GpuOptions(spec)));
@@ -100,8 +107,8 @@ void ForwardRows(const NormSpec& spec, const NormForwardTensors& t, const Layout
 template <class T, class P>
 void BackwardRows(const NormSpec& spec, const NormBackwardTensors& t, const Layout& layout) {
   const Norm norm = CoreNorm(spec, t.weight.defined() || t.dweight.defined() || t.dbias.defined());
-  const auto args =
-      BackwardArgs(RowSizes<NormBackwardArgs<T, P>>(layout), t, internal::RecipeOf(norm));
+  const auto args = BackwardArgs(RowSizes<NormBackwardArgs<T, P>>(layout, t.x, t.weight), t,
+                                 internal::RecipeOf(norm));
   if (t.x.is_cpu()) return NormBackward<T, P>(norm, args, CoreOptions(spec, t.dx));
   const GpuCall call(t.x, cuda::WorkspaceBytes(args));
   cuda::NormBackward<T, P>(norm, args, call.With(GpuOptions(spec)));
@@ -158,9 +165,21 @@ c10::MaybeOwned<Tensor> KernelArray(const NormSpec& spec, const Tensor& t,
   return spec.over == Over::kRow ? EvenRows(t) : ContiguousOrBorrowed(t, format);
 }
 
+/// Returns the statistics in the order of memory in which the kernels read them.
+c10::MaybeOwned<Tensor> KernelStatistics(const Tensor& statistics, const Tensor& x,
+                                         const Tensor& weight) {
+  if (!HasGains(weight)) return ContiguousOrBorrowed(statistics);
+  return c10::MaybeOwned<Tensor>::owned(
+      statistics.permute(StatisticsOrder(x, weight)).contiguous());
+}
+
+/// Returns whether there is a weight without elements, and so without rows.
+bool HasNoGains(const Tensor& weight) { return HasGains(weight) && weight.numel() == 0; }
+
 }  // namespace
 
 void RunNormForward(const NormSpec& spec, const NormForwardTensors& given) {
+  if (HasNoGains(given.weight) && given.x.size(-1) != 0) return;
   const auto weight = ContiguousOrBorrowed(given.weight), bias = ContiguousOrBorrowed(given.bias);
   const at::MemoryFormat format = FormatOf(spec, given.x);
   const auto x = KernelArray(spec, given.x, format);
@@ -181,8 +200,9 @@ void RunNormForward(const NormSpec& spec, const NormForwardTensors& given) {
 }
 
 void RunNormBackward(const NormSpec& spec, const NormBackwardTensors& given) {
+  if (HasNoGains(given.weight) && given.x.size(-1) != 0) return;
   const auto weight = ContiguousOrBorrowed(given.weight);
-  const auto statistics = ContiguousOrBorrowed(given.statistics);
+  const auto statistics = KernelStatistics(given.statistics, given.x, given.weight);
   const at::MemoryFormat format = FormatOf(spec, given.x);
   const auto x = KernelArray(spec, given.x, format), dy = KernelArray(spec, given.dy, format);
   const auto dsum = KernelArray(spec, given.dsum, format);

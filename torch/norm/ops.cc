@@ -18,6 +18,7 @@
 #include "torch/base/autograd.h"
 #include "torch/base/route.h"
 #include "torch/norm/derivatives.h"
+#include "torch/norm/gains.h"
 #include "torch/norm/kernels.h"
 
 // The norms as PyTorch operators. The primitives norm_forward, add_norm_forward and norm_backward
@@ -49,6 +50,26 @@ constexpr char kBackward[] =
 
 Norm NormOf(const char* function, std::string_view name) {
   return FindNamed(function, "norm", internal::kNormNames, name).norm;
+}
+
+/// Checks weight and bias of several gains.
+void CheckGains(const char* function, const Tensor& x, const OptionalTensor& weight,
+                const OptionalTensor& bias) {
+  TORCH_CHECK_VALUE(weight, "[", function, "] weight must be given with a bias of ",
+                    bias->sym_sizes(), ", got none");
+  TORCH_CHECK_VALUE(!bias || bias->sym_sizes() == weight->sym_sizes(), "[", function,
+                    "] bias must have weight's sizes, ", weight->sym_sizes(), ", got ",
+                    OrElse(bias, *weight).sym_sizes());
+  const int64_t offset = x.dim() - weight->dim();
+  bool fits = offset >= 0 && weight->sym_size(-1) == x.sym_size(-1);
+  for (int64_t d = 0; fits && d + 1 < weight->dim(); ++d) {
+    fits = weight->sym_size(d) == 1 || weight->sym_size(d) == x.sym_size(d + offset);
+  }
+  TORCH_CHECK_VALUE(fits && KernelsTake(x, *weight), "[", function,
+                    "] weight must have x's sizes along its first or last rows and 1 elsewhere, ",
+                    x.sym_sizes(), ", got ", weight->sym_sizes());
+  CheckParameterType(function, "weight", weight, x);
+  CheckSameType(function, weight, bias);
 }
 
 void CheckSpec(const NormSpec& spec, const Tensor& x) {
@@ -105,7 +126,11 @@ void CheckNormForward(const NormSpec& spec, const Tensor& x, const OptionalTenso
   const char* function = FunctionOf(spec);
   TORCH_CHECK_VALUE(IsAffine(spec.norm) || (!weight && !bias), "[", function,
                     "] weight and bias must be left out, got a tensor");
-  CheckParameters(function, weight, bias, x, x.sym_size(FeatureDim(spec, x)));
+  if (spec.over == Over::kRow && (HasGains(weight) || HasGains(bias))) {
+    CheckGains(function, x, weight, bias);
+  } else {
+    CheckParameters(function, weight, bias, x, x.sym_size(FeatureDim(spec, x)));
+  }
 }
 
 Tensor EmptyOutput(const NormSpec& spec, const Tensor& x) {
@@ -116,6 +141,7 @@ NormGradients EmptyGradients(const NormSpec& spec, const Tensor& x, const Option
                              const Mask& mask) {
   const auto vector = [&](bool wanted) {
     if (!wanted) return Tensor();
+    if (HasGains(weight)) return EmptyOn(x, weight->sym_sizes(), weight->scalar_type());
     return EmptyOn(x, {x.sym_size(FeatureDim(spec, x))}, OrElse(weight, x).scalar_type());
   };
   return {mask[0] ? EmptyOutput(spec, x) : Tensor(), vector(mask[1]), vector(mask[2])};
@@ -124,9 +150,16 @@ NormGradients EmptyGradients(const NormSpec& spec, const Tensor& x, const Option
 namespace {
 
 /// Returns an undefined tensor (None in Python) unless `save`.
-Tensor EmptyStatistics(const NormSpec& spec, const Tensor& x, bool save) {
+Tensor EmptyStatistics(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
+                       bool save) {
   if (!save) return {};
-  return EmptyOn(x, StatisticsSizes(spec, x), ComputeType(x.scalar_type()));
+  const auto sizes = StatisticsSizes(spec, x);
+  const at::ScalarType type = ComputeType(x.scalar_type());
+  if (!HasGains(weight)) return EmptyOn(x, sizes, type);
+  const std::vector<int64_t> order = StatisticsOrder(x, *weight);
+  std::vector<c10::SymInt> stored;
+  for (const int64_t d : order) stored.push_back(sizes[static_cast<size_t>(d)]);
+  return EmptyOn(x, stored, type).permute(InverseOf(order));
 }
 
 /// The results of add_norm_forward. `statistics` is undefined unless they are saved.
@@ -134,8 +167,9 @@ struct AddNormOutputs {
   Tensor y, sum, statistics;
 };
 
-NormOutputs EmptyForward(const NormSpec& spec, const Tensor& x, bool save) {
-  return {EmptyOutput(spec, x), EmptyStatistics(spec, x, save)};
+NormOutputs EmptyForward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
+                         bool save) {
+  return {EmptyOutput(spec, x), EmptyStatistics(spec, x, weight, save)};
 }
 
 // ---- Kernels
@@ -145,13 +179,13 @@ NormOutputs ForwardMeta(const Tensor& x, const OptionalTensor& weight, const Opt
                         bool unbiased, bool save) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   CheckNormForward(spec, x, weight, bias);
-  return EmptyForward(spec, x, save);
+  return EmptyForward(spec, x, weight, save);
 }
 
 NormOutputs RunForward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
                        const OptionalTensor& bias, bool save) {
   CheckNormForward(spec, x, weight, bias);
-  auto [y, statistics] = EmptyForward(spec, x, save);
+  auto [y, statistics] = EmptyForward(spec, x, weight, save);
   RunNormForward(spec, {.x = x,
                         .residual = {},
                         .weight = OrUndefined(weight),
@@ -189,7 +223,7 @@ AddNormOutputs EmptyAddForward(const NormSpec& spec, const Tensor& x, const Tens
                                bool save) {
   CheckNormForward(spec, x, weight, bias);
   CheckLike("add_norm_forward", "residual", residual, x);
-  return {EmptyOutput(spec, x), EmptyOutput(spec, x), EmptyStatistics(spec, x, save)};
+  return {EmptyOutput(spec, x), EmptyOutput(spec, x), EmptyStatistics(spec, x, weight, save)};
 }
 
 AddNormOutputs AddForwardMeta(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
@@ -467,15 +501,20 @@ int64_t CheckNormalizedShape(const char* function, const Tensor& x, c10::SymIntA
                     "[", function,
                     "] normalized_shape must be the last dimensions of x, which has ",
                     x.sym_sizes(), ", got ", shape);
-  for (const auto& [name, vector] : {std::pair("weight", &weight), std::pair("bias", &bias)}) {
-    TORCH_CHECK_VALUE(!*vector || (*vector)->sym_sizes() == shape, "[", function, "] ", name,
-                      " must have normalized_shape, ", shape, ", got ", (*vector)->sym_sizes());
+  for (const auto& [name, given] : {std::pair("weight", &weight), std::pair("bias", &bias)}) {
+    if (!*given) continue;
+    const c10::SymIntArrayRef sizes = (*given)->sym_sizes();
+    const int64_t more = (*given)->dim() - dims, rows = x.dim() - dims;
+    TORCH_CHECK_VALUE(more >= 0 && sizes.slice(static_cast<size_t>(more)) == shape, "[", function,
+                      "] ", name, " must have normalized_shape, ", shape, ", got ", sizes);
+    bool fits = more <= rows;
+    for (int64_t d = 0; fits && d < more; ++d) {
+      fits = (*given)->sym_size(d) == 1 || (*given)->sym_size(d) == x.sym_size(rows - more + d);
+    }
+    TORCH_CHECK_VALUE(fits, "[", function, "] ", name, " must broadcast to x's sizes, ",
+                      x.sym_sizes(), ", got ", sizes);
   }
   return dims;
-}
-
-OptionalTensor Flat(const OptionalTensor& t) {
-  return t ? OptionalTensor(t->flatten()) : std::nullopt;
 }
 
 Tensor RowNorm(const NormSpec& spec, const Tensor& x, c10::SymIntArrayRef normalized_shape,
@@ -484,9 +523,11 @@ Tensor RowNorm(const NormSpec& spec, const Tensor& x, c10::SymIntArrayRef normal
   const KernelParameters parameters(x, weight_, bias_);
   const OptionalTensor &weight = parameters.weight(), &bias = parameters.bias();
   const int64_t dims = CheckNormalizedShape(FunctionOf(spec), x, normalized_shape, weight, bias);
-  if (dims == 1) return CallNormForward(x, weight, bias, spec, false).y;
-  return CallNormForward(x.flatten(x.dim() - dims), Flat(weight), Flat(bias), spec, false)
-      .y.view_symint(x.sym_sizes());
+  if (dims == 1 && !HasGains(weight) && !HasGains(bias)) {
+    return CallNormForward(x, weight, bias, spec, false).y;
+  }
+  const Rows rows(x, weight, bias, dims);
+  return rows.Out(CallNormForward(rows.In(x), rows.weight(), rows.bias(), spec, false).y);
 }
 
 OperatorPair AddRowNorm(const char* function, const NormSpec& spec, const Tensor& x_,
@@ -505,14 +546,10 @@ OperatorPair AddRowNorm(const char* function, const NormSpec& spec, const Tensor
   const KernelParameters parameters(x, weight_, bias_);
   const OptionalTensor &weight = parameters.weight(), &bias = parameters.bias();
   const int64_t dims = CheckNormalizedShape(function, x, normalized_shape, weight, bias);
-  if (dims == 1) {
-    const auto [y, sum, statistics] = CallAddForward(x, residual, weight, bias, spec, false);
-    return {y, sum};
-  }
-  const int64_t first = x.dim() - dims;
-  const auto [y, sum, statistics] = CallAddForward(x.flatten(first), residual.flatten(first),
-                                                   Flat(weight), Flat(bias), spec, false);
-  return {y.view_symint(x.sym_sizes()), sum.view_symint(x.sym_sizes())};
+  const Rows rows(x, weight, bias, dims);
+  const auto [y, sum, statistics] =
+      CallAddForward(rows.In(x), rows.In(residual), rows.weight(), rows.bias(), spec, false);
+  return {rows.Out(y), rows.Out(sum)};
 }
 
 /// Returns eps, or by default the machine epsilon of the type that the arithmetic is in.
@@ -560,7 +597,8 @@ Tensor AffineLayerNorm(const Tensor& x, const Tensor& weight_, const OptionalTen
   CheckLayout("layer_norm", x);
   const OptionalTensor weight = weight_;
   // norm_forward checks the rest.
-  if (weight->dim() == 1 && x.dim() >= 1 && x.sym_size(-1) == weight->sym_size(0)) {
+  if (weight->dim() == 1 && x.dim() >= 1 && x.sym_size(-1) == weight->sym_size(0) &&
+      !HasGains(bias)) {
     const KernelParameters parameters(x, weight, bias);
     return CallNormForward(x, parameters.weight(), parameters.bias(), {.eps = eps}, false).y;
   }

@@ -72,6 +72,8 @@ NormGradients CallNormBackward(const OptionalTensor& dy, const OptionalTensor& d
 NormSpec SpecOf(std::string_view norm, int64_t over, double eps, double scale, double slope,
                 bool unbiased);
 
+/// Checks the arguments of norm_forward. Over rows, weight and bias can have dimensions before the
+/// features, which broadcast to x's and are the same for both (torch/norm/gains.h).
 void CheckNormForward(const NormSpec& spec, const at::Tensor& x, const OptionalTensor& weight,
                       const OptionalTensor& bias);
 
@@ -89,17 +91,31 @@ inline void CheckX(const char* function, const at::Tensor& x, int64_t dims) {
                     "] x must be float, double, bfloat16 or half, got ", x.scalar_type());
 }
 
+/// Checks that a parameter has x's type or float.
+inline void CheckParameterType(const char* function, const char* name, const OptionalTensor& t,
+                               const at::Tensor& x) {
+  if (!t || !t->defined()) return;
+  TORCH_CHECK_VALUE((t->scalar_type() == x.scalar_type() || t->scalar_type() == at::kFloat) &&
+                        t->device() == x.device(),
+                    "[", function, "] ", name, " must have x's type or Float, and x's device, ",
+                    x.scalar_type(), " on ", x.device(), ", got ", t->scalar_type(), " on ",
+                    t->device());
+}
+
 /// Checks that a parameter is [count] and has x's type or float.
 inline void CheckVector(const char* function, const char* name, const OptionalTensor& vector,
                         const at::Tensor& x, const c10::SymInt& count) {
   if (!vector || !vector->defined()) return;
   TORCH_CHECK_VALUE(vector->dim() == 1 && vector->sym_size(0) == count, "[", function, "] ", name,
                     " must have [", count, "], got ", vector->sym_sizes());
-  TORCH_CHECK_VALUE(
-      (vector->scalar_type() == x.scalar_type() || vector->scalar_type() == at::kFloat) &&
-          vector->device() == x.device(),
-      "[", function, "] ", name, " must have x's type or Float, and x's device, ", x.scalar_type(),
-      " on ", x.device(), ", got ", vector->scalar_type(), " on ", vector->device());
+  CheckParameterType(function, name, vector, x);
+}
+
+inline void CheckSameType(const char* function, const OptionalTensor& weight,
+                          const OptionalTensor& bias) {
+  TORCH_CHECK_VALUE(!weight || !bias || weight->scalar_type() == bias->scalar_type(), "[", function,
+                    "] bias must have weight's type, ", weight->scalar_type(), ", got ",
+                    bias->scalar_type());
 }
 
 inline void CheckParameters(const char* function, const OptionalTensor& weight,
@@ -107,9 +123,7 @@ inline void CheckParameters(const char* function, const OptionalTensor& weight,
                             const c10::SymInt& count) {
   CheckVector(function, "weight", weight, x, count);
   CheckVector(function, "bias", bias, x, count);
-  TORCH_CHECK_VALUE(!weight || !bias || weight->scalar_type() == bias->scalar_type(), "[", function,
-                    "] bias must have weight's type, ", weight->scalar_type(), ", got ",
-                    bias->scalar_type());
+  CheckSameType(function, weight, bias);
 }
 
 /// Weight and bias in a type that the kernels accept: x's or float, the same for both. Converts

@@ -115,7 +115,7 @@ def _register_sharding() -> None:
     from torch.distributed.tensor import Partial, Replicate, Shard
     from torch.distributed.tensor.experimental import register_sharding
 
-    def placements(x: Any, over: int) -> Iterator[tuple[Any, Any, Any, Any]]:
+    def placements(x: Any, weight: Any, over: int) -> Iterator[tuple[Any, Any, Any, Any]]:
         """Yields placements of x, its statistics, the parameters and the parameters' gradients."""
         yield Replicate(), Replicate(), Replicate(), Replicate()
         if over == _BATCH:
@@ -125,7 +125,11 @@ def _register_sharding() -> None:
         for dim in range(x.ndim):
             if dim != feature:
                 statistics = Shard(dim + 1 if dim < feature else dim)
-                yield Shard(dim), statistics, Replicate(), Partial()
+                gains = dim - x.ndim + weight.ndim if weight is not None and over == _ROWS else -1
+                if gains >= 0 and weight.shape[gains] != 1:  # a gain for each index of dim
+                    yield Shard(dim), statistics, Shard(gains), Shard(gains)
+                else:
+                    yield Shard(dim), statistics, Replicate(), Partial()
 
     def where(given: object, placement: Any) -> Any:
         return placement if given else None
@@ -138,7 +142,7 @@ def _register_sharding() -> None:
                 [rows, where(weight is not None, parameter), where(bias is not None, parameter)]
                 + [None] * (2 + len(settings)),
             )
-            for rows, statistics, parameter, _ in placements(x, over)
+            for rows, statistics, parameter, _ in placements(x, weight, over)
         ]
 
     def add_forward(
@@ -151,7 +155,7 @@ def _register_sharding() -> None:
                 + [where(bias is not None, parameter)]
                 + [None] * 4,
             )
-            for rows, statistics, parameter, _ in placements(x, over)
+            for rows, statistics, parameter, _ in placements(x, weight, over)
         ]
 
     def backward(
@@ -165,7 +169,7 @@ def _register_sharding() -> None:
                 + [where(weight is not None, parameter)]
                 + [None] * (2 + len(settings)),
             )
-            for rows, statistics, parameter, gradient in placements(x, over)
+            for rows, statistics, parameter, gradient in placements(x, weight, over)
         ]
 
     ops = torch.ops.planish

@@ -95,7 +95,11 @@ def _norm(
     if norm == "layer" and over == _ROWS and not save:  # one operator in most backends
         wide = _wide(x)
         gain, shift = (None if p is None else p.to(wide.dtype) for p in (weight, bias))
-        y = torch.nn.functional.layer_norm(wide, x.shape[-1:], gain, shift, eps)
+        if gain is not None and gain.dim() > 1:  # several gains
+            y = torch.nn.functional.layer_norm(wide, x.shape[-1:], None, None, eps) * gain
+            y = y if shift is None else y + shift
+        else:
+            y = torch.nn.functional.layer_norm(wide, x.shape[-1:], gain, shift, eps)
         return y.to(x.dtype), None
     y, statistics = _ops.norm_composed(
         x, weight, bias, norm, over, eps, scale, slope, unbiased

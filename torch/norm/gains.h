@@ -1,0 +1,154 @@
+#ifndef PLANISH_TORCH_NORM_GAINS_H_
+#define PLANISH_TORCH_NORM_GAINS_H_
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <c10/util/Exception.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+// Norms over rows with several gains: weight and bias have dimensions before the features, which
+// broadcast to x's. The kernels take gains along the first or the last dimensions of the rows.
+namespace planish {
+
+/// Returns whether `t` can have several gains.
+inline bool HasGains(const at::Tensor& t) { return t.defined() && t.dim() > 1; }
+inline bool HasGains(const std::optional<at::Tensor>& t) { return t && HasGains(*t); }
+
+/// Returns the product of the sizes of dimensions [first, last) of t.
+inline c10::SymInt SizeOf(const at::Tensor& t, int64_t first, int64_t last) {
+  c10::SymInt n = 1;
+  for (int64_t d = first; d < last; ++d) n *= t.sym_size(d);
+  return n;
+}
+
+/// The dimensions [first, last) of x [..., features] along which there are several gains; empty if
+/// there is one for all rows.
+struct GainDims {
+  int64_t first = 0, last = 0;
+  bool empty() const { return last == 0; }
+};
+
+/// Returns the dimensions for a weight that broadcasts to x.
+inline GainDims GainDimsOf(const at::Tensor& x, const at::Tensor& weight) {
+  GainDims dims;
+  const int64_t offset = x.dim() - weight.dim();
+  for (int64_t d = offset; d + 1 < x.dim(); ++d) {
+    if (weight.sym_size(d - offset) == 1) continue;
+    if (dims.empty()) dims.first = d;
+    dims.last = d + 1;
+  }
+  return dims;
+}
+
+/// Returns whether consecutive rows of x have different gains. Their statistics are stored gain by
+/// gain (planish/norm.h).
+inline bool AreInterleaved(const at::Tensor& x, const GainDims& dims) {
+  return !dims.empty() && SizeOf(x, dims.last, x.dim() - 1) == 1 && SizeOf(x, 0, dims.first) != 1;
+}
+
+/// Returns whether the kernels can compute x with the gains of a weight that broadcasts to x.
+inline bool KernelsTake(const at::Tensor& x, const at::Tensor& weight) {
+  const GainDims dims = GainDimsOf(x, weight);
+  const int64_t rows = x.dim() - 1;
+  if (dims.empty()) return true;
+  for (int64_t d = dims.first; d < dims.last; ++d) {
+    if (weight.sym_size(d - x.dim() + weight.dim()) != x.sym_size(d)) return false;
+  }
+  return SizeOf(x, 0, dims.first) == 1 || SizeOf(x, dims.last, rows) == 1;
+}
+
+/// Returns the order of the statistics' dimensions in memory, the outermost first.
+inline std::vector<int64_t> StatisticsOrder(const at::Tensor& x, const at::Tensor& weight) {
+  const GainDims dims = GainDimsOf(x, weight);
+  std::vector<int64_t> order = {0}, others;
+  const bool moved = AreInterleaved(x, dims);
+  for (int64_t d = 0; d + 1 < x.dim(); ++d) {
+    (moved && (d < dims.first || d >= dims.last) ? others : order).push_back(d + 1);
+  }
+  order.insert(order.end(), others.begin(), others.end());
+  return order;
+}
+
+inline std::vector<int64_t> InverseOf(const std::vector<int64_t>& order) {
+  std::vector<int64_t> inverse(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    inverse[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  }
+  return inverse;
+}
+
+/// x, weight and bias as norm_forward takes them. Several normalized dimensions become one.
+/// Dimensions with several gains move to the front if they are between others.
+class Rows {
+ public:
+  /// `dims` dimensions of x are normalized. weight and bias broadcast to x.
+  Rows(const at::Tensor& x, const std::optional<at::Tensor>& weight,
+       const std::optional<at::Tensor>& bias, int64_t dims)
+      : sizes_(x.sym_sizes().vec()), dims_(dims), weight_(weight), bias_(bias) {
+    const auto has_more = [&](const auto& t) { return t && t->dim() > dims; };
+    if (has_more(weight) || has_more(bias)) SetGains(x);
+    for (std::optional<at::Tensor>* t : {&weight_, &bias_}) {
+      if (*t && dims_ > 1) *t = (*t)->flatten((*t)->dim() - dims_);
+    }
+  }
+
+  const std::optional<at::Tensor>& weight() const { return weight_; }
+  const std::optional<at::Tensor>& bias() const { return bias_; }
+
+  /// Returns x, or a tensor of its sizes.
+  at::Tensor In(const at::Tensor& t) const {
+    const at::Tensor moved = order_.empty() ? t : t.permute(order_);
+    return dims_ > 1 ? moved.flatten(moved.dim() - dims_) : moved;
+  }
+  /// Returns a result in x's sizes.
+  at::Tensor Out(const at::Tensor& t) const {
+    if (order_.empty()) return dims_ > 1 ? t.view_symint(sizes_) : t;
+    std::vector<c10::SymInt> sizes;
+    for (const int64_t d : order_) sizes.push_back(sizes_[static_cast<size_t>(d)]);
+    return t.view_symint(sizes).permute(InverseOf(order_));
+  }
+
+ private:
+  void SetGains(const at::Tensor& x) {
+    const at::Tensor& some = weight_ ? *weight_ : *bias_;
+    std::vector<c10::SymInt> sizes(static_cast<size_t>(x.dim()), 1);
+    for (const auto* t : {&weight_, &bias_}) {
+      for (int64_t d = 1; *t && d <= (*t)->dim(); ++d) {
+        if ((*t)->sym_size(-d) != 1) sizes[static_cast<size_t>(x.dim() - d)] = (*t)->sym_size(-d);
+      }
+    }
+    std::vector<int64_t> gains, others;
+    int64_t changes = 0;
+    bool before = false;  // the last dimension has several gains
+    for (int64_t d = 0; d < x.dim() - dims_; ++d) {
+      const bool now = sizes[static_cast<size_t>(d)] != 1;
+      const bool counts = x.sym_size(d) != 1;
+      if (counts && gains.size() + others.size() > 0 && now != before) ++changes;
+      if (counts) before = now;
+      (now ? gains : others).push_back(d);
+    }
+    const auto shaped = [&](const at::Tensor& t) { return t.expand_symint(sizes); };
+    weight_ =
+        weight_ ? shaped(*weight_) : at::ones_symint(sizes, some.options().requires_grad(false));
+    if (bias_) bias_ = shaped(*bias_);
+    if (changes <= 1) return;
+    order_ = gains;
+    order_.insert(order_.end(), others.begin(), others.end());
+    for (int64_t d = x.dim() - dims_; d < x.dim(); ++d) order_.push_back(d);
+    weight_ = weight_->permute(order_);
+    if (bias_) bias_ = bias_->permute(order_);
+  }
+
+  std::vector<c10::SymInt> sizes_;
+  int64_t dims_;
+  std::optional<at::Tensor> weight_, bias_;
+  std::vector<int64_t> order_;  // of x's dimensions; empty: unchanged
+};
+
+}  // namespace planish
+
+#endif  // PLANISH_TORCH_NORM_GAINS_H_
