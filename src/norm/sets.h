@@ -9,11 +9,19 @@
 // Rows with different gains and biases: one call for the rows of each.
 namespace planish::internal {
 
-/// Returns the rows of set `set` of a checked call, as a call with one set.
-template <template <class, class> class Args, class T, class P>
-Args<T, P> SetOf(const Args<T, P>& args, const Recipe& recipe, int64_t set) {
-  const bool interleaved = args.set_rows == 1;  // the next row of a set is `sets` rows away
-  Args<T, P> one = args;
+/// Returns whether consecutive rows have different gains.
+template <class Args>
+bool IsInterleaved(const Args& args) {
+  return args.sets > 1 && args.set_rows == 1;
+}
+
+/// Returns the rows of set `set` of a checked call, as a call with one set. Args is the struct of a
+/// call, or derived from one.
+template <class Args>
+Args SetOf(const Args& args, const Recipe& recipe, int64_t set) {
+  if (args.sets == 1) return args;
+  const bool interleaved = IsInterleaved(args);  // the next row of a set is `sets` rows away
+  Args one = args;
   one.rows = args.rows / args.sets;
   one.sets = 1;
   one.set_rows = 0;

@@ -103,6 +103,16 @@ void CheckOptions(const char* module, const Options& o) {
     TORCH_CHECK_VALUE(o.weight_offset() == 0 || o.elementwise_affine(), "[", module,
                       "] weight_offset must be 0 without a weight, got ", o.weight_offset());
   }
+  if constexpr (requires { o.groups(); }) {
+    const std::vector<int64_t>& shape = o.normalized_shape();
+    CheckCount(module, "groups", o.groups(), 1);
+    TORCH_CHECK_VALUE(o.groups() == 1 || shape.size() == 1, "[", module,
+                      "] normalized_shape must be one size with ", o.groups(), " groups, got ",
+                      at::IntArrayRef(shape));
+    TORCH_CHECK_VALUE(shape.back() % o.groups() == 0, "[", module,
+                      "] groups must divide normalized_shape, ", shape.back(), ", got ",
+                      o.groups());
+  }
 }
 
 /// Checks x of the modules whose names end in 1d and 2d.
@@ -233,6 +243,9 @@ void Print(const Options& o, Arguments print) {
   if constexpr (requires { o.bias(); }) print("bias", HasBias(o));
   if constexpr (requires { o.weight_offset(); }) {
     if (o.weight_offset() != 0) print("weight_offset", o.weight_offset());
+  }
+  if constexpr (requires { o.groups(); }) {
+    if (o.groups() != 1) print("groups", o.groups());
   }
   if constexpr (requires { o.track_running_stats(); }) {
     print("track_running_stats", o.track_running_stats());
@@ -391,17 +404,46 @@ Tensor WithOffset(const Tensor& x, const Tensor& weight, double offset) {
   return weight.to(ComputeType(at::promote_types(x.scalar_type(), weight.scalar_type()))) + offset;
 }
 
+/// Rows [..., C] as [..., groups, C / groups].
+class Groups {
+ public:
+  template <class Options>
+  Groups(const char* module, const Options& options, const Tensor& x)
+      : groups_(options.groups()), shape_(options.normalized_shape()) {
+    if (groups_ == 1) return;
+    TORCH_CHECK_VALUE(x.dim() >= 1 && x.size(-1) == shape_[0], "[", module, "] x must be [..., ",
+                      shape_[0], "], got ", x.sizes());
+    shape_[0] /= groups_;
+  }
+
+  const std::vector<int64_t>& shape() const { return shape_; }
+  Tensor Of(const Tensor& t) const {
+    return groups_ == 1 || !t.defined() ? t : t.unflatten(-1, {groups_, shape_[0]});
+  }
+  Tensor Together(const Tensor& t) const { return groups_ == 1 ? t : t.flatten(-2); }
+
+ private:
+  int64_t groups_;
+  std::vector<int64_t> shape_;
+};
+
 }  // namespace
 
 Tensor LayerNormImpl::forward(const Tensor& x) {
-  return planish::layer_norm(x, options.normalized_shape(),
-                             OrNone(WithOffset(x, weight, options.weight_offset())), OrNone(bias),
-                             options.eps());
+  const Groups groups(kName, options, x);
+  const Tensor y =
+      planish::layer_norm(groups.Of(x), groups.shape(),
+                          OrNone(groups.Of(WithOffset(x, weight, options.weight_offset()))),
+                          OrNone(groups.Of(bias)), options.eps());
+  return groups.Together(y);
 }
 
 Tensor RMSNormImpl::forward(const Tensor& x) {
-  return planish::rms_norm(x, options.normalized_shape(),
-                           OrNone(WithOffset(x, weight, options.weight_offset())), options.eps());
+  const Groups groups(kName, options, x);
+  const Tensor y = planish::rms_norm(
+      groups.Of(x), groups.shape(),
+      OrNone(groups.Of(WithOffset(x, weight, options.weight_offset()))), options.eps());
+  return groups.Together(y);
 }
 
 Tensor LayerNormSimpleImpl::forward(const Tensor& x) {

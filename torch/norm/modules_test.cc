@@ -167,6 +167,17 @@ TEST(RMSNormModule, AddsWeightOffsetToTheWeight) {
       y.equal(at::rms_norm(x, {2}, half->weight.to(at::kFloat) + 1, 0.0).to(at::kBFloat16)));
 }
 
+TEST(RMSNormModule, NormalizesGroups) {
+  at::manual_seed(4);
+  auto norm = Drawn(RMSNorm(RMSNormOptions({6}).eps(1e-3).groups(2)));
+  ExpectIs(norm, Random({5, 6}), [&](const Tensor& x) {
+    return at::rms_norm(x.view({5, 2, 3}), {3}, {}, 1e-3).view({5, 6}) * norm->weight;
+  });
+  auto layer = Drawn(LayerNorm(LayerNormOptions({6}).groups(3).weight_offset(1)));
+  ExpectIs(layer, Random({5, 6}),
+           [&](const Tensor& x) { return at::group_norm(x, 3, layer->weight + 1, layer->bias); });
+}
+
 // A module by name is the module of that name, to the last bit.
 TEST(RowNormModule, IsTheNormOfItsName) {
   at::manual_seed(3);
@@ -679,6 +690,14 @@ TEST(NormModules, RejectInvalidOptions) {
        "[RMSNorm] normalized_shape must be one or more sizes, each at least 0, got [3, -2]"},
       {[&] { RMSNorm(RMSNormOptions({3}).weight_offset(nan)); },
        "[RMSNorm] weight_offset must be finite, got nan"},
+      {[] { LayerNorm(LayerNormOptions({6}).groups(4)); },
+       "[LayerNorm] groups must divide normalized_shape, 6, got 4"},
+      {[] { RMSNorm(RMSNormOptions({6}).groups(0)); },
+       "[RMSNorm] groups must be at least 1, got 0"},
+      {[] { RMSNorm(RMSNormOptions({2, 3}).groups(3)); },
+       "[RMSNorm] normalized_shape must be one size with 3 groups, got [2, 3]"},
+      {[] { RMSNorm(RMSNormOptions({6}).groups(3))(at::ones({2, 3})); },
+       "[RMSNorm] x must be [..., 6], got [2, 3]"},
       {[] { LayerNorm(LayerNormOptions({3}).elementwise_affine(false).weight_offset(1)); },
        "[LayerNorm] weight_offset must be 0 without a weight, got 1"},
       {[] { LayerNorm(LayerNormOptions({3}).eps(-1)); },

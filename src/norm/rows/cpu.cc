@@ -11,6 +11,7 @@
 #include "src/base/aligned.h"
 #include "src/base/loop.h"
 #include "src/norm/element_types.h"
+#include "src/norm/sets.h"
 
 namespace planish::internal {
 namespace {
@@ -27,6 +28,9 @@ constexpr int64_t kMinBlockRows = 32, kMinBlockElements = int64_t{1} << 13;
 // columns instead, if there are more of them. Tiles read their inputs twice but occupy all threads.
 constexpr int64_t kMinRowBlocks = 8;
 constexpr int64_t kTiledColumns = 2048;
+
+// Bytes of interleaved rows that are processed set by set. They are read from memory as a whole.
+constexpr int64_t kInterleavedBytes = int64_t{1} << 17;
 
 // --- End of tuning constants ---
 
@@ -85,6 +89,21 @@ void AddGradientOfSum(const RowsBackward<T>& args, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
     T* dx = args.dx + r * args.dx_stride;
     AddColumns<T>(dx, args.dsum + r * args.dsum_stride, args.cols, dx);
+  }
+}
+
+// Returns the number of rows of each set that are processed together.
+template <class T>
+int64_t InterleavedRows(int64_t sets, int64_t cols) {
+  return std::max<int64_t>(1, kInterleavedBytes / static_cast<int64_t>(sizeof(T)) / (sets * cols));
+}
+
+// Calls run(set, begin, end) for rows [begin, end) of every set, some rows at a time.
+template <class T, class Run>
+void ForEachInterleaved(int64_t sets, int64_t cols, int64_t begin, int64_t end, const Run& run) {
+  const int64_t rows_at_once = sets == 1 ? end - begin : InterleavedRows<T>(sets, cols);
+  for (int64_t r = begin; r < end; r += rows_at_once) {
+    for (int64_t set = 0; set < sets; ++set) run(set, r, std::min(end, r + rows_at_once));
   }
 }
 
@@ -262,17 +281,23 @@ class SumStack {
   size_t count_ = 0;
 };
 
+// Returns whether columns are divided over threads, in place of blocks of rows.
+bool IsTiled(const Blocks& blocks, int64_t cols) {
+  return cols >= kLongRowColumns ||
+         (cols >= kTiledColumns && blocks.count < std::min(kMinRowBlocks, cols / kChunk));
+}
+
+// Sets, if several, are interleaved, and there is no dsum then.
 template <class T>
 void BackwardWithColumns(const RowsBackward<T>& args, const ParallelFor& parallel_for) {
   using C = Compute<T>;
-  const int64_t rows = args.rows, cols = args.cols;
+  const int64_t sets = args.sets, rows = args.rows / sets, cols = args.cols;
   const Blocks blocks(rows, cols);
-  if (cols >= kLongRowColumns ||
-      (cols >= kTiledColumns && blocks.count < std::min(kMinRowBlocks, cols / kChunk))) {
+  if (IsTiled(blocks, cols)) {
     BackwardByTiles(args, parallel_for);
     return;
   }
-  const int64_t stride = blocks.stride, size = 2 * stride;
+  const int64_t stride = blocks.stride, size = 2 * stride * sets;
   // A block of many rows sums groups in C and the groups in double; a block of few rows is
   // summed in C.
   const bool grouped = blocks.Begin(1) >= kGroupRows / 2;
@@ -295,7 +320,11 @@ void BackwardWithColumns(const RowsBackward<T>& args, const ParallelFor& paralle
           AddGradientOfSum(args, r, until);
         }
       } else {
-        BackwardRows(range, begin, group_end, group, group + stride);
+        ForEachInterleaved<T>(
+            sets, cols, begin, group_end, [&](int64_t set, int64_t r, int64_t until) {
+              C* const sums = group + 2 * stride * set;
+              BackwardRows(SetOf(range, range.recipe, set), r, until, sums, sums + stride);
+            });
       }
       if (grouped) {
         for (int64_t c = 0; c < size; ++c) total[c] += static_cast<double>(group[c]);
@@ -307,7 +336,7 @@ void BackwardWithColumns(const RowsBackward<T>& args, const ParallelFor& paralle
     const double* term = totals.get() + from * size;
     for (int64_t c = begin; c < end; ++c) sum[c] += term[c];
   };
-  RunParallel(parallel_for, blocks.count, GrainFor(rows / blocks.count * cols),
+  RunParallel(parallel_for, blocks.count, GrainFor(rows / blocks.count * sets * cols),
               [&](int64_t begin, int64_t end) {
                 const auto range = RangeOf(args, end - begin, blocks.count);
                 if (!grouped) {
@@ -326,9 +355,10 @@ void BackwardWithColumns(const RowsBackward<T>& args, const ParallelFor& paralle
                 }
               });
 
-  RunParallel(parallel_for, cols, GrainFor(blocks.count), [&](int64_t begin, int64_t end) {
-    for (C* result : {args.dgain, args.dbias}) {
-      const int64_t offset = result == args.dgain ? 0 : stride;
+  RunParallel(parallel_for, cols, GrainFor(blocks.count * sets), [&](int64_t begin, int64_t end) {
+    for (int64_t array = 0; array < 2 * sets; ++array) {
+      const int64_t offset = array * stride;
+      C* const result = (array % 2 == 0 ? args.dgain : args.dbias) + array / 2 * cols;
       if (grouped) {
         SumStack all;
         for (const SumStack& stack : stacks) {
@@ -352,7 +382,13 @@ void BackwardWithColumns(const RowsBackward<T>& args, const ParallelFor& paralle
 
 template <class T>
 void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
-  const int64_t rows = args.rows, cols = args.cols;
+  const int64_t sets = args.sets, rows = args.rows / sets, cols = args.cols;
+  if (sets > 1 && (!IsInterleaved(args) || args.residual || cols >= kLongRowColumns)) {
+    for (int64_t set = 0; set < sets; ++set) {
+      ForwardMatrix(SetOf(args, args.recipe, set), parallel_for);
+    }
+    return;
+  }
   const int64_t bytes = BytesOf(args);
   if (cols >= kLongRowColumns) {
     ForwardLongRows(args, parallel_for);
@@ -365,8 +401,12 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
     return range;
   };
   if (args.residual == nullptr) {
-    RunParallel(parallel_for, rows, GrainFor(cols),
-                [&](int64_t begin, int64_t end) { ForwardRows(range_of(begin, end), begin, end); });
+    RunParallel(parallel_for, rows, GrainFor(sets * cols), [&](int64_t begin, int64_t end) {
+      const RowsForward<T> range = range_of(begin, end);
+      ForEachInterleaved<T>(sets, cols, begin, end, [&](int64_t set, int64_t r, int64_t until) {
+        ForwardRows(SetOf(range, range.recipe, set), r, until);
+      });
+    });
     return;
   }
   const int64_t rows_at_once = ResidualRows<T>(cols);
@@ -400,7 +440,13 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
 
 template <class T>
 void BackwardMatrix(RowsBackward<T> args, const ParallelFor& parallel_for) {
-  const int64_t rows = args.rows, cols = args.cols;
+  const int64_t sets = args.sets, rows = args.rows / sets, cols = args.cols;
+  if (sets > 1 && (!IsInterleaved(args) || args.dsum || IsTiled(Blocks(rows, cols), cols))) {
+    for (int64_t set = 0; set < sets; ++set) {
+      BackwardMatrix(SetOf(args, args.recipe, set), parallel_for);
+    }
+    return;
+  }
   args.use_nt_stores = args.use_nt_stores && args.dsum == nullptr;
   if (args.dgain) {
     BackwardWithColumns(args, parallel_for);
@@ -409,13 +455,19 @@ void BackwardMatrix(RowsBackward<T> args, const ParallelFor& parallel_for) {
   } else if (cols >= kLongRowColumns) {
     BackwardByTiles(args, parallel_for);
   } else {
-    RunParallel(parallel_for, rows, GrainFor(cols), [&](int64_t begin, int64_t end) {
+    RunParallel(parallel_for, rows, GrainFor(sets * cols), [&](int64_t begin, int64_t end) {
       const auto range = RangeOf(args, end - begin, rows);
-      const int64_t rows_at_once = args.dsum ? ResidualRows<T>(cols) : end - begin;
-      for (int64_t r = begin; r < end; r += rows_at_once) {
-        const int64_t until = std::min(end, r + rows_at_once);
-        BackwardRows<T>(range, r, until, nullptr, nullptr);
-        if (args.dsum) AddGradientOfSum(args, r, until);
+      if (args.dsum) {
+        const int64_t rows_at_once = ResidualRows<T>(cols);
+        for (int64_t r = begin; r < end; r += rows_at_once) {
+          const int64_t until = std::min(end, r + rows_at_once);
+          BackwardRows<T>(range, r, until, nullptr, nullptr);
+          AddGradientOfSum(args, r, until);
+        }
+      } else {
+        ForEachInterleaved<T>(sets, cols, begin, end, [&](int64_t set, int64_t r, int64_t until) {
+          BackwardRows<T>(SetOf(range, range.recipe, set), r, until, nullptr, nullptr);
+        });
       }
     });
   }

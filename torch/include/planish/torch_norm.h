@@ -46,7 +46,9 @@ inline namespace PLANISH_API {
 /// `normalized_shape`. The names are row_norm_names(): "layer", "rms", "detach_mean" and so on.
 ///
 /// `weight` and `bias`, both optional, have shape `normalized_shape`; norms without gain and bias
-/// take none. `C` and `k` are AdaNorm's; other norms ignore them. The functions below are this one
+/// take none. They can have more dimensions in front, which broadcast to x's: a gain for each head,
+/// or for each sample (modulated norms). This holds for all functions with normalized_shape.
+/// `C` and `k` are AdaNorm's; other norms ignore them. The functions below are this one
 /// with PyTorch's defaults.
 at::Tensor row_norm(const at::Tensor& x, at::IntArrayRef normalized_shape, std::string_view norm,
                     const std::optional<at::Tensor>& weight = std::nullopt,
@@ -168,6 +170,7 @@ struct LayerNormOptions {
   TORCH_ARG(bool, bias) = true;  ///< false: only a weight
   /// Added to the weight, as in RMSNormOptions.
   TORCH_ARG(double, weight_offset) = 0;
+  TORCH_ARG(int64_t, groups) = 1;  ///< as in RMSNormOptions
 };
 
 /// Options of RMSNorm, as in Python's torch.nn.RMSNorm.
@@ -183,6 +186,9 @@ struct RMSNormOptions {
   /// initialized to 1 - weight_offset. Gemma, Qwen3-Next and Transformer Engine's
   /// zero_centered_gamma have an offset of 1.
   TORCH_ARG(double, weight_offset) = 0;
+  /// The elements of a row are divided into this many groups, each normalized by itself, as in the
+  /// norms of Mamba-2 and of the heads of xLSTM and RWKV. normalized_shape is then one size.
+  TORCH_ARG(int64_t, groups) = 1;
 };
 
 /// Options of LayerNormSimple.

@@ -194,3 +194,71 @@ def test_errors(weight, bias, message):
     assert str(error.value).partition("\n")[0] == f"[layer_norm] {message}"
 
 
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("offset", [0.0, 1.0])
+def test_groups_of_layer_norm_are_those_of_group_norm(dtype, offset):
+    ours = planish.nn.LayerNorm(12, eps=1e-3, dtype=dtype, weight_offset=offset, groups=3)
+    theirs = nn.GroupNorm(3, 12, eps=1e-3, dtype=torch.float64)
+    assert ours.weight.shape == (12,)
+    with torch.no_grad():
+        theirs.weight.copy_(ours.weight.normal_(1).double() + offset)
+        theirs.bias.copy_(ours.bias.normal_())
+    x = torch.randn(7, 12, dtype=dtype, requires_grad=True)
+    wide = x.detach().double().requires_grad_()
+    y, expected = ours(x), theirs(wide)
+    tolerance = {torch.float64: 1e-13, torch.float32: 2e-6, torch.bfloat16: 2**-8}[dtype]  # as above
+    close([y], [expected], tolerance)
+    dy = torch.randn_like(y)
+    found = torch.autograd.grad(y, (x, ours.weight, ours.bias), dy)
+    close(found, torch.autograd.grad(expected, (wide, theirs.weight, theirs.bias), dy.double()), tolerance)
+
+
+def test_groups_of_rms_norm():
+    norm = planish.nn.RMSNorm(8, eps=1e-6, groups=2)
+    nn.init.normal_(norm.weight)
+    x = torch.randn(3, 5, 8)
+    halves = [functional.rms_norm(half, [4], eps=1e-6) for half in x.chunk(2, -1)]
+    close([norm(x)], [torch.cat(halves, -1) * norm.weight], 2e-6)
+    assert repr(norm) == "RMSNorm((8,), eps=1e-06, elementwise_affine=True, groups=2)"
+    plain = planish.nn.RMSNorm(8, eps=1e-6, elementwise_affine=False, groups=2)
+    close([plain(x)], [torch.cat(halves, -1)], 2e-6)
+
+
+@pytest.mark.long
+def test_groups_compile():
+    norm = planish.nn.LayerNorm(8, groups=2)
+    x = torch.randn(3, 5, 8, requires_grad=True)
+    compiled = torch.compile(norm, fullgraph=True)
+    close([compiled(x)], [norm(x)], 2e-6)
+    compiled(x).sum().backward()
+
+
+def test_groups_and_the_rest_of_the_package():
+    model = nn.Sequential(planish.nn.LayerNorm(8, groups=2))
+    assert planish.convert(model, "torch").left[0].reason == "it has 2 groups"
+    with planish.analysis.gradient_statistics(model) as statistics:
+        model(torch.randn(3, 8)).sum().backward()
+    assert not statistics.layers
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: planish.nn.RMSNorm(8, groups=3), "[RMSNorm] groups must divide normalized_shape, 8, got 3"),
+        (lambda: planish.nn.LayerNorm(8, groups=0), "[LayerNorm] groups must be at least 1, got 0"),
+        (lambda: planish.nn.LayerNorm((2, 4), groups=2), "[LayerNorm] normalized_shape must be one size with 2 groups, got [2, 4]"),
+        (lambda: planish.nn.RMSNorm(8, groups=2)(torch.ones(3, 4)), "[RMSNorm] x must be [..., 8], got [3, 4]"),
+    ],
+)  # fmt: skip
+def test_errors_of_groups(make, message):
+    with pytest.raises(ValueError) as error:
+        make()
+    assert str(error.value) == message
+
+
+def test_a_nested_tensor_has_one_gain():
+    x = torch.nested.nested_tensor([torch.randn(2, 8), torch.randn(3, 8)], layout=torch.jagged)
+    with pytest.raises((ValueError, RuntimeError)):
+        F.layer_norm(x, [8], torch.ones(2, 1, 8))

@@ -137,6 +137,8 @@ def _row_of(module: Any, options: Options) -> _Row:
 
 def _shape_of(module: Any, *parameters: Tensor | None) -> tuple[int, ...]:
     shape = tuple(module.normalized_shape)
+    if (groups := getattr(module, "groups", 1)) != 1:
+        raise Unfit(f"it has {groups} groups")
     for parameter in parameters:
         if parameter is not None and tuple(parameter.shape) != shape:
             raise Unfit(

@@ -23,6 +23,11 @@ BatchNorm = nn.modules.batchnorm._BatchNorm
 _CHANNELS_FIRST = (BatchNorm, norms.LayerNorm1d, norms.LayerNorm2d)
 
 
+def is_known(norm: nn.Module) -> bool:
+    """Returns whether norm is of a known class and normalizes whole rows."""
+    return isinstance(norm, KNOWN) and getattr(norm, "groups", 1) == 1
+
+
 def reduced(norm: nn.Module, x: Tensor) -> tuple[int, ...]:
     """Returns the dimensions of x over which norm takes statistics; the last of unknown classes."""
     if isinstance(norm, BatchNorm):
@@ -35,6 +40,8 @@ def reduced(norm: nn.Module, x: Tensor) -> tuple[int, ...]:
 
 def deviation(norm: nn.Module, x: Tensor) -> Tensor | None:
     """Returns sigma of each row of x, including eps, in float64; None if it is unknown."""
+    if getattr(norm, "groups", 1) != 1:
+        return None
     dims, eps = reduced(norm, x), getattr(norm, "eps", 0.0)
     if eps is None:  # RMSNorm's default
         eps = torch.finfo(torch.float64 if x.dtype == torch.float64 else torch.float32).eps

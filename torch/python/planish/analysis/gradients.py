@@ -109,7 +109,7 @@ def gradient_statistics(
     >>> layer.name, layer.rows, layer.variance_after <= layer.variance_detached
     ('1', 5, True)
     """
-    wanted = filter or (lambda _, module: isinstance(module, _rows.KNOWN))
+    wanted = filter or (lambda _, module: _rows.is_known(module))
     statistics = GradientStatistics()
     handles = []
     for name, module in model.named_modules():

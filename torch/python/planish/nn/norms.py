@@ -166,11 +166,24 @@ class RowNorm(nn.Module):
         )
 
 
-class _WithOffset(nn.Module):
-    """Mixin that adds the option weight_offset to torch.nn.LayerNorm and torch.nn.RMSNorm."""
+class _WithOptions(nn.Module):
+    """Mixin that adds weight_offset and groups to torch.nn.LayerNorm and torch.nn.RMSNorm."""
 
-    #: Added to the weight. 0 also for modules that an earlier version pickled.
+    # The defaults are also those of modules that an earlier version pickled.
     weight_offset: float = 0.0
+    groups: int = 1
+    normalized_shape: tuple[int, ...]
+
+    def _split(self, x: Tensor, *parameters: Tensor | None) -> list[Tensor | None]:
+        """Returns x [..., C] and parameters [C] as [..., groups, C / groups]."""
+        if x.dim() == 0 or x.shape[-1:] != torch.Size(self.normalized_shape):
+            raise ValueError(
+                f"[{type(self).__name__}] x must be [..., {self.normalized_shape[0]}], "
+                f"got {list(x.shape)}"
+            )
+        sizes = (self.groups, x.shape[-1] // self.groups)
+        tensors = (x, *parameters)
+        return [None if t is None else t.unflatten(-1, sizes) for t in tensors]  # type: ignore[no-untyped-call]
 
     def reset_parameters(self) -> None:
         super().reset_parameters()  # type: ignore[misc]
@@ -179,15 +192,30 @@ class _WithOffset(nn.Module):
 
     def extra_repr(self) -> str:
         offset = f", weight_offset={self.weight_offset}" if self.weight_offset != 0 else ""
-        return super().extra_repr() + offset
+        groups = f", groups={self.groups}" if self.groups != 1 else ""
+        return super().extra_repr() + offset + groups
 
 
-class LayerNorm(_WithOffset, nn.LayerNorm):
+def _check_groups(name: str, groups: int, normalized_shape: tuple[int, ...]) -> int:
+    _check_count(name, "groups", groups, 1)
+    if groups > 1 and len(normalized_shape) != 1:
+        raise ValueError(
+            f"[{name}] normalized_shape must be one size with {groups} groups, "
+            f"got {list(normalized_shape)}"
+        )
+    if normalized_shape[-1] % groups != 0:
+        raise ValueError(
+            f"[{name}] groups must divide normalized_shape, {normalized_shape[-1]}, got {groups}"
+        )
+    return groups
+
+
+class LayerNorm(_WithOptions, nn.LayerNorm):
     """``torch.nn.LayerNorm`` on Planish's kernels (Ba, Kiros & Hinton 2016, Eq. 3).
 
     ``y = weight * (x - mean) / sqrt(var + eps) + bias`` over the last dimensions of x, which must
     equal normalized_shape, with the biased variance. Arguments, parameters and state dict are those
-    of ``torch.nn.LayerNorm``, the base class. weight_offset is that of ``RMSNorm``.
+    of ``torch.nn.LayerNorm``, the base class. weight_offset and groups are those of ``RMSNorm``.
 
     Shape: x [..., *normalized_shape], y the same.
 
@@ -208,11 +236,14 @@ class LayerNorm(_WithOffset, nn.LayerNorm):
         dtype: Any = None,
         *,
         weight_offset: float = 0.0,
+        groups: int = 1,
     ) -> None:
         name = type(self).__name__
         self.weight_offset = check_offset(name, weight_offset, elementwise_affine)
+        shape = _check_shape(name, normalized_shape)
+        self.groups = _check_groups(name, groups, shape)
         super().__init__(
-            list(_check_shape(name, normalized_shape)),
+            list(shape),
             check_eps(name, eps),
             elementwise_affine,
             bias,
@@ -222,18 +253,22 @@ class LayerNorm(_WithOffset, nn.LayerNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         weight: Tensor | None = self.weight
-        if weight is None:
-            y: Tensor = _layer_norm(input, self.normalized_shape, None, None, self.eps)
-            return y
         if self.weight_offset != 0:
             weight = with_offset(type(self).__name__, input, weight, self.weight_offset)
+        if self.groups != 1:
+            x, weight, bias = self._split(input, weight, self.bias)
+            y: Tensor = _layer_norm(x, x.shape[-1:], weight, bias, self.eps)  # type: ignore[union-attr]
+            return y.flatten(-2)
+        if weight is None:
+            y = _layer_norm(input, self.normalized_shape, None, None, self.eps)
+            return y
         bias, eps = self.bias, self.eps
         if is_dynamo_compiling():
             return _affine_layer_norm(input, weight, bias, eps)  # type: ignore[no-any-return]
         return _affine_layer_norm_op(input, weight, bias, eps)  # type: ignore[no-any-return]
 
 
-class RMSNorm(_WithOffset, nn.RMSNorm):
+class RMSNorm(_WithOptions, nn.RMSNorm):
     """``torch.nn.RMSNorm`` on Planish's kernels (Zhang & Sennrich 2019).
 
     ``y = weight * x / sqrt(mean(x^2) + eps)`` over the last dimensions of x, which must equal
@@ -244,6 +279,10 @@ class RMSNorm(_WithOffset, nn.RMSNorm):
     weight_offset is added to the weight, without rounding to 16 bits, and the weight starts at 1 -
     weight_offset. Gemma, Qwen3-Next and Transformer Engine's ``zero_centered_gamma`` have 1.
 
+    groups divides the elements of a row into this many groups, each normalized by itself, as in
+    the norms of Mamba-2, and in those of the heads of xLSTM and RWKV. normalized_shape is then one
+    size.
+
     Shape: x [..., *normalized_shape], y the same.
 
     >>> RMSNorm(4)
@@ -251,6 +290,8 @@ class RMSNorm(_WithOffset, nn.RMSNorm):
     >>> RMSNorm(2, weight_offset=1.0).weight
     Parameter containing:
     tensor([0., 0.], requires_grad=True)
+    >>> RMSNorm(4, eps=0.0, groups=2)(torch.tensor([1.0, 7.0, 10.0, 70.0])).detach()
+    tensor([0.2000, 1.4000, 0.2000, 1.4000])
     """
 
     def __init__(
@@ -262,11 +303,14 @@ class RMSNorm(_WithOffset, nn.RMSNorm):
         dtype: Any = None,
         *,
         weight_offset: float = 0.0,
+        groups: int = 1,
     ) -> None:
         name = type(self).__name__
         self.weight_offset = check_offset(name, weight_offset, elementwise_affine)
+        shape = _check_shape(name, normalized_shape)
+        self.groups = _check_groups(name, groups, shape)
         super().__init__(
-            list(_check_shape(name, normalized_shape)),
+            list(shape),
             None if eps is None else check_eps(name, eps),
             elementwise_affine,
             device,
@@ -275,11 +319,15 @@ class RMSNorm(_WithOffset, nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         weight: Tensor | None = self.weight
-        if weight is None:
-            y: Tensor = _rms_norm(x, self.normalized_shape, None, self.eps)
-            return y
         if self.weight_offset != 0:
             weight = with_offset(type(self).__name__, x, weight, self.weight_offset)
+        if self.groups != 1:
+            parts, weight = self._split(x, weight)
+            y: Tensor = _rms_norm(parts, parts.shape[-1:], weight, self.eps)  # type: ignore[union-attr]
+            return y.flatten(-2)
+        if weight is None:
+            y = _rms_norm(x, self.normalized_shape, None, self.eps)
+            return y
         call = _affine_rms_norm if is_dynamo_compiling() else _affine_rms_norm_op
         return call(x, weight, self.eps)  # type: ignore[no-any-return]
 
