@@ -1,6 +1,7 @@
 #include "lab/model/norms.h"
 
 #include <ATen/Functions.h>
+#include <c10/util/accumulate.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -141,6 +142,56 @@ class RowNorm final : public NormModule {
   nn::RowNorm norm_;
 };
 
+// Returns the number of groups of `channels` of `size` elements each: the largest divisor up to 8
+// that leaves a group at least 4 elements.
+int64_t GroupsOf(int64_t channels, int64_t size) {
+  int64_t groups = 8;
+  while (groups > 1 && (channels % groups != 0 || channels * size < 4 * groups)) --groups;
+  return groups;
+}
+
+// Group normalization (Wu & He 2018): LayerNorm of groups of channels, with a gain for each
+// channel. Rows are groups.
+class GroupNorm final : public NormModule {
+ public:
+  GroupNorm(Shape shape, Options options)
+      : NormModule(static_cast<int64_t>(shape.size())),
+        dimensions_(static_cast<int64_t>(shape.size())),
+        size_(c10::multiply_integers(shape) / shape[0]),
+        groups_(GroupsOf(shape[0], size_)),
+        eps_(options.epsilon),
+        weight_(register_parameter("weight", at::ones({shape[0]}))),
+        bias_(register_parameter("bias", at::zeros({shape[0]}))) {}
+
+ private:
+  at::Tensor Normalize(const at::Tensor& x) override {
+    const at::Tensor groups = Groups(x);
+    return planish::layer_norm(groups, {groups.size(-1)}, OfElements(weight_), OfElements(bias_),
+                               eps_)
+        .view_as(x);
+  }
+  at::Tensor Rows(const at::Tensor& t) const override { return Groups(t).flatten(0, -2); }
+  at::Tensor Sigma(const at::Tensor& rows) const override {
+    return (rows.var(1, /*unbiased=*/false) + eps_).sqrt();
+  }
+  at::Tensor Factor(const at::Tensor& x) const override {
+    return OfElements(weight_).to(x.scalar_type()).expand_as(Groups(x)).reshape(x.sizes());
+  }
+
+  // Returns t as [..., groups, elements of a group].
+  at::Tensor Groups(const at::Tensor& t) const {
+    return t.flatten(-dimensions_).unflatten(-1, {groups_, -1});
+  }
+  // Returns a parameter of channels for each element, as [groups, elements of a group].
+  at::Tensor OfElements(const at::Tensor& t) const {
+    return t.view({groups_, -1, 1}).expand({-1, -1, size_}).flatten(1);
+  }
+
+  int64_t dimensions_, size_, groups_;  // size_: elements of a channel
+  double eps_;
+  at::Tensor weight_, bias_;
+};
+
 // Elementwise replacement of a norm: weight * f(alpha * x + shift) + bias. alpha and shift are
 // scalars; weight and bias have the shape of a row.
 struct ElementFunction {
@@ -275,7 +326,7 @@ Module Batch(Shape shape, Options o) {
   return std::make_shared<BatchNorm<nn::BatchNorm2d>>(nn::BatchNorm2d(options), 3);
 }
 
-constexpr char kNone[] = "none", kBatch[] = "batch";
+constexpr char kNone[] = "none", kBatch[] = "batch", kGroup[] = "group";
 
 // Returns the lab's name of a norm over rows: hyphens, and the papers' word for the deviation.
 std::string NameOf(const internal::NormName& row) {
@@ -291,6 +342,7 @@ const std::vector<std::string>& NormNames() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all = {kNone, kBatch};
     for (const internal::NormName& row : internal::kNormNames) all.push_back(NameOf(row));
+    all.push_back(kGroup);
     for (const ElementFunction& row : kElementFunctions) all.push_back(row.name);
     return all;
   }();
@@ -308,6 +360,7 @@ std::shared_ptr<NormModule> MakeNorm(const std::string& name, const std::vector<
                                      const NormOptions& options) {
   if (name == kNone) return std::make_shared<NoNorm>(static_cast<int64_t>(shape.size()));
   if (name == kBatch) return Batch(shape, options);
+  if (name == kGroup) return std::make_shared<GroupNorm>(shape, options);
   for (const internal::NormName& row : internal::kNormNames) {
     if (NameOf(row) == name) return std::make_shared<RowNorm>(row, shape, options);
   }

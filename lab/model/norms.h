@@ -67,8 +67,8 @@ class NormModule : public torch::nn::Module {
 };
 
 /// Returns the names that MakeNorm knows: none, batch, those of planish::Norm (layer, layer-simple,
-/// rms, detach, detach-mean, detach-std, ada, ada-as-coded), and the elementwise functions dyt and
-/// derf.
+/// rms, detach, detach-mean, detach-std, ada, ada-as-coded), group, and the elementwise functions
+/// dyt and derf.
 const std::vector<std::string>& NormNames();
 
 /// Returns the names without batch, whose statistics depend on other cases and positions. `first`,

@@ -18,13 +18,13 @@ namespace {
 
 TEST(Norms, AreThoseOfTheCoreAndOthers) {
   std::vector<std::string> names = NormNames();
-  EXPECT_EQ(names.size(), 4 + std::size(internal::kNormNames));
+  EXPECT_EQ(names.size(), 5 + std::size(internal::kNormNames));
   EXPECT_THAT(names, ::testing::IsSupersetOf(
-                         {"none", "batch", "layer-simple", "detach-std", "dyt", "derf"}));
+                         {"none", "batch", "layer-simple", "detach-std", "group", "dyt", "derf"}));
   std::erase_if(names, [](const auto& name) { return name == "batch" || name == "rms"; });
   names.insert(names.begin(), "rms");
   EXPECT_EQ(RowNormNames("rms"), names);
-  EXPECT_THROW(MakeNorm("group", {3}), UsageError);
+  EXPECT_THROW(MakeNorm("instance", {3}), UsageError);
 }
 
 TEST(Norms, DrawNoRandomNumbers) {
@@ -56,6 +56,29 @@ TEST(Norms, NormalizeAsNamed) {
   const at::Tensor xhat = MakeNorm("layer-simple", {8})->forward(x);
   const at::Tensor ada = (1 - 0.1 * xhat) * xhat;
   EXPECT_LT((MakeNorm("ada", {8})->forward(x) - ada).abs().max().item<double>(), 1e-5);
+}
+
+// Values of size 1 from floats of size 3, sums of at most 12 terms: 1e-5 is twenty roundings.
+TEST(Norms, GroupsAreThoseOfGroupNorm) {
+  at::manual_seed(9);
+  const std::tuple<std::vector<int64_t>, int64_t> cases[] = {
+      {{64}, 8}, {{50}, 5}, {{8}, 2}, {{3}, 1}, {{20, 2, 3}, 5}, {{7, 1, 1}, 1}, {{6, 2, 2}, 6}};
+  for (const auto& [shape, groups] : cases) {
+    auto norm = MakeNorm("group", shape);
+    const auto p = norm->named_parameters();
+    {
+      at::NoGradGuard no_grad;
+      p["weight"].uniform_(0.5, 2);
+      p["bias"].uniform_(-1, 1);
+    }
+    std::vector<int64_t> sizes = {5};
+    sizes.insert(sizes.end(), shape.begin(), shape.end());
+    const at::Tensor x = at::randn(sizes) * 3;
+    const at::Tensor expected = at::group_norm(x, groups, p["weight"], p["bias"]);
+    EXPECT_LT((norm->forward(x) - expected).abs().max().item<double>(), 1e-5) << sizes;
+    const at::Tensor sequence = MakeNorm("group", shape)->forward(x.unsqueeze(1));
+    EXPECT_EQ(sequence.sizes(), x.unsqueeze(1).sizes());
+  }
 }
 
 // In double: values of size 1, a few roundings each.
@@ -131,6 +154,7 @@ TEST(Norms, TakeTheLastDimensionsAndTheChannelsOfImages) {
       EXPECT_LT(y.mean({0, 2, 3}).abs().max().item<double>(), 1e-14);
       continue;
     }
+    if (name == "group") continue;  // of channels
     auto flat = MakeNorm(name, {40});
     flat->to(at::kDouble);
     EXPECT_TRUE(y.equal(flat->forward(x.flatten(1)).view_as(x))) << name;
@@ -166,7 +190,8 @@ TEST(Norms, WatchGradients) {
       EXPECT_TRUE(watched.grad().equal(plain.grad())) << name;
       const auto g = NormModule::GradientsOf(norm->WatchedSums());
       ASSERT_TRUE(g) << name;
-      EXPECT_EQ(g->rows, name == "batch" ? shape[0] : 4) << name;
+      const int64_t groups = name == "group" && shape.size() == 3 ? 5 : 1;
+      EXPECT_EQ(g->rows, name == "batch" ? shape[0] : 4 * groups) << name;
       const double rounding = 1e-13 * (g->mean_detached + g->variance_detached);
       // eps is 1e-5 of a variance of nine: mean(dx*xhat) is not exactly 0 for the centred norms.
       if (name == "none" || name == "detach" || name == "dyt" || name == "derf") {
