@@ -3,7 +3,7 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <c10/util/Exception.h>
 
 #include <cstdint>
@@ -81,8 +81,9 @@ inline std::vector<int64_t> InverseOf(const std::vector<int64_t>& order) {
   return inverse;
 }
 
-/// x, weight and bias as norm_forward takes them. Several normalized dimensions become one.
-/// Dimensions with several gains move to the front if they are between others.
+/// x, weight and bias as norm_forward takes them. Results are contiguous. Several normalized
+/// dimensions become one. Dimensions with several gains move to the front if they are between
+/// others.
 class Rows {
  public:
   /// `dims` dimensions of x are normalized. weight and bias broadcast to x.
@@ -109,12 +110,11 @@ class Rows {
     if (order_.empty()) return dims_ > 1 ? t.view_symint(sizes_) : t;
     std::vector<c10::SymInt> sizes;
     for (const int64_t d : order_) sizes.push_back(sizes_[static_cast<size_t>(d)]);
-    return t.view_symint(sizes).permute(InverseOf(order_));
+    return t.view_symint(sizes).permute(InverseOf(order_)).contiguous();
   }
 
  private:
   void SetGains(const at::Tensor& x) {
-    const at::Tensor& some = weight_ ? *weight_ : *bias_;
     std::vector<c10::SymInt> sizes(static_cast<size_t>(x.dim()), 1);
     for (const auto* t : {&weight_, &bias_}) {
       for (int64_t d = 1; *t && d <= (*t)->dim(); ++d) {
@@ -131,10 +131,19 @@ class Rows {
       if (counts) before = now;
       (now ? gains : others).push_back(d);
     }
-    const auto shaped = [&](const at::Tensor& t) { return t.expand_symint(sizes); };
-    weight_ =
-        weight_ ? shaped(*weight_) : at::ones_symint(sizes, some.options().requires_grad(false));
+    if (changes <= 1) {
+      // Without leading sizes of 1: the values of a nested tensor have fewer dimensions.
+      auto first = sizes.begin();
+      while (sizes.end() - first > dims_ && *first == 1) ++first;
+      sizes.erase(sizes.begin(), first);
+    }
+    const auto shaped = [&](const at::Tensor& t) {
+      const int64_t more = t.dim() - static_cast<int64_t>(sizes.size());
+      return (more > 0 ? t.flatten(0, more) : t).expand_symint(sizes);
+    };
     if (bias_) bias_ = shaped(*bias_);
+    // Of the bias, so that it has its class (DTensor).
+    weight_ = weight_ ? shaped(*weight_) : at::ones_like(bias_->detach());
     if (changes <= 1) return;
     order_ = gains;
     order_.insert(order_.end(), others.begin(), others.end());

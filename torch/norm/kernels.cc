@@ -173,13 +173,17 @@ c10::MaybeOwned<Tensor> KernelStatistics(const Tensor& statistics, const Tensor&
       statistics.permute(StatisticsOrder(x, weight)).contiguous());
 }
 
-/// Returns whether there is a weight without elements, and so without rows.
-bool HasNoGains(const Tensor& weight) { return HasGains(weight) && weight.numel() == 0; }
+/// Returns whether there are no gains, and so no rows.
+bool HasNoGains(const Tensor& x, const Tensor& weight) {
+  if (!HasGains(weight)) return false;
+  const GainDims dims = GainDimsOf(x, weight);
+  return SizeOf(x, dims.first, dims.last) == 0;
+}
 
 }  // namespace
 
 void RunNormForward(const NormSpec& spec, const NormForwardTensors& given) {
-  if (HasNoGains(given.weight) && given.x.size(-1) != 0) return;
+  if (HasNoGains(given.x, given.weight)) return;
   const auto weight = ContiguousOrBorrowed(given.weight), bias = ContiguousOrBorrowed(given.bias);
   const at::MemoryFormat format = FormatOf(spec, given.x);
   const auto x = KernelArray(spec, given.x, format);
@@ -200,7 +204,7 @@ void RunNormForward(const NormSpec& spec, const NormForwardTensors& given) {
 }
 
 void RunNormBackward(const NormSpec& spec, const NormBackwardTensors& given) {
-  if (HasNoGains(given.weight) && given.x.size(-1) != 0) return;
+  if (HasNoGains(given.x, given.weight)) return;
   const auto weight = ContiguousOrBorrowed(given.weight);
   const auto statistics = KernelStatistics(given.statistics, given.x, given.weight);
   const at::MemoryFormat format = FormatOf(spec, given.x);

@@ -298,9 +298,11 @@ AddNormOutputs CallAddForward(const Tensor& x, const Tensor& residual, const Opt
 
 /// Computes the gradients. Writes dx over dy if nothing else refers to it, which saves the memory
 /// of one gradient, and the time for new pages.
-Tensors NormBackward(const NormSpec& spec, Tensor& dy, const Tensor& dsum, const Tensor& x,
-                     const Tensor& statistics, const Tensor& weight, const Mask& mask) {
-  if (!dy.defined()) return {mask[0] ? dsum : Tensor(), Tensor(), Tensor()};
+Tensors NormBackward(const NormSpec& spec, Tensor& dy, const Tensor& gradient_of_sum,
+                     const Tensor& x, const Tensor& statistics, const Tensor& weight,
+                     const Mask& mask) {
+  const Tensor dsum = mask[0] ? gradient_of_sum : Tensor();  // only dx depends on it
+  if (!dy.defined()) return {dsum, Tensor(), Tensor()};
   if (mask[0] && MayOverwrite(dy, x, FormatOf(spec, x)) && !AnyTangent(dy, dsum, x, weight)) {
     RECORD_FUNCTION("planish::norm_backward", c10::ArrayRef<c10::IValue>());
     const at::AutoDispatchBelowADInplaceOrView below;
@@ -517,6 +519,15 @@ int64_t CheckNormalizedShape(const char* function, const Tensor& x, c10::SymIntA
   return dims;
 }
 
+/// Checks that a nested tensor has one gain along its sequences.
+void CheckNested(const char* function, const Tensor& x, const Rows& rows) {
+  if (!x.is_nested() || !HasGains(rows.weight())) return;
+  TORCH_CHECK_VALUE(rows.weight()->dim() <= rows.In(x).dim() - 2, "[", function,
+                    "] weight and bias must have size 1 along the first two dimensions of a "
+                    "nested tensor, got ",
+                    rows.weight()->sym_sizes());
+}
+
 Tensor RowNorm(const NormSpec& spec, const Tensor& x, c10::SymIntArrayRef normalized_shape,
                const OptionalTensor& weight_, const OptionalTensor& bias_) {
   CheckLayout(FunctionOf(spec), x);
@@ -527,6 +538,7 @@ Tensor RowNorm(const NormSpec& spec, const Tensor& x, c10::SymIntArrayRef normal
     return CallNormForward(x, weight, bias, spec, false).y;
   }
   const Rows rows(x, weight, bias, dims);
+  CheckNested(FunctionOf(spec), x, rows);
   return rows.Out(CallNormForward(rows.In(x), rows.weight(), rows.bias(), spec, false).y);
 }
 
@@ -547,6 +559,7 @@ OperatorPair AddRowNorm(const char* function, const NormSpec& spec, const Tensor
   const OptionalTensor &weight = parameters.weight(), &bias = parameters.bias();
   const int64_t dims = CheckNormalizedShape(function, x, normalized_shape, weight, bias);
   const Rows rows(x, weight, bias, dims);
+  CheckNested(function, x, rows);
   const auto [y, sum, statistics] =
       CallAddForward(rows.In(x), rows.In(residual), rows.weight(), rows.bias(), spec, false);
   return {rows.Out(y), rows.Out(sum)};

@@ -161,7 +161,7 @@ void ForwardLongRows(const RowsForward<T>& args, const ParallelFor& parallel_for
 // Blocks of rows, each with its own partial sums of dgain and dbias. Depends on the shape only, so
 // that the bits of the sums do too.
 struct Blocks {
-  Blocks(int64_t rows_, int64_t cols) : rows(rows_) {
+  Blocks(int64_t rows_, int64_t cols, int64_t sets = 1) : rows(rows_) {
     // A power of two, so that most machines' threads get equal shares.
     const auto max_blocks =
         std::min<int64_t>({kMaxBlocks, rows / kMinBlockRows, rows * cols / kMinBlockElements});
@@ -170,7 +170,7 @@ struct Blocks {
     // Arrays are whole cache lines apart, but not by a multiple of 4096 bytes. At such distances
     // they would compete for the same lines of the L1 cache.
     stride = (cols + 15) / 16 * 16;
-    if (stride % 512 < 256) stride += 304;
+    if (sets == 1 && stride % 512 < 256) stride += 304;
   }
   int64_t Begin(int64_t block) const { return block * rows / count; }
 
@@ -292,7 +292,7 @@ template <class T>
 void BackwardWithColumns(const RowsBackward<T>& args, const ParallelFor& parallel_for) {
   using C = Compute<T>;
   const int64_t sets = args.sets, rows = args.rows / sets, cols = args.cols;
-  const Blocks blocks(rows, cols);
+  const Blocks blocks(rows, cols, sets);
   if (IsTiled(blocks, cols)) {
     BackwardByTiles(args, parallel_for);
     return;

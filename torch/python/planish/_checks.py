@@ -4,6 +4,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 __all__ = ["check_eps", "check_finite", "check_offset", "is_eps", "with_offset"]
 
@@ -40,7 +41,8 @@ def with_offset(function: str, x: Tensor, weight: Tensor | None, offset: float) 
 
     Returns a weight that is not floating-point unchanged: the norm raises its own error.
     """
-    check_offset(function, offset, weight is not None)
+    if not is_dynamo_compiling():  # a float attribute can be symbolic
+        check_offset(function, offset, weight is not None)
     if not isinstance(weight, Tensor) or not weight.is_floating_point():
         return weight
     is_double = torch.float64 in (x.dtype, weight.dtype)

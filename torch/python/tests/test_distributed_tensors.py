@@ -158,6 +158,36 @@ def sums_with_a_residual(mesh):
 
 
 @check
+def several_gains(mesh):
+    """Sharded like the dimensions of x that they are along, and whole for others."""
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    for shape, placement in (
+        ((5, 1, 8), Shard(0)),  # a gain for each sample
+        ((5, 1, 8), Replicate()),
+        ((4, 8), Shard(0)),  # a gain for each head
+        ((4, 8), Replicate()),
+    ):
+        x, weight, bias = normal(5, 4, 8), normal(*shape, seed=2), normal(*shape, seed=3)
+        for has_weight in (True, False):
+            for dim in (0, 1):
+                whole = [t.clone().requires_grad_() for t in (x, weight, bias)]
+                leaves = [
+                    distribute_tensor(x, mesh, [Shard(dim)]).requires_grad_(),
+                    *(distribute_tensor(t, mesh, [placement]).requires_grad_() for t in (weight, bias)),
+                ]
+                if not has_weight:
+                    whole[1] = leaves[1] = None
+                y, z = PF.layer_norm(whole[0], [8], *whole[1:]), PF.layer_norm(leaves[0], [8], *leaves[1:])
+                close(z, y)
+                wanted, found = ([t for t in some if t is not None] for some in (whole, leaves))
+                for a, b in zip(
+                    torch.autograd.grad(z.sin().sum(), found), torch.autograd.grad(y.sin().sum(), wanted), strict=True
+                ):
+                    close(a, b)
+
+
+@check
 def inference_and_training_alternate(mesh):
     """PyTorch caches its findings about an operator by the shapes of its inputs."""
     from torch.distributed.tensor import Shard, distribute_tensor

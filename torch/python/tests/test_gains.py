@@ -258,7 +258,64 @@ def test_errors_of_groups(make, message):
     assert str(error.value) == message
 
 
-def test_a_nested_tensor_has_one_gain():
-    x = torch.nested.nested_tensor([torch.randn(2, 8), torch.randn(3, 8)], layout=torch.jagged)
-    with pytest.raises((ValueError, RuntimeError)):
+def jagged(*sizes):
+    return torch.nested.as_nested_tensor([torch.randn(size) for size in sizes], layout=torch.jagged)
+
+
+def test_nested_tensors_have_one_gain_along_their_sequences():
+    x, weight, bias = jagged((2, 8), (4, 8)), torch.randn(1, 1, 8), torch.randn(1, 8)
+    values = x.values()
+    close([F.layer_norm(x, [8], weight, bias).values()], [oracle("layer", values, weight[0], bias, [8])], 2e-6)
+    close([F.layer_norm(x, [8], None, bias).values()], [oracle("layer", values, None, bias, [8])], 2e-6)
+    heads, weight = jagged((2, 3, 8), (4, 3, 8)), torch.randn(3, 8)
+    close([F.rms_norm(heads, [8], weight, 1e-5).values()], [oracle("rms", heads.values(), weight, None, [8])], 2e-6)
+    norm = planish.nn.LayerNorm(8, groups=2)
+    close([norm(x).values()], [norm(values)], 0)
+    with pytest.raises(ValueError) as error:
         F.layer_norm(x, [8], torch.ones(2, 1, 8))
+    assert str(error.value).partition("\n")[0] == (
+        "[layer_norm] weight and bias must have size 1 along the first two dimensions of a nested tensor, got [2, 1, 8]"
+    )
+    with pytest.raises(ValueError, match="layout=torch.jagged"):
+        norm(torch.nested.nested_tensor([torch.randn(2, 8), torch.randn(4, 8)], layout=torch.strided))
+
+
+@pytest.mark.parametrize(
+    ("size", "shape", "weight"), [((0, 5, 0), [0], (0, 1, 0)), ((0, 5, 0), [5, 0], (0, 5, 0)), ((0, 0, 3), [0, 3], (0, 0, 3))]
+)  # fmt: skip
+def test_no_gains_and_no_columns(size, shape, weight):
+    x, weight = torch.ones(size, requires_grad=True), torch.ones(weight, requires_grad=True)
+    y = F.layer_norm(x, shape, weight)
+    y.sum().backward()
+    assert (y.shape, x.grad.shape, weight.grad.shape) == (x.shape, x.shape, weight.shape)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_results_are_contiguous(case):
+    x, weight, bias, _, shape = tensors(case)
+    assert F.layer_norm(x, shape, weight, bias).is_contiguous()
+
+
+def test_groups_are_traced():
+    norm = planish.nn.LayerNorm(12, groups=3)
+    x = torch.randn(5, 12)
+    close([torch.fx.symbolic_trace(nn.Sequential(norm))(x)], [norm(x)], 0)
+    rms = planish.nn.RMSNorm(12, groups=3, weight_offset=1.0)
+    close([torch.jit.trace(rms, (x,))(torch.cat([x, x]))], [rms(torch.cat([x, x]))], 0)
+
+
+@pytest.mark.long
+def test_offsets_compile_with_dynamic_sizes():
+    norm = planish.nn.RMSNorm(12, weight_offset=1.0, groups=2)
+    x = torch.randn(5, 12)
+    close([torch.compile(norm, fullgraph=True, dynamic=True, backend="aot_eager")(x)], [norm(x)], 2e-6)
+
+
+@pytest.mark.parametrize("shape", [(8,), (3, 1, 8)])
+def test_a_sum_whose_terms_need_no_gradient(shape):
+    weight = torch.randn(shape, requires_grad=True)
+    x, residual = torch.randn(2, 3, 4, 8)
+    y, s = F.add_layer_norm(x, residual, [8], weight)
+    (y.sum() + s.sum()).backward()
+    expected = functional.layer_norm(x + residual, [8]).sum_to_size(shape)
+    close([weight.grad], [expected], 2e-6)

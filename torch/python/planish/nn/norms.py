@@ -174,14 +174,25 @@ class _WithOptions(nn.Module):
     groups: int = 1
     normalized_shape: tuple[int, ...]
 
+    @property
+    def _group_size(self) -> int:
+        return self.normalized_shape[0] // self.groups
+
     def _split(self, x: Tensor, *parameters: Tensor | None) -> list[Tensor | None]:
         """Returns x [..., C] and parameters [C] as [..., groups, C / groups]."""
-        if x.dim() == 0 or x.shape[-1:] != torch.Size(self.normalized_shape):
-            raise ValueError(
-                f"[{type(self).__name__}] x must be [..., {self.normalized_shape[0]}], "
-                f"got {list(x.shape)}"
-            )
-        sizes = (self.groups, x.shape[-1] // self.groups)
+        tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+        if not (tracing or isinstance(x, torch.fx.Proxy)):
+            if x.is_nested and x.layout == torch.strided:
+                raise ValueError(
+                    f"[{type(self).__name__}] x must be a dense tensor or a nested tensor with "
+                    "layout=torch.jagged, got a nested tensor with layout=torch.strided"
+                )
+            if x.dim() == 0 or x.shape[-1:] != torch.Size(self.normalized_shape):
+                raise ValueError(
+                    f"[{type(self).__name__}] x must be [..., {self.normalized_shape[0]}], "
+                    f"got {list(x.shape)}"
+                )
+        sizes = (self.groups, self._group_size)
         tensors = (x, *parameters)
         return [None if t is None else t.unflatten(-1, sizes) for t in tensors]  # type: ignore[no-untyped-call]
 
@@ -257,7 +268,7 @@ class LayerNorm(_WithOptions, nn.LayerNorm):
             weight = with_offset(type(self).__name__, input, weight, self.weight_offset)
         if self.groups != 1:
             x, weight, bias = self._split(input, weight, self.bias)
-            y: Tensor = _layer_norm(x, x.shape[-1:], weight, bias, self.eps)  # type: ignore[union-attr]
+            y: Tensor = _layer_norm(x, (self._group_size,), weight, bias, self.eps)
             return y.flatten(-2)
         if weight is None:
             y = _layer_norm(input, self.normalized_shape, None, None, self.eps)
@@ -323,7 +334,7 @@ class RMSNorm(_WithOptions, nn.RMSNorm):
             weight = with_offset(type(self).__name__, x, weight, self.weight_offset)
         if self.groups != 1:
             parts, weight = self._split(x, weight)
-            y: Tensor = _rms_norm(parts, parts.shape[-1:], weight, self.eps)  # type: ignore[union-attr]
+            y: Tensor = _rms_norm(parts, (self._group_size,), weight, self.eps)
             return y.flatten(-2)
         if weight is None:
             y = _rms_norm(x, self.normalized_shape, None, self.eps)
