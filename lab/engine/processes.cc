@@ -10,6 +10,7 @@
 #include <atomic>
 #include <charconv>
 #include <condition_variable>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -407,6 +408,9 @@ std::unique_ptr<Processes> Processes::FromEnvironment() {
         "[train] MASTER_ADDR and MASTER_PORT must name a host and a port where the processes meet, "
         "got none");
   }
+  // Gloo writes to sockets whose process was killed: an error that the others report, not their
+  // end.
+  std::signal(SIGPIPE, SIG_IGN);
   processes->rank_ = *rank;
   processes->size_ = *size;
   processes->connection_ = std::make_unique<Connection>(*rank, *size);

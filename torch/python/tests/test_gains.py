@@ -44,7 +44,8 @@ def tensors(case, dtype=torch.float64, parameters=None):
 
     x = normal(sizes, 1, dtype)
     dy = torch.randn(sizes, generator=generator).to(dtype)
-    return x, normal(weight, 1, parameters or dtype), normal(bias, 0, parameters or dtype), dy, sizes[len(sizes) - dims :]
+    weight, bias = normal(weight, 1, parameters or dtype), normal(bias, 0, parameters or dtype)
+    return x, weight, bias, dy, sizes[len(sizes) - dims :]
 
 
 def oracle(norm, x, weight, bias, shape, eps=1e-5):

@@ -193,8 +193,10 @@ class _WithOptions(nn.Module):
                     f"got {list(x.shape)}"
                 )
         sizes = (self.groups, self._group_size)
-        tensors = (x, *parameters)
-        return [None if t is None else t.unflatten(-1, sizes) for t in tensors]  # type: ignore[no-untyped-call]
+        return [
+            None if t is None else t.unflatten(-1, sizes)  # type: ignore[no-untyped-call]
+            for t in (x, *parameters)
+        ]
 
     def reset_parameters(self) -> None:
         super().reset_parameters()  # type: ignore[misc]
