@@ -66,11 +66,11 @@ struct NormOptions {
 /// Arrays of NormForward. T, the element type of the rows, is float, double, bfloat16 or float16.
 /// P, the type of gain and bias, is T or float. Arithmetic and statistics use Compute<T>.
 ///
-/// Rows can have different gains and biases, of which there are `sets` S. Row r has set
-/// (r / set_rows) % S:
-///   - [N, S, cols] with a gain for each of S heads or groups: set_rows = 1. Statistics are then
-///     stored set by set, as [S, N].
-///   - [S, N, cols] with a gain for each of S samples: set_rows = N, or 0.
+/// A call can have several parameter sets, each a gain and a bias. With S = `sets`, row r uses set
+/// (r / set_rows) % S. Two layouts are supported:
+///   - x is [N, S, cols], with one set for each head or group: set_rows is 1. The statistics are
+///     stored as [S, N].
+///   - x is [S, N, cols], with one set for each sample: set_rows is N, or 0.
 template <class T, class P = T>
 struct NormForwardArgs {
   int64_t rows = 0;               ///< number of rows, >= 0

@@ -235,11 +235,10 @@ typedef struct planish_norm_forward_args {
   int64_t y_stride;         ///< of y
   int64_t residual_stride;  ///< of residual
   int64_t sum_stride;       ///< of sum
-  /// Number of gains and biases, which divides rows; default 1. Row r has number
-  /// (r / set_rows) % sets. With set_rows = 1, for a gain for each of the heads of
-  /// [N, sets, cols], statistics are [sets, N].
+  /// Number of parameter sets (a gain and a bias each); divides rows; default 1. Row r uses set
+  /// (r / set_rows) % sets. With set_rows = 1 the statistics are stored as [sets, rows / sets].
   int64_t sets;
-  int64_t set_rows;  ///< consecutive rows of a gain: 1 or rows / sets; 0: rows / sets
+  int64_t set_rows;  ///< consecutive rows of a set: 1 or rows / sets; 0: rows / sets
 } planish_norm_forward_args;
 PLANISH_C_API planish_status planish_norm_forward_args_init(planish_norm_forward_args* args,
                                                             size_t size);

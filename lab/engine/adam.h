@@ -46,7 +46,7 @@ class Adam : public Optimizer {
   Options options_;
   NamedTensors parameters_;
   std::vector<at::Tensor> weights_, first_moments_, second_moments_;
-  // On the CPU: to read a count from a GPU would wait for the gradients.
+  // Kept on the CPU, because reading a count from a GPU waits for the gradients.
   std::vector<at::Tensor> steps_;
 };
 

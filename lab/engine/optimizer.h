@@ -49,11 +49,11 @@ Clipping ClipTogether(double limit);
 /// disables it.
 Clipping ClipEach(double limit);
 
-/// Returns the norm of the concatenated gradients, a double on their device.
+/// Returns the norm of the concatenated gradients as a double tensor on their device.
 at::Tensor NormOf(const std::vector<at::Tensor>& gradients);
 
-/// Multiplies the gradients by limit / norm if `norm`, a double, is above `limit`. Does not wait
-/// for a GPU.
+/// Multiplies the gradients by limit / norm if `norm`, a result of NormOf, is above `limit`. Does
+/// not wait for a GPU.
 void ScaleToNorm(const std::vector<at::Tensor>& gradients, const at::Tensor& norm, double limit);
 
 }  // namespace planish::lab

@@ -408,8 +408,8 @@ std::unique_ptr<Processes> Processes::FromEnvironment() {
         "[train] MASTER_ADDR and MASTER_PORT must name a host and a port where the processes meet, "
         "got none");
   }
-  // Gloo writes to sockets whose process was killed: an error that the others report, not their
-  // end.
+  // Gloo can write to the socket of a killed process. Without SIGPIPE the write fails with an
+  // error, which this process reports.
   std::signal(SIGPIPE, SIG_IGN);
   processes->rank_ = *rank;
   processes->size_ = *size;

@@ -142,21 +142,20 @@ class RowNorm final : public NormModule {
   nn::RowNorm norm_;
 };
 
-// Returns the number of groups of `channels` of `size` elements each: the largest divisor up to 8
-// that leaves a group at least 4 elements.
+// Returns the number of groups for GroupNorm: the largest divisor of `channels` up to 8 that gives
+// each group at least 4 elements. A channel has `size` elements.
 int64_t GroupsOf(int64_t channels, int64_t size) {
   int64_t groups = 8;
   while (groups > 1 && (channels % groups != 0 || channels * size < 4 * groups)) --groups;
   return groups;
 }
 
-// Group normalization (Wu & He 2018): LayerNorm of groups of channels, with a gain for each
-// channel. Rows are groups.
+// Group normalization (Wu & He 2018): normalizes groups of channels; each channel has its own gain
+// and bias. Its rows are the groups.
 class GroupNorm final : public NormModule {
  public:
   GroupNorm(Shape shape, Options options)
       : NormModule(static_cast<int64_t>(shape.size())),
-        dimensions_(static_cast<int64_t>(shape.size())),
         size_(c10::multiply_integers(shape) / shape[0]),
         groups_(GroupsOf(shape[0], size_)),
         eps_(options.epsilon),
@@ -178,16 +177,16 @@ class GroupNorm final : public NormModule {
     return OfElements(weight_).to(x.scalar_type()).expand_as(Groups(x)).reshape(x.sizes());
   }
 
-  // Returns t as [..., groups, elements of a group].
+  // Reshapes a tensor of x's shape to [..., groups, elements per group].
   at::Tensor Groups(const at::Tensor& t) const {
-    return t.flatten(-dimensions_).unflatten(-1, {groups_, -1});
+    return t.flatten(-dimensions()).unflatten(-1, {groups_, -1});
   }
-  // Returns a parameter of channels for each element, as [groups, elements of a group].
+  // Repeats a channel's parameter for each of its elements: [groups, elements per group].
   at::Tensor OfElements(const at::Tensor& t) const {
     return t.view({groups_, -1, 1}).expand({-1, -1, size_}).flatten(1);
   }
 
-  int64_t dimensions_, size_, groups_;  // size_: elements of a channel
+  int64_t size_, groups_;  // size_: elements of a channel
   double eps_;
   at::Tensor weight_, bias_;
 };

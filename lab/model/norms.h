@@ -44,6 +44,7 @@ class NormModule : public torch::nn::Module {
  protected:
   /// `dimensions`: number of last dimensions that are normalized together.
   explicit NormModule(int64_t dimensions) : dimensions_(dimensions) {}
+  int64_t dimensions() const { return dimensions_; }
 
   virtual at::Tensor Normalize(const at::Tensor& x) = 0;
 

@@ -12,7 +12,7 @@ SettingSpec TheanoAdamSetting() {
 
 void TheanoAdam::Move(const std::vector<at::Tensor>& gradients, double updates) {
   const Options& o = options();
-  // The kernel corrects nothing after so many updates.
+  // With this large a count the kernel's bias correction is 1.
   Apply(gradients, 1e30,
         o.learning_rate *
             (std::sqrt(1 - std::pow(1 - o.beta2, updates)) / (1 - std::pow(1 - o.beta1, updates))));

@@ -138,7 +138,7 @@ TYPED_TEST(CStructTest, NewerStructsWorkWithoutNewFields) {
                 std::to_string(sizeof newer - 8));
 }
 
-// A program that was compiled with the first header.
+// Calls by a program that was compiled with the first version of the header.
 TYPED_TEST(CStructTest, OlderStructsHaveDefaultsForNewFields) {
   using S = typename TypeParam::Struct;
   S s, defaults;
@@ -156,7 +156,8 @@ TYPED_TEST(CStructTest, StructsWithoutInitAreErrors) {
   const c::Converter converter("f");
   EXPECT_EQ(tests::ErrorOf([&] { converter.Checked<S>("args", nullptr); }),
             "[f] args must point to a " + name + ", got null");
-  for (const uint32_t size : {0u, static_cast<uint32_t>(c::kFirstSize<S>) - 1, 4097u, 0xababababu}) {
+  for (const uint32_t size :
+       {0u, static_cast<uint32_t>(c::kFirstSize<S>) - 1, 4097u, 0xababababu}) {
     S s{};
     s.struct_size = size;
     EXPECT_EQ(tests::ErrorOf([&] { converter.Checked("args", &s); }),

@@ -110,7 +110,7 @@ TEST_F(ForwardErrorTest, Sets) {
   std::vector<float> gains(12, 1);
   const auto with = [&](auto& a) { a.sets = 2, a.gain = gains.data(), a.bias = nullptr; };
   EXPECT_EQ(Error([&](auto& a, auto&) { with(a); }), "");
-  // The last gain of the second set.
+  // gains[5] is the last gain of the second parameter set.
   EXPECT_EQ(Error([&](auto& a, auto&) { with(a), a.rstd = &gains[5]; }),
             "[NormForward] rstd must not overlap gain, got 4 bytes in common");
 }

@@ -231,7 +231,7 @@ class Fuzz {
     }
   }
 
-  /// Gives the rows of a call several gains, sometimes a number that does not divide them.
+  /// Gives a call several parameter sets, sometimes a number that does not divide its rows.
   template <class Args>
   void SetSets(Args& args) {
     if (!valid_shape_ || !bytes_.OneIn(4)) return;

@@ -6,17 +6,17 @@
 #include "src/norm/arguments.h"
 #include "src/norm/recipe.h"
 
-// Rows with different gains and biases: one call for the rows of each.
+// Calls with several parameter sets, divided into calls with one.
 namespace planish::internal {
 
-/// Returns whether consecutive rows have different gains.
+/// Returns whether neighbouring rows use different parameter sets.
 template <class Args>
 bool IsInterleaved(const Args& args) {
   return args.sets > 1 && args.set_rows == 1;
 }
 
-/// Returns the rows of set `set` of a checked call, as a call with one set. Args is the struct of a
-/// call, or derived from one.
+/// Returns the call for the rows that use parameter set `set`, which then is its only set. `args`
+/// is a checked call; Args can derive from NormForwardArgs or NormBackwardArgs.
 template <class Args>
 Args SetOf(const Args& args, const Recipe& recipe, int64_t set) {
   if (args.sets == 1) return args;

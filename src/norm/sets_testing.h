@@ -9,11 +9,11 @@
 
 #include "src/norm/testing.h"
 
-// Rows with several gains and biases, for the tests on CPU and GPU.
+// A test of calls with several parameter sets, for CPU and GPU.
 namespace planish::tests {
 
-/// Checks that each set of rows has the bits of a call of its own. `apply(problem)` runs both
-/// directions.
+/// Checks that the rows of each parameter set have the bits of a separate call. `apply(problem)`
+/// runs forward and backward.
 template <class T, class P, class Apply>
 void ExpectSetsAreSeparateCalls(const Apply& apply) {
   for (const Norm norm : kNorms) {

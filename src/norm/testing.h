@@ -182,7 +182,7 @@ struct Problem {
     return {.eps = eps, .scale = scale, .slope = slope, .parallel_for = parallel_for};
   }
 
-  /// Gives the rows `s` gains and biases.
+  /// Replaces gain and bias by `s` parameter sets.
   void SetSets(int64_t s, int64_t consecutive_rows) {
     sets = s;
     set_rows = consecutive_rows;

@@ -39,7 +39,7 @@ def test_packages_have_the_version():
 
 
 def test_changelog_begins_with_the_version():
-    """Or with what is not released, and then the version."""
+    """A section of unreleased changes can come first."""
     assert first(r"(?m)^## (?!Unreleased)(\S+)", ROOT / "CHANGELOG.md") == VERSION
 
 

@@ -1,20 +1,19 @@
 #ifndef PLANISH_TORCH_NORM_GAINS_H_
 #define PLANISH_TORCH_NORM_GAINS_H_
 
-#include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones_like.h>
-#include <c10/util/Exception.h>
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-// Norms over rows with several gains: weight and bias have dimensions before the features, which
-// broadcast to x's. The kernels take gains along the first or the last dimensions of the rows.
+// Weights and biases of norms over rows that have more dimensions than the features. These
+// dimensions broadcast to x's. The kernels support several gains along the first or the last
+// dimensions of the rows.
 namespace planish {
 
-/// Returns whether `t` can have several gains.
+/// Returns whether a weight or bias has dimensions before the features.
 inline bool HasGains(const at::Tensor& t) { return t.defined() && t.dim() > 1; }
 inline bool HasGains(const std::optional<at::Tensor>& t) { return t && HasGains(*t); }
 
@@ -25,14 +24,14 @@ inline c10::SymInt SizeOf(const at::Tensor& t, int64_t first, int64_t last) {
   return n;
 }
 
-/// The dimensions [first, last) of x [..., features] along which there are several gains; empty if
-/// there is one for all rows.
+/// The range of dimensions [first, last) of x [..., features] along which the gain varies; empty if
+/// all rows have one gain.
 struct GainDims {
   int64_t first = 0, last = 0;
   bool empty() const { return last == 0; }
 };
 
-/// Returns the dimensions for a weight that broadcasts to x.
+/// Returns the range of dimensions of x along which `weight`, which broadcasts to x, varies.
 inline GainDims GainDimsOf(const at::Tensor& x, const at::Tensor& weight) {
   GainDims dims;
   const int64_t offset = x.dim() - weight.dim();
@@ -44,14 +43,25 @@ inline GainDims GainDimsOf(const at::Tensor& x, const at::Tensor& weight) {
   return dims;
 }
 
-/// Returns whether consecutive rows of x have different gains. Their statistics are stored gain by
+/// Returns whether neighbouring rows of x have different gains. The statistics are then ordered by
 /// gain (planish/norm.h).
 inline bool AreInterleaved(const at::Tensor& x, const GainDims& dims) {
   return !dims.empty() && SizeOf(x, dims.last, x.dim() - 1) == 1 && SizeOf(x, 0, dims.first) != 1;
 }
 
-/// Returns whether the kernels can compute x with the gains of a weight that broadcasts to x.
+/// Returns whether `t` ends with the last `dims` sizes of x, and its other sizes broadcast to x's.
+inline bool BroadcastsTo(const at::Tensor& t, const at::Tensor& x, int64_t dims) {
+  const int64_t offset = x.dim() - t.dim(), more = t.dim() - dims;
+  if (offset < 0 || more < 0) return false;
+  for (int64_t d = 0; d < t.dim(); ++d) {
+    if (t.sym_size(d) != x.sym_size(d + offset) && (d >= more || t.sym_size(d) != 1)) return false;
+  }
+  return true;
+}
+
+/// Returns whether the kernels support the layout of a weight that broadcasts to x.
 inline bool KernelsTake(const at::Tensor& x, const at::Tensor& weight) {
+  if (!HasGains(weight)) return true;
   const GainDims dims = GainDimsOf(x, weight);
   const int64_t rows = x.dim() - 1;
   if (dims.empty()) return true;
@@ -61,7 +71,7 @@ inline bool KernelsTake(const at::Tensor& x, const at::Tensor& weight) {
   return SizeOf(x, 0, dims.first) == 1 || SizeOf(x, dims.last, rows) == 1;
 }
 
-/// Returns the order of the statistics' dimensions in memory, the outermost first.
+/// Returns the statistics' dimensions in the order of memory, outermost first.
 inline std::vector<int64_t> StatisticsOrder(const at::Tensor& x, const at::Tensor& weight) {
   const GainDims dims = GainDimsOf(x, weight);
   std::vector<int64_t> order = {0}, others;
@@ -81,15 +91,15 @@ inline std::vector<int64_t> InverseOf(const std::vector<int64_t>& order) {
   return inverse;
 }
 
-/// x, weight and bias as norm_forward takes them. Results are contiguous. Several normalized
-/// dimensions become one. Dimensions with several gains move to the front if they are between
-/// others.
+/// Reshapes x, weight and bias for norm_forward, and its results back. Flattens several normalized
+/// dimensions. If dimensions with several gains are between others, moves them to the front.
 class Rows {
  public:
   /// `dims` dimensions of x are normalized. weight and bias broadcast to x.
   Rows(const at::Tensor& x, const std::optional<at::Tensor>& weight,
        const std::optional<at::Tensor>& bias, int64_t dims)
-      : sizes_(x.sym_sizes().vec()), dims_(dims), weight_(weight), bias_(bias) {
+      : dims_(dims), weight_(weight), bias_(bias) {
+    if (dims > 1 || HasGains(weight) || HasGains(bias)) sizes_ = x.sym_sizes().vec();
     const auto has_more = [&](const auto& t) { return t && t->dim() > dims; };
     if (has_more(weight) || has_more(bias)) SetGains(x);
     for (std::optional<at::Tensor>* t : {&weight_, &bias_}) {
@@ -100,12 +110,12 @@ class Rows {
   const std::optional<at::Tensor>& weight() const { return weight_; }
   const std::optional<at::Tensor>& bias() const { return bias_; }
 
-  /// Returns x, or a tensor of its sizes.
+  /// Reshapes x, or a tensor of its sizes, for norm_forward.
   at::Tensor In(const at::Tensor& t) const {
     const at::Tensor moved = order_.empty() ? t : t.permute(order_);
     return dims_ > 1 ? moved.flatten(moved.dim() - dims_) : moved;
   }
-  /// Returns a result in x's sizes.
+  /// Reshapes a result to x's sizes. It is contiguous.
   at::Tensor Out(const at::Tensor& t) const {
     if (order_.empty()) return dims_ > 1 ? t.view_symint(sizes_) : t;
     std::vector<c10::SymInt> sizes;
@@ -132,7 +142,7 @@ class Rows {
       (now ? gains : others).push_back(d);
     }
     if (changes <= 1) {
-      // Without leading sizes of 1: the values of a nested tensor have fewer dimensions.
+      // Drops leading sizes of 1, because the values of a nested tensor have fewer dimensions.
       auto first = sizes.begin();
       while (sizes.end() - first > dims_ && *first == 1) ++first;
       sizes.erase(sizes.begin(), first);
@@ -142,7 +152,7 @@ class Rows {
       return (more > 0 ? t.flatten(0, more) : t).expand_symint(sizes);
     };
     if (bias_) bias_ = shaped(*bias_);
-    // Of the bias, so that it has its class (DTensor).
+    // ones_like keeps the bias's class, such as DTensor.
     weight_ = weight_ ? shaped(*weight_) : at::ones_like(bias_->detach());
     if (changes <= 1) return;
     order_ = gains;

@@ -165,7 +165,7 @@ c10::MaybeOwned<Tensor> KernelArray(const NormSpec& spec, const Tensor& t,
   return spec.over == Over::kRow ? EvenRows(t) : ContiguousOrBorrowed(t, format);
 }
 
-/// Returns the statistics in the order of memory in which the kernels read them.
+/// Returns the statistics in the order in which the kernels read them.
 c10::MaybeOwned<Tensor> KernelStatistics(const Tensor& statistics, const Tensor& x,
                                          const Tensor& weight) {
   if (!HasGains(weight)) return ContiguousOrBorrowed(statistics);
@@ -173,7 +173,7 @@ c10::MaybeOwned<Tensor> KernelStatistics(const Tensor& statistics, const Tensor&
       statistics.permute(StatisticsOrder(x, weight)).contiguous());
 }
 
-/// Returns whether there are no gains, and so no rows.
+/// Returns whether x has no rows because a dimension with several gains has size 0.
 bool HasNoGains(const Tensor& x, const Tensor& weight) {
   if (!HasGains(weight)) return false;
   const GainDims dims = GainDimsOf(x, weight);

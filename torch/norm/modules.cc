@@ -404,7 +404,7 @@ Tensor WithOffset(const Tensor& x, const Tensor& weight, double offset) {
   return weight.to(ComputeType(at::promote_types(x.scalar_type(), weight.scalar_type()))) + offset;
 }
 
-/// Rows [..., C] as [..., groups, C / groups].
+/// Splits rows [..., C] into [..., groups, C / groups], for the option `groups`.
 class Groups {
  public:
   template <class Options>

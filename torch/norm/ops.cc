@@ -52,7 +52,7 @@ Norm NormOf(const char* function, std::string_view name) {
   return FindNamed(function, "norm", internal::kNormNames, name).norm;
 }
 
-/// Checks weight and bias of several gains.
+/// Checks a weight and bias that have dimensions before the features.
 void CheckGains(const char* function, const Tensor& x, const OptionalTensor& weight,
                 const OptionalTensor& bias) {
   TORCH_CHECK_VALUE(weight, "[", function, "] weight must be given with a bias of ",
@@ -60,15 +60,11 @@ void CheckGains(const char* function, const Tensor& x, const OptionalTensor& wei
   TORCH_CHECK_VALUE(!bias || bias->sym_sizes() == weight->sym_sizes(), "[", function,
                     "] bias must have weight's sizes, ", weight->sym_sizes(), ", got ",
                     OrElse(bias, *weight).sym_sizes());
-  const int64_t offset = x.dim() - weight->dim();
-  bool fits = offset >= 0 && weight->sym_size(-1) == x.sym_size(-1);
-  for (int64_t d = 0; fits && d + 1 < weight->dim(); ++d) {
-    fits = weight->sym_size(d) == 1 || weight->sym_size(d) == x.sym_size(d + offset);
-  }
-  TORCH_CHECK_VALUE(fits && KernelsTake(x, *weight), "[", function,
+  TORCH_CHECK_VALUE(BroadcastsTo(*weight, x, 1) && KernelsTake(x, *weight), "[", function,
                     "] weight must have x's sizes along its first or last rows and 1 elsewhere, ",
                     x.sym_sizes(), ", got ", weight->sym_sizes());
   CheckParameterType(function, "weight", weight, x);
+  CheckParameterType(function, "bias", bias, x);
   CheckSameType(function, weight, bias);
 }
 
@@ -506,15 +502,11 @@ int64_t CheckNormalizedShape(const char* function, const Tensor& x, c10::SymIntA
   for (const auto& [name, given] : {std::pair("weight", &weight), std::pair("bias", &bias)}) {
     if (!*given) continue;
     const c10::SymIntArrayRef sizes = (*given)->sym_sizes();
-    const int64_t more = (*given)->dim() - dims, rows = x.dim() - dims;
+    const int64_t more = (*given)->dim() - dims;
     TORCH_CHECK_VALUE(more >= 0 && sizes.slice(static_cast<size_t>(more)) == shape, "[", function,
                       "] ", name, " must have normalized_shape, ", shape, ", got ", sizes);
-    bool fits = more <= rows;
-    for (int64_t d = 0; fits && d < more; ++d) {
-      fits = (*given)->sym_size(d) == 1 || (*given)->sym_size(d) == x.sym_size(rows - more + d);
-    }
-    TORCH_CHECK_VALUE(fits, "[", function, "] ", name, " must broadcast to x's sizes, ",
-                      x.sym_sizes(), ", got ", sizes);
+    TORCH_CHECK_VALUE(BroadcastsTo(**given, x, dims), "[", function, "] ", name,
+                      " must broadcast to x's sizes, ", x.sym_sizes(), ", got ", sizes);
   }
   return dims;
 }

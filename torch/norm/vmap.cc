@@ -73,8 +73,7 @@ NormOutputs ForwardBatched(const Tensor& x_, const OptionalTensor& weight_,
   const Level level;
   const Mapped x = level.Unwrap(x_), weight = level.Unwrap(OrUndefined(weight_)),
                bias = level.Unwrap(OrUndefined(bias_));
-  if (!CanFold(spec, {x}, {weight, bias}) ||
-      (HasGains(weight.tensor) && !KernelsTake(x.tensor, weight.tensor))) {
+  if (!CanFold(spec, {x}, {weight, bias}) || !KernelsTake(x.tensor, weight.tensor)) {
     const Tensor statistics = ComposedStatistics(spec, x_);
     return {ComposedNorm(spec, {x_, statistics, OrUndefined(weight_), OrUndefined(bias_)}),
             statistics};
@@ -109,7 +108,7 @@ NormGradients BackwardBatched(const OptionalTensor& dy_, const OptionalTensor& d
                x = level.Unwrap(x_), statistics = level.Unwrap(statistics_, 1),
                weight = level.Unwrap(OrUndefined(weight_));
   const bool fold = mask[0] && CanFold(spec, {dy, dsum, x, statistics}, {weight}) &&
-                    (!HasGains(weight.tensor) || KernelsTake(x.tensor, weight.tensor));
+                    KernelsTake(x.tensor, weight.tensor);
   // Each case has its own gradients of weight and bias.
   NormGradients gradients = ComposedNormBackward(spec, OrUndefined(dy_), OrUndefined(dsum_),
                                                  {x_, statistics_, OrUndefined(weight_), {}},

@@ -78,7 +78,7 @@ int64_t WorkspaceBytes(const NormBackwardArgs<T, P>& args) {
 
 namespace {
 
-// The rest of a call with one set and at least one element.
+// Launches the kernels for a checked call with one parameter set and at least one element.
 template <class T, class P>
 void ForwardSet(const char* function, const Recipe& recipe, const NormForwardArgs<T, P>& args,
                 const NormOptions& options) {

@@ -29,7 +29,8 @@ constexpr int64_t kMinBlockRows = 32, kMinBlockElements = int64_t{1} << 13;
 constexpr int64_t kMinRowBlocks = 8;
 constexpr int64_t kTiledColumns = 2048;
 
-// Bytes of interleaved rows that are processed set by set. They are read from memory as a whole.
+// Bytes of interleaved rows that are processed together, one parameter set after another. They stay
+// in the L2 cache in between.
 constexpr int64_t kInterleavedBytes = int64_t{1} << 17;
 
 // --- End of tuning constants ---
@@ -92,13 +93,14 @@ void AddGradientOfSum(const RowsBackward<T>& args, int64_t begin, int64_t end) {
   }
 }
 
-// Returns the number of rows of each set that are processed together.
+// Returns how many rows of each parameter set are processed together.
 template <class T>
 int64_t InterleavedRows(int64_t sets, int64_t cols) {
   return std::max<int64_t>(1, kInterleavedBytes / static_cast<int64_t>(sizeof(T)) / (sets * cols));
 }
 
-// Calls run(set, begin, end) for rows [begin, end) of every set, some rows at a time.
+// Divides rows [begin, end) into short ranges, and calls run(set, begin, end) for each range and
+// parameter set.
 template <class T, class Run>
 void ForEachInterleaved(int64_t sets, int64_t cols, int64_t begin, int64_t end, const Run& run) {
   const int64_t rows_at_once = sets == 1 ? end - begin : InterleavedRows<T>(sets, cols);
@@ -281,13 +283,13 @@ class SumStack {
   size_t count_ = 0;
 };
 
-// Returns whether columns are divided over threads, in place of blocks of rows.
+// Returns whether tiles of columns, not blocks of rows, are divided over threads.
 bool IsTiled(const Blocks& blocks, int64_t cols) {
   return cols >= kLongRowColumns ||
          (cols >= kTiledColumns && blocks.count < std::min(kMinRowBlocks, cols / kChunk));
 }
 
-// Sets, if several, are interleaved, and there is no dsum then.
+// A call with several parameter sets must be interleaved and have no dsum.
 template <class T>
 void BackwardWithColumns(const RowsBackward<T>& args, const ParallelFor& parallel_for) {
   using C = Compute<T>;

@@ -186,8 +186,8 @@ struct RMSNormOptions {
   /// initialized to 1 - weight_offset. Gemma, Qwen3-Next and Transformer Engine's
   /// zero_centered_gamma have an offset of 1.
   TORCH_ARG(double, weight_offset) = 0;
-  /// The elements of a row are divided into this many groups, each normalized by itself, as in the
-  /// norms of Mamba-2 and of the heads of xLSTM and RWKV. normalized_shape is then one size.
+  /// Number of groups into which a row is divided; each is normalized separately, as in Mamba-2 and
+  /// in the heads of xLSTM and RWKV. With several groups, normalized_shape must be one size.
   TORCH_ARG(int64_t, groups) = 1;
 };
 

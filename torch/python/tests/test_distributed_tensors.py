@@ -159,7 +159,7 @@ def sums_with_a_residual(mesh):
 
 @check
 def several_gains(mesh):
-    """Sharded like the dimensions of x that they are along, and whole for others."""
+    """A weight or bias that broadcasts to x is sharded or replicated."""
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
     for shape, placement in (

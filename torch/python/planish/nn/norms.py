@@ -169,7 +169,7 @@ class RowNorm(nn.Module):
 class _WithOptions(nn.Module):
     """Mixin that adds weight_offset and groups to torch.nn.LayerNorm and torch.nn.RMSNorm."""
 
-    # The defaults are also those of modules that an earlier version pickled.
+    # Class attributes, so that modules pickled by an earlier version have these defaults.
     weight_offset: float = 0.0
     groups: int = 1
     normalized_shape: tuple[int, ...]
