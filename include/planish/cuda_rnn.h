@@ -74,10 +74,10 @@ struct RnnOptions {
   /// BLAS.
   Matmul<T> matmul;
   /// Allows RnnForward and RnnBackward to use a persistent kernel, where the layer fits
-  /// (RnnFitsPersistent; at most 32 sequences in RnnBackward). The kernel holds weight_hh in shared
-  /// memory for all steps, which then call no matmul. Norms and state gradients are partial sums,
-  /// whose number depends on the device. So last bits can differ from those of single steps and
-  /// between kinds of device.
+  /// (RnnFitsPersistent; at most 32 sequences in RnnBackward; no projection). The kernel holds
+  /// weight_hh in shared memory for all steps, which then call no matmul. Norms and state gradients
+  /// are partial sums, whose number depends on the device. So last bits can differ from those of
+  /// single steps and between kinds of device.
   bool persistent = false;
 };
 
@@ -96,8 +96,8 @@ template <class T>
 int64_t RnnSavedSize(Cell cell, const RnnShape& shape);
 
 /// Returns whether a persistent kernel can compute the forward pass of the layer on the current
-/// device. Requires 2 steps or more and at most 64 sequences. Throws ArgumentError as RnnForward
-/// does.
+/// device. Requires 2 steps or more, at most 64 sequences and no projection. Throws ArgumentError
+/// as RnnForward does.
 template <class T>
 bool RnnFitsPersistent(Cell cell, const RnnShape& shape);
 

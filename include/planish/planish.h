@@ -714,7 +714,7 @@ typedef struct planish_rnn_shape {
 typedef struct planish_rnn_params {
   uint32_t struct_size;
   const void* weight_ih;     ///< [G, I] input weights
-  const void* weight_hh;     ///< [G, H] recurrent weights
+  const void* weight_hh;     ///< [G, O] recurrent weights
   const void* bias;          ///< [G] added after the norms of the preactivations
   const void* bias_hn;       ///< [H] GRU: added to ah_n; the rest of PyTorch's bias_hh is in bias
   const void* ln_ih_weight;  ///< [G] gain of the norm of zx
@@ -725,6 +725,7 @@ typedef struct planish_rnn_params {
   const void* ln_bias;       ///< [G] bias of the norm of zx + zh
   const void* ln_c_weight;   ///< [H] gain of the norm of c
   const void* ln_c_bias;     ///< [H] bias of the norm of c
+  const void* weight_hr;     ///< [O, H] projection, required with `projected`
 } planish_rnn_params;
 PLANISH_C_API planish_status planish_rnn_params_init(planish_rnn_params* params, size_t size);
 
@@ -743,6 +744,7 @@ typedef struct planish_rnn_gradients {
   void* ln_bias;
   void* ln_c_weight;
   void* ln_c_bias;
+  void* weight_hr;
 } planish_rnn_gradients;
 PLANISH_C_API planish_status planish_rnn_gradients_init(planish_rnn_gradients* gradients,
                                                         size_t size);
@@ -761,6 +763,7 @@ typedef struct planish_rnn_pack_args {
   int64_t hidden;     ///< H, >= 1
   const planish_rnn_params* params;   ///< required; not read after the call
   planish_parallel_for parallel_for;  ///< default: the library's own threads
+  int64_t projected;                  ///< as in planish_rnn_inputs
 } planish_rnn_pack_args;
 PLANISH_C_API planish_status planish_rnn_pack_args_init(planish_rnn_pack_args* args, size_t size);
 
@@ -824,12 +827,13 @@ typedef struct planish_rnn_inputs {
   planish_rnn_shape shape;
   const void* x;                     ///< [T, B, I] inputs
   const planish_rnn_params* params;  ///< parameters that the cell takes; NULL with packed weights
-  const void* h0;          ///< [B, H] hidden state before the first step, or NULL for zeros
+  const void* h0;          ///< [B, O] hidden state before the first step, or NULL for zeros
   const void* c0;          ///< [B, H] cell state before the first step (LSTMs), or NULL for zeros
   const int64_t* lengths;  ///< [B] each in [1, T], in any order; NULL: all are T
   const uint8_t* resets;   ///< [T, B] nonzero: reset before this step; NULL: no resets
-  const void* h_reset;     ///< [H] hidden state after a reset, or NULL for zeros
+  const void* h_reset;     ///< [O] hidden state after a reset, or NULL for zeros
   const void* c_reset;     ///< [H] cell state after a reset (LSTMs), or NULL for zeros
+  int64_t projected;       ///< O of an LSTM with a projection, < H; 0: no projection, O = H
 } planish_rnn_inputs;
 PLANISH_C_API planish_status planish_rnn_inputs_init(planish_rnn_inputs* inputs, size_t size);
 
@@ -845,15 +849,15 @@ typedef struct planish_rnn_forward_args {
   uint32_t struct_size;
   planish_type type;                 ///< of all arrays except lengths and resets; has no default
   const planish_rnn_inputs* inputs;  ///< required
-  void* y;                           ///< [T, B, H] hidden state after every step
-  void* h_n;    ///< [B, H] hidden state after the last step of each sequence, or NULL
+  void* y;                           ///< [T, B, O] hidden state after every step
+  void* h_n;    ///< [B, O] hidden state after the last step of each sequence, or NULL
   void* c_n;    ///< [B, H] cell state after the last step (LSTMs), or NULL
   void* saved;  ///< [planish_rnn_saved_size] for planish_rnn_backward; NULL: not saved
 } planish_rnn_forward_args;
 PLANISH_C_API planish_status planish_rnn_forward_args_init(planish_rnn_forward_args* args,
                                                            size_t size);
 
-/// Computes y [T, B, H] and the last states of a layer from x [T, B, I]. Saves the values that
+/// Computes y [T, B, O] and the last states of a layer from x [T, B, I]. Saves the values that
 /// planish_rnn_backward needs if `saved` is given.
 ///
 /// The result of a sequence depends on that sequence only, except for cells with batch norm; a NaN
@@ -869,19 +873,19 @@ typedef struct planish_rnn_backward_args {
   uint32_t struct_size;
   planish_type type;                 ///< of all arrays except lengths and resets; has no default
   const planish_rnn_inputs* inputs;  ///< required; as in planish_rnn_forward
-  const void* y;                     ///< [T, B, H] as written by planish_rnn_forward
+  const void* y;                     ///< [T, B, O] as written by planish_rnn_forward
   const void* saved;                 ///< as written by planish_rnn_forward with the same options
-  const void* dy;                    ///< [T, B, H] gradient of y, or NULL for zeros
-  const void* dh_n;                  ///< [B, H] gradient of h_n, or NULL for zeros
+  const void* dy;                    ///< [T, B, O] gradient of y, or NULL for zeros
+  const void* dh_n;                  ///< [B, O] gradient of h_n, or NULL for zeros
   const void* dc_n;                  ///< [B, H] gradient of c_n, or NULL for zeros
   void* dx;                          ///< [T, B, I]; 0 beyond the length of a sequence
   const planish_rnn_gradients* dparams;  ///< gradients of the parameters, or NULL
   /// Accumulates the parameters' gradients, in place of dparams. Must be created from
   /// options->packed. Or NULL.
   planish_rnn_gradient_sums* sums;
-  void* dh0;       ///< [B, H]
+  void* dh0;       ///< [B, O]
   void* dc0;       ///< [B, H]
-  void* dh_reset;  ///< [H]
+  void* dh_reset;  ///< [O]
   void* dc_reset;  ///< [H]
 } planish_rnn_backward_args;
 PLANISH_C_API planish_status planish_rnn_backward_args_init(planish_rnn_backward_args* args,
@@ -907,10 +911,11 @@ typedef struct planish_rnn_step_args {
   int64_t hidden;                    ///< H, >= 1
   const void* x;                     ///< [B, I] inputs of the step
   const planish_rnn_params* params;  ///< parameters that the cell takes; NULL with packed weights
-  const void* h;                     ///< [B, H] hidden state before the step, or NULL for zeros
+  const void* h;                     ///< [B, O] hidden state before the step, or NULL for zeros
   const void* c;                     ///< [B, H] cell state before (LSTMs), or NULL for zeros
-  void* h_next;                      ///< [B, H] hidden state after the step; may be h itself
+  void* h_next;                      ///< [B, O] hidden state after the step; may be h itself
   void* c_next;                      ///< [B, H] cell state after (LSTMs), or NULL; may be c itself
+  int64_t projected;                 ///< as in planish_rnn_inputs
 } planish_rnn_step_args;
 PLANISH_C_API planish_status planish_rnn_step_args_init(planish_rnn_step_args* args, size_t size);
 

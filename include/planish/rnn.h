@@ -13,9 +13,9 @@
 // Hinton 2016, section 3.1 and supplement, and of the LN-LSTMs of other libraries.
 //
 // Sizes: T steps in time, B sequences, I inputs, H hidden units. G = gates * H. An RNN has 1 gate,
-// an LSTM 4 (i, f, g, o, as in PyTorch) and a GRU 3 (r, z, n). Arrays are contiguous, last index
-// fastest. See core.h for the contract on lifetime, alignment, aliasing, concurrency and
-// exceptions.
+// an LSTM 4 (i, f, g, o, as in PyTorch) and a GRU 3 (r, z, n). The hidden state has O elements: H,
+// or fewer in an LSTM with a projection. Arrays are contiguous, last index fastest. See core.h for
+// the contract on lifetime, alignment, aliasing, concurrency and exceptions.
 //
 // Example: an LN-LSTM without parameters other than its weights.
 //   const planish::RnnShape shape{.time = 3, .batch = 1, .inputs = 1, .hidden = 2};
@@ -45,7 +45,8 @@ inline namespace PLANISH_API {
 ///   LSTM   c_t = s(f) * c_{t-1} + s(i) * tanh(g),   h_t = s(o) * tanh(c_t)
 ///   GRU    n = tanh(ax_n + s(r) * ah_n),   h_t = (1 - s(z)) * n + s(z) * h_{t-1}
 ///
-/// The GRU is PyTorch's: its z is 1 - z in the paper's Eq. 28.
+/// The GRU is PyTorch's: its z is 1 - z in the paper's Eq. 28. An LSTM with a projection (Sak et
+/// al. 2014, Eq. 7-8; PyTorch's proj_size) multiplies this h_t by weight_hr [O, H].
 enum class Cell : uint8_t {
   /// Elman's RNN: a = zx + zh + bias, f = tanh.
   kRnn,
@@ -101,10 +102,14 @@ enum class Cell : uint8_t {
 
 /// Sizes of a layer.
 struct RnnShape {
-  int64_t time = 0;    ///< T, steps of the longest sequence, >= 0
-  int64_t batch = 0;   ///< B, sequences, >= 0
-  int64_t inputs = 0;  ///< I, elements of an input, >= 1
-  int64_t hidden = 0;  ///< H, elements of a state, >= 1
+  int64_t time = 0;       ///< T, steps of the longest sequence, >= 0
+  int64_t batch = 0;      ///< B, sequences, >= 0
+  int64_t inputs = 0;     ///< I, elements of an input, >= 1
+  int64_t hidden = 0;     ///< H, elements of a state, >= 1
+  int64_t projected = 0;  ///< O of an LSTM with a projection, < H; 0: no projection, O = H
+
+  /// Returns O, the elements of a hidden state.
+  constexpr int64_t outputs() const { return projected > 0 ? projected : hidden; }
 };
 
 /// Parameters of a layer (E is const T), or their gradients (E is T). The equation of a Cell names
@@ -113,7 +118,7 @@ struct RnnShape {
 template <class E>
 struct RnnParams {
   E* weight_ih = nullptr;  ///< [G, I] input weights
-  E* weight_hh = nullptr;  ///< [G, H] recurrent weights
+  E* weight_hh = nullptr;  ///< [G, O] recurrent weights
   E* bias = nullptr;       ///< [G] added after the norms of the preactivations
   E* bias_hn = nullptr;    ///< [H] kGru, kLnGruHaste: added to ah_n; the rest of PyTorch's bias_hh
                            ///< goes into bias
@@ -125,6 +130,7 @@ struct RnnParams {
   E* ln_bias = nullptr;       ///< [G] bias of the norm of zx + zh
   E* ln_c_weight = nullptr;   ///< [H] gain of the norm of c
   E* ln_c_bias = nullptr;     ///< [H] bias of the norm of c
+  E* weight_hr = nullptr;     ///< [O, H] projection, required with RnnShape::projected
 };
 
 /// Packed weights of a layer: a copy of the parameters, rearranged for the kernels and reusable in
@@ -137,10 +143,12 @@ class RnnPackedParams {
   /// Creates an empty object, equivalent to no packed weights.
   RnnPackedParams() = default;
 
-  /// Packs the parameters of a layer with `inputs` I and `hidden` H. `params` are not read after
-  /// the call. Throws ArgumentError as RnnForward does, and std::bad_alloc.
+  /// Packs the parameters of a layer with `inputs` I and `hidden` H; `projected` as in RnnShape.
+  /// `params` are not read after the call. Throws ArgumentError as RnnForward does, and
+  /// std::bad_alloc.
   RnnPackedParams(Cell cell, int64_t inputs, int64_t hidden, const RnnParams<const T>& params,
-                  const ParallelFor& parallel_for = {}, bool backward = false);
+                  const ParallelFor& parallel_for = {}, bool backward = false,
+                  int64_t projected = 0);
 
   explicit operator bool() const { return layer_ != nullptr; }
   bool backward() const { return backward_; }
@@ -209,11 +217,11 @@ struct RnnInputs {
   RnnShape shape;
   const T* x = nullptr;       ///< [T, B, I] inputs
   RnnParams<const T> params;  ///< parameters that the cell takes
-  const T* h0 = nullptr;      ///< [B, H] hidden state before the first step, or null for zeros
+  const T* h0 = nullptr;      ///< [B, O] hidden state before the first step, or null for zeros
   const T* c0 = nullptr;  ///< [B, H] cell state before the first step (LSTMs), or null for zeros
   const int64_t* lengths = nullptr;  ///< [B] each in [1, T], in any order; null: all are T
   const uint8_t* resets = nullptr;   ///< [T, B] nonzero: reset before this step; null: no resets
-  const T* h_reset = nullptr;        ///< [H] hidden state after a reset, or null for zeros
+  const T* h_reset = nullptr;        ///< [O] hidden state after a reset, or null for zeros
   const T* c_reset = nullptr;        ///< [H] cell state after a reset (LSTMs), or null for zeros
   bool reverse = false;              ///< processes the steps from last to first
 };
@@ -222,8 +230,8 @@ struct RnnInputs {
 template <class T>
 struct RnnForwardArgs {
   RnnInputs<T> inputs;
-  T* y = nullptr;      ///< [T, B, H] hidden state after every step
-  T* h_n = nullptr;    ///< [B, H] hidden state after the last step of each sequence, or null
+  T* y = nullptr;      ///< [T, B, O] hidden state after every step
+  T* h_n = nullptr;    ///< [B, O] hidden state after the last step of each sequence, or null
   T* c_n = nullptr;    ///< [B, H] cell state after the last step (LSTMs), or null
   T* saved = nullptr;  ///< [RnnSavedSize] written entirely, for RnnBackward; null: not saved
 };
@@ -233,19 +241,19 @@ struct RnnForwardArgs {
 template <class T>
 struct RnnBackwardArgs {
   RnnInputs<T> inputs;       ///< as in RnnForward
-  const T* y = nullptr;      ///< [T, B, H] as written by RnnForward
+  const T* y = nullptr;      ///< [T, B, O] as written by RnnForward
   const T* saved = nullptr;  ///< [RnnSavedSize] as written by RnnForward with the same options
-  const T* dy = nullptr;     ///< [T, B, H] gradient of y, or null for zeros
-  const T* dh_n = nullptr;   ///< [B, H] gradient of h_n, or null for zeros
+  const T* dy = nullptr;     ///< [T, B, O] gradient of y, or null for zeros
+  const T* dh_n = nullptr;   ///< [B, O] gradient of h_n, or null for zeros
   const T* dc_n = nullptr;   ///< [B, H] gradient of c_n, or null for zeros
   T* dx = nullptr;           ///< [T, B, I]; 0 beyond the length of a sequence
   RnnParams<T> dparams;      ///< gradients of the parameters that the cell takes
   /// Accumulates the parameters' gradients, in place of dparams, which are then null. Must be made
   /// from options.packed. Or null.
   RnnGradientSums<T>* sums = nullptr;
-  T* dh0 = nullptr;       ///< [B, H]
+  T* dh0 = nullptr;       ///< [B, O]
   T* dc0 = nullptr;       ///< [B, H]
-  T* dh_reset = nullptr;  ///< [H]
+  T* dh_reset = nullptr;  ///< [O]
   T* dc_reset = nullptr;  ///< [H]
 };
 
@@ -257,14 +265,16 @@ struct RnnStepArgs {
   int64_t hidden = 0;         ///< H, >= 1
   const T* x = nullptr;       ///< [B, I] inputs of the step
   RnnParams<const T> params;  ///< parameters that the cell takes
-  const T* h = nullptr;       ///< [B, H] hidden state before the step, or null for zeros
+  const T* h = nullptr;       ///< [B, O] hidden state before the step, or null for zeros
   const T* c = nullptr;       ///< [B, H] cell state before the step (LSTMs), or null for zeros
-  T* h_next = nullptr;        ///< [B, H] hidden state after the step; may be h itself
-  T* c_next = nullptr;  ///< [B, H] cell state after the step (LSTMs), or null; may be c itself
+  T* h_next = nullptr;        ///< [B, O] hidden state after the step; may be h itself
+  T* c_next = nullptr;    ///< [B, H] cell state after the step (LSTMs), or null; may be c itself
+  int64_t projected = 0;  ///< as in RnnShape
 };
 
-/// Returns the number of elements of type T that RnnForward saves for RnnBackward. Without
-/// checkpoint, each of the T * B steps saves, with P = H rounded up to a multiple of 64 bytes:
+/// Returns the number of elements of type T that RnnForward saves for RnnBackward, with or without
+/// a projection. Without checkpoint, each of the T * B steps saves, with P = H rounded up to a
+/// multiple of 64 bytes:
 ///
 ///   kRnn, kRnnRelu            nothing              kLstm                6 P
 ///   kLnRnn, kLnRnnRelu        P + 1                kDrawLstm            6 P + 3
@@ -284,7 +294,7 @@ struct RnnStepArgs {
 template <class T>
 int64_t RnnSavedSize(Cell cell, const RnnShape& shape, bool checkpoint = false);
 
-/// Computes y [T, B, H] and the last states of a layer from x [T, B, I]. Saves the values that
+/// Computes y [T, B, O] and the last states of a layer from x [T, B, I]. Saves the values that
 /// RnnBackward needs if `args.saved` is given. Cell has the equations; RnnInputs defines lengths,
 /// resets and reverse.
 ///

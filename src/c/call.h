@@ -71,6 +71,11 @@ inline constexpr planish_type kType<float16> = PLANISH_FLOAT16;
 Norm NormOf(const char* function, planish_norm norm);
 Cell CellOf(const char* function, planish_cell cell);
 
+/// Returns a shape without a projection, which planish_rnn_inputs has.
+inline RnnShape ShapeOf(const planish_rnn_shape& shape) {
+  return {shape.time, shape.batch, shape.inputs, shape.hidden};
+}
+
 /// Returns a parallel_for of the caller, or an empty one if it has no function.
 ParallelFor ParallelForOf(planish_parallel_for parallel_for);
 
@@ -199,7 +204,7 @@ class Converter {
     if (from.function != nullptr) to = MatmulOf<T>(from);
   }
   void ConvertStruct(const char*, const planish_rnn_shape& from, RnnShape& to) const {
-    to = To<RnnShape>(from);
+    to = ShapeOf(from);
   }
   template <class T>
   void ConvertStruct(const char* name, const planish_rnn_inputs* from, RnnInputs<T>& to) const {

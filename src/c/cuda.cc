@@ -42,8 +42,7 @@ planish_status WriteRnnSize(const char* function, const char* name, planish_cell
     c::CheckGiven(function, "shape", "planish_rnn_shape", shape);
     c::CheckGiven(function, name, "number", result);
     c::WithRnnType(function, type, [&]<class T> {
-      *result = f.template operator()<T>(c::CellOf(function, cell),
-                                         c::Converter(function).To<planish::RnnShape>(*shape));
+      *result = f.template operator()<T>(c::CellOf(function, cell), c::ShapeOf(*shape));
     });
   });
 }

@@ -52,11 +52,26 @@ inline constexpr size_t kFirstSize<planish_norm_forward_args> =
 template <>
 inline constexpr size_t kFirstSize<planish_norm_backward_args> =
     offsetof(planish_norm_backward_args, sets);
+template <>
+inline constexpr size_t kFirstSize<planish_rnn_params> = offsetof(planish_rnn_params, weight_hr);
+template <>
+inline constexpr size_t kFirstSize<planish_rnn_gradients> =
+    offsetof(planish_rnn_gradients, weight_hr);
+template <>
+inline constexpr size_t kFirstSize<planish_rnn_pack_args> =
+    offsetof(planish_rnn_pack_args, projected);
+template <>
+inline constexpr size_t kFirstSize<planish_rnn_inputs> = offsetof(planish_rnn_inputs, projected);
+template <>
+inline constexpr size_t kFirstSize<planish_rnn_step_args> =
+    offsetof(planish_rnn_step_args, projected);
 
 // Defines VisitMembers(s, cpp, visit), which calls visit(name, s.member, cpp.member) for each
 // member of a C struct and the corresponding C++ struct. The structured binding names all members
 // of the C++ struct: it does not compile if the struct has another one.
-#define PLANISH_C_STRUCT(S, CPP, ...)                                                         \
+#define PLANISH_C_STRUCT(S, CPP, ...) PLANISH_C_STRUCT_AND(, S, CPP, __VA_ARGS__)
+// Like PLANISH_C_STRUCT, and visits what the statements MORE visit.
+#define PLANISH_C_STRUCT_AND(MORE, S, CPP, ...)                                               \
   template <>                                                                                 \
   struct Struct<S> {                                                                          \
     using Cpp = CPP;                                                                          \
@@ -69,6 +84,7 @@ inline constexpr size_t kFirstSize<planish_norm_backward_args> =
       [[maybe_unused]] auto& [__VA_ARGS__] = cpp_struct;                                      \
     }                                                                                         \
     PLANISH_EACH(PLANISH_VISIT_MEMBER, __VA_ARGS__)                                           \
+    MORE                                                                                      \
   }
 #define PLANISH_VISIT_MEMBER(member) visit(#member, c_struct.member, cpp_struct.member);
 
@@ -80,6 +96,7 @@ struct RnnPackArgs {
   RnnParams<const T> params;
   ParallelFor parallel_for;
   bool backward = false;
+  int64_t projected = 0;
 };
 
 PLANISH_C_STRUCT(planish_norm_options, NormOptions, eps, scale, slope, parallel_for, new_outputs)
@@ -113,23 +130,24 @@ PLANISH_C_STRUCT(planish_online_norm_forward_args, OnlineNormForwardArgs<float>,
 PLANISH_C_STRUCT(planish_online_norm_backward_args, OnlineNormBackwardArgs<float>, rows, cols, dy,
                  x, gain, mean, mean_lo, rstd, offset, deviation, dx, dgain, dbias)
 PLANISH_C_STRUCT(planish_online_state, OnlineState, mean, deviation)
-PLANISH_C_STRUCT(planish_rnn_shape, RnnShape, time, batch, inputs, hidden)
 PLANISH_C_STRUCT(planish_rnn_params, RnnParams<const float>, weight_ih, weight_hh, bias, bias_hn,
                  ln_ih_weight, ln_ih_bias, ln_hh_weight, ln_hh_bias, ln_weight, ln_bias,
-                 ln_c_weight, ln_c_bias)
+                 ln_c_weight, ln_c_bias, weight_hr)
 PLANISH_C_STRUCT(planish_rnn_gradients, RnnParams<float>, weight_ih, weight_hh, bias, bias_hn,
                  ln_ih_weight, ln_ih_bias, ln_hh_weight, ln_hh_bias, ln_weight, ln_bias,
-                 ln_c_weight, ln_c_bias)
+                 ln_c_weight, ln_c_bias, weight_hr)
 PLANISH_C_STRUCT(planish_rnn_pack_args, RnnPackArgs<float>, inputs, hidden, params, parallel_for,
-                 backward)
+                 backward, projected)
 PLANISH_C_STRUCT(planish_rnn_options, RnnOptions<float>, eps, checkpoint, parallel_for, packed)
-PLANISH_C_STRUCT(planish_rnn_inputs, RnnInputs<float>, shape, x, params, h0, c0, lengths, resets,
-                 h_reset, c_reset, reverse)
+// planish_rnn_shape cannot grow, because other structs contain it.
+PLANISH_C_STRUCT_AND(visit("projected", c_struct.projected, cpp_struct.shape.projected);
+                     , planish_rnn_inputs, RnnInputs<float>, shape, x, params, h0, c0, lengths,
+                     resets, h_reset, c_reset, reverse)
 PLANISH_C_STRUCT(planish_rnn_forward_args, RnnForwardArgs<float>, inputs, y, h_n, c_n, saved)
 PLANISH_C_STRUCT(planish_rnn_backward_args, RnnBackwardArgs<float>, inputs, y, saved, dy, dh_n,
                  dc_n, dx, dparams, sums, dh0, dc0, dh_reset, dc_reset)
 PLANISH_C_STRUCT(planish_rnn_step_args, RnnStepArgs<float>, batch, inputs, hidden, x, params, h, c,
-                 h_next, c_next)
+                 h_next, c_next, projected)
 
 PLANISH_C_STRUCT(planish_cuda_norm_options, cuda::NormOptions, eps, scale, slope, stream, workspace,
                  workspace_bytes)

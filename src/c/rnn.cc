@@ -24,9 +24,8 @@ planish_status planish_rnn_saved_size(planish_cell cell, planish_type type,
     c::CheckGiven(function, "shape", "planish_rnn_shape", shape);
     c::CheckGiven(function, "size", "number", size);
     c::WithRnnType(function, type, [&]<class T> {
-      *size = planish::RnnSavedSize<T>(c::CellOf(function, cell),
-                                       c::Converter(function).To<planish::RnnShape>(*shape),
-                                       checkpoint != 0);
+      *size =
+          planish::RnnSavedSize<T>(c::CellOf(function, cell), c::ShapeOf(*shape), checkpoint != 0);
     });
   });
 }
@@ -41,9 +40,9 @@ planish_status planish_rnn_pack(planish_cell cell, const planish_rnn_pack_args* 
     const planish_rnn_pack_args checked = converter.Checked("args", args);
     c::WithRnnType(function, checked.type, [&]<class T> {
       const auto to = converter.To<c::RnnPackArgs<T>>(checked);
-      *packed = new planish_rnn_packed{planish::RnnPackedParams<T>(c::CellOf(function, cell),
-                                                                   to.inputs, to.hidden, to.params,
-                                                                   to.parallel_for, to.backward)};
+      *packed = new planish_rnn_packed{
+          planish::RnnPackedParams<T>(c::CellOf(function, cell), to.inputs, to.hidden, to.params,
+                                      to.parallel_for, to.backward, to.projected)};
     });
   });
 }

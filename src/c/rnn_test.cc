@@ -36,6 +36,7 @@ Packed Pack(const RnnProblem<T>& p, bool backward) {
   args.type = internal::c::kType<T>;
   args.inputs = p.layer.shape.inputs;
   args.hidden = p.layer.shape.hidden;
+  args.projected = p.layer.shape.projected;
   args.params = &params;
   args.backward = backward ? 1 : 0;
   planish_rnn_packed* packed = nullptr;
@@ -80,10 +81,11 @@ TYPED_TEST_SUITE(CRnnTest, AllTypes);
 
 TYPED_TEST(CRnnTest, LayersHaveTheBitsOfCpp) {
   using T = TypeParam;
-  for (const Cell cell : internal::kCells) {
+  for (const auto& [cell, projects] : tests::kKinds) {
     for (const bool all : {false, true}) {
       SCOPED_TRACE(tests::NameOf(cell) + std::string(all ? ", all inputs" : ""));
-      const RnnProblem<T> p(cell, kShape, {.lengths = all, .resets = all, .reverse = all});
+      const RnnProblem<T> p(cell, tests::Projected(kShape, projects),
+                            {.lengths = all, .resets = all, .reverse = all});
       RnnOptions<T> options = p.Options();
       options.eps = 1e-3;
       options.checkpoint = all;
@@ -125,11 +127,11 @@ TEST(CLnLstmTest, MatchesItsEquationsInDouble) {
 
 TYPED_TEST(CRnnTest, StepsHaveTheBitsOfALayer) {
   using T = TypeParam;
-  for (const Cell cell : internal::kCells) {
+  for (const auto& [cell, projects] : tests::kKinds) {
     const internal::CellRecipe recipe = internal::RecipeOf(cell);
     if (recipe.over == internal::Over::kBatch) continue;
     SCOPED_TRACE(tests::NameOf(cell));
-    const RnnProblem<T> p(cell, kShape);
+    const RnnProblem<T> p(cell, tests::Projected(kShape, projects));
     const RnnResult<T> expected = tests::Apply(p, p.Options());
     const Packed packed = Pack(p, /*backward=*/true);
     const Sums sums = MakeSums(packed);
@@ -144,6 +146,7 @@ TYPED_TEST(CRnnTest, StepsHaveTheBitsOfALayer) {
     args.batch = kShape.batch;
     args.inputs = kShape.inputs;
     args.hidden = kShape.hidden;
+    args.projected = p.layer.shape.projected;
     args.h = args.h_next = h.data();
     if (recipe.is_lstm()) args.c = args.c_next = c.data();
     for (int64_t t = 0; t < kShape.time; ++t) {

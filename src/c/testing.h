@@ -67,7 +67,9 @@ class CStructs {
   void SetStruct(const ParallelFor& from, planish_parallel_for& to) {
     if (from) to = {CallParallelFor, const_cast<ParallelFor*>(&from)};
   }
-  void SetStruct(const RnnShape& from, planish_rnn_shape& to) { Copy(from, to); }
+  void SetStruct(const RnnShape& from, planish_rnn_shape& to) {
+    to = {from.time, from.batch, from.inputs, from.hidden};
+  }
   template <class T>
   void SetStruct(const RnnInputs<T>& from, const planish_rnn_inputs*& to) {
     to = &inputs_.emplace_back(Make<planish_rnn_inputs, T>(from));

@@ -19,14 +19,17 @@ using tests::RnnProblem;
 using tests::RnnResult;
 
 TEST(RnnAllocationTest, NoneInAPackedStep) {
-  for (const Cell cell : internal::kCells) {
+  for (const auto& [cell, projects] : tests::kKinds) {
     if (internal::RecipeOf(cell).over == internal::Over::kBatch) continue;
     for (const int64_t batch : {1, 5}) {
-      const RnnProblem<float> p(cell, {1, batch, 33, 40});
+      const RnnProblem<float> p(cell, tests::Projected({1, batch, 33, 40}, projects));
+      const int64_t projected = p.layer.shape.projected;
       RnnOptions<float> options = p.Options();
-      options.packed = RnnPackedParams<float>(cell, 33, 40, p.Inputs().params);
+      options.packed =
+          RnnPackedParams<float>(cell, 33, 40, p.Inputs().params, {}, false, projected);
       std::vector<float> h = p.layer.h0, c = p.layer.c0;
       RnnStepArgs<float> args{.batch = batch, .inputs = 33, .hidden = 40};
+      args.projected = projected;
       args.x = p.layer.x.data();
       args.h = args.h_next = h.data();
       if (!c.empty()) args.c = args.c_next = c.data();
@@ -62,9 +65,14 @@ RnnResult<float> WriteOnlyWithAllMemory(const RnnResult<float>& before, const F&
 constexpr RnnShape kSegments{300, 3, 20, 24};
 
 TEST(RnnAllocationTest, ForwardAndBackwardWithTooLittleMemoryWriteNothing) {
-  for (const Cell cell : {Cell::kLnLstm, Cell::kLnGru, Cell::kRnn, Cell::kBnLstm}) {
+  for (const auto& [cell, projects] : {tests::Kind{Cell::kLnLstm, false},
+                                       {Cell::kLnGru, false},
+                                       {Cell::kRnn, false},
+                                       {Cell::kBnLstm, false},
+                                       {Cell::kLnLstm, true}}) {
     for (const bool checkpoint : {false, true}) {
-      const RnnProblem<float> p(cell, kSegments, {.lengths = cell == Cell::kLnGru});
+      const RnnProblem<float> p(cell, tests::Projected(kSegments, projects),
+                                {.lengths = cell == Cell::kLnGru});
       RnnOptions<float> options = p.Options(SerialFor);
       options.checkpoint = checkpoint;
       const RnnResult<float> expected = tests::Apply(p, options);

@@ -174,7 +174,7 @@ struct Param {
   int64_t size;  ///< in elements
 };
 
-inline constexpr int kParams = 12;
+inline constexpr int kParams = 13;
 
 /// Returns all members of RnnParams, with their sizes for a cell.
 template <class E>
@@ -184,8 +184,9 @@ constexpr std::array<Param<E>, kParams> ParamsOf(const CellRecipe& recipe, const
   const bool separate = recipe.sums == Sums::kSeparate, joint = recipe.sums == Sums::kJoint;
   const bool biases = recipe.affine == Affine::kGainAndBias;
   const bool cell = recipe.cell != CellNorm::kNone;
+  const bool projects = recipe.is_lstm() && shape.projected > 0;
   return {{{"weight_ih", &P::weight_ih, true, columns * shape.inputs},
-           {"weight_hh", &P::weight_hh, true, columns * hidden},
+           {"weight_hh", &P::weight_hh, true, columns * shape.outputs()},
            {"bias", &P::bias, recipe.bias, columns},
            {"bias_hn", &P::bias_hn, recipe.has_bias_hn(), hidden},
            {"ln_ih_weight", &P::ln_ih_weight, separate, columns},
@@ -195,7 +196,8 @@ constexpr std::array<Param<E>, kParams> ParamsOf(const CellRecipe& recipe, const
            {"ln_weight", &P::ln_weight, joint, columns},
            {"ln_bias", &P::ln_bias, joint && biases, columns},
            {"ln_c_weight", &P::ln_c_weight, cell, hidden},
-           {"ln_c_bias", &P::ln_c_bias, cell, hidden}}};
+           {"ln_c_bias", &P::ln_c_bias, cell, hidden},
+           {"weight_hr", &P::weight_hr, projects, shape.projected * hidden}}};
 }
 
 }  // namespace planish::internal

@@ -13,12 +13,13 @@
 // Argument checks of recurrent layers, for CPU and GPU.
 namespace planish::internal {
 
-/// Checks that each size is at least its minimum, and that the byte size of every array fits a
+/// Checks that each size is in its range, and that the byte size of every array fits a
 /// pointer. Arguments and workspace each have at most the size of `arrays` arrays. Such an array
 /// has T * B * max(I, P) or P * max(I, P) elements, where P is H rounded up to a multiple of
 /// `units`.
 template <class T>
-void CheckRnnShape(const char* function, const RnnShape& shape, int64_t arrays, int64_t units) {
+void CheckRnnShape(const char* function, const CellRecipe& recipe, const RnnShape& shape,
+                   int64_t arrays, int64_t units) {
   const auto at_least = [&](const char* name, int64_t size, int64_t minimum) {
     if (size < minimum) {
       Fail(function, name, "be at least " + std::to_string(minimum), std::to_string(size));
@@ -28,6 +29,14 @@ void CheckRnnShape(const char* function, const RnnShape& shape, int64_t arrays, 
   at_least("batch", shape.batch, 0);
   at_least("inputs", shape.inputs, 1);
   at_least("hidden", shape.hidden, 1);
+  at_least("projected", shape.projected, 0);
+  if (shape.projected > 0 && !recipe.is_lstm()) {
+    Fail(function, "projected", "be 0 for a cell without c", std::to_string(shape.projected));
+  }
+  if (shape.projected >= shape.hidden) {
+    Fail(function, "projected", "be less than hidden, " + std::to_string(shape.hidden),
+         std::to_string(shape.projected));
+  }
   const int64_t max_count =
       std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(T)) / arrays;
   const int64_t width = std::max(shape.inputs, shape.hidden);

@@ -137,6 +137,28 @@ TEST(RnnErrorsTest, Sizes) {
             "[RnnSavedSize] hidden must be at least 1, got -3");
 }
 
+TEST(RnnErrorsTest, Projection) {
+  const auto with = [](int64_t projected) {
+    return [=](auto& a, auto&) { a.inputs.shape.projected = projected; };
+  };
+  EXPECT_EQ(ForwardError(with(-1)), "[RnnForward] projected must be at least 0, got -1");
+  EXPECT_EQ(ForwardError(with(5)), "[RnnForward] projected must be less than hidden, 5, got 5");
+  EXPECT_EQ(BackwardError(with(7)), "[RnnBackward] projected must be less than hidden, 5, got 7");
+  EXPECT_EQ(ForwardError(with(2), Cell::kLnGru),
+            "[RnnForward] projected must be 0 for a cell without c, got 2");
+  EXPECT_EQ(ForwardError(with(2)), "[RnnForward] weight_hr must point to 40 bytes, got null");
+  EXPECT_EQ(StepError([](auto& a, auto&) { a.projected = 2; }),
+            "[RnnStep] weight_hr must point to 40 bytes, got null");
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.params.weight_hr = numbers; }),
+            "[RnnForward] weight_hr must be null without projected, got an address");
+  EXPECT_EQ(BackwardError([](auto& a, auto&) { a.dparams.weight_hr = numbers; }),
+            "[RnnBackward] dweight_hr must be null without projected, got an address");
+  const RnnProblem<float> p(Cell::kLnLstm, {1, 1, 4, 5, 2});
+  const auto packed = RnnPackedParams<float>(Cell::kLnLstm, 4, 5, p.Inputs().params, {}, false, 2);
+  EXPECT_EQ(ForwardError([&](auto&, auto& options) { options.packed = packed; }),
+            "[RnnForward] packed must have projected = 0, got 2");
+}
+
 TEST(RnnErrorsTest, Eps) {
   EXPECT_EQ(ForwardError([](auto&, auto& o) { o.eps = -1; }),
             "[RnnForward] eps must be finite and at least 0, got -1");
@@ -169,21 +191,23 @@ TEST(RnnErrorsTest, Resets) {
             "[RnnForward] c_reset must be null without resets, got an address");
 }
 
+std::string MustBeNull(const std::string& param) {
+  const bool projection = param == "weight_hr";
+  return param + " must be null " + (projection ? "without projected" : "for a cell without it") +
+         ", got an address";
+}
+
 TEST(RnnErrorsTest, ParametersOfOtherCells) {
   for (const Cell cell : internal::kCells) {
     for (const auto& param : internal::ParamsOf<const float>(internal::RecipeOf(cell), kShape)) {
       const std::string error =
           ForwardError([&](auto& a, auto&) { a.inputs.params.*param.member = numbers; }, cell);
-      EXPECT_EQ(error, param.taken ? ""
-                                   : "[RnnForward] " + std::string(param.name) +
-                                         " must be null for a cell without it, got an address");
+      EXPECT_EQ(error, param.taken ? "" : "[RnnForward] " + MustBeNull(param.name));
     }
     for (const auto& param : internal::ParamsOf<float>(internal::RecipeOf(cell), kShape)) {
       const std::string error =
           BackwardError([&](auto& a, auto&) { a.dparams.*param.member = numbers; }, cell);
-      EXPECT_EQ(error, param.taken ? ""
-                                   : "[RnnBackward] d" + std::string(param.name) +
-                                         " must be null for a cell without it, got an address");
+      EXPECT_EQ(error, param.taken ? "" : "[RnnBackward] d" + MustBeNull(param.name));
     }
   }
   // Two cells without one parameter each.
@@ -320,31 +344,33 @@ struct CallArrays {
 };
 
 TEST(RnnErrorsTest, Arrays) {
-  for (const Cell cell : internal::kCells) {
+  for (const auto& [cell, projects] : tests::kKinds) {
+    const RnnShape shape = tests::Projected(kShape, projects);
     SCOPED_TRACE(tests::NameOf(cell));
     const internal::CellRecipe recipe = internal::RecipeOf(cell);
-    const int64_t saved = RnnSavedSize<float>(cell, kShape);
+    const int64_t saved = RnnSavedSize<float>(cell, shape);
     RnnInputs<float> inputs;
-    inputs.shape = kShape;
+    inputs.shape = shape;
     RnnForwardArgs<float> forward{.inputs = inputs};
     RnnBackwardArgs<float> backward{.inputs = inputs};
     const auto add = [&](CallArrays& call, auto& args) {
       call.Add(args.inputs, recipe);
-      call.Add(args.inputs.params, recipe, kShape);
+      call.Add(args.inputs.params, recipe, shape);
       call.Add(args, recipe, saved);
     };
     CallArrays of_forward, of_backward;
     add(of_forward, forward);
     add(of_backward, backward);
-    of_backward.Add(backward.dparams, recipe, kShape);
+    of_backward.Add(backward.dparams, recipe, shape);
     tests::ExpectArrayErrors("RnnForward", of_forward.arrays, [&] { RnnForward(cell, forward); });
     tests::ExpectArrayErrors("RnnBackward", of_backward.arrays,
                              [&] { RnnBackward(cell, backward); });
     if (recipe.over == internal::Over::kBatch) continue;
     RnnStepArgs<float> step{.batch = 2, .inputs = 4, .hidden = 5};
+    step.projected = shape.projected;
     CallArrays of_step;
     of_step.Add(step, recipe);
-    of_step.Add(step.params, recipe, kShape);
+    of_step.Add(step.params, recipe, shape);
     tests::ExpectArrayErrors("RnnStep", of_step.arrays, [&] { RnnStep(cell, step); });
   }
 }

@@ -31,7 +31,7 @@ struct ReferenceRnn {
   Array x, h0, c0, h_reset, c_reset;
   Array weight_ih, weight_hh, bias, bias_hn;
   Array ln_ih_weight, ln_ih_bias, ln_hh_weight, ln_hh_bias, ln_weight, ln_bias;
-  Array ln_c_weight, ln_c_bias;
+  Array ln_c_weight, ln_c_bias, weight_hr;
 };
 
 /// A differentiable array of a layer and its name. The parameters are the last kParams, in the
@@ -60,10 +60,11 @@ inline constexpr std::array<ReferenceArray<Scalar>, 5 + kParams> kReferenceArray
     {"ln_bias", &ReferenceRnn<Scalar>::ln_bias},
     {"ln_c_weight", &ReferenceRnn<Scalar>::ln_c_weight},
     {"ln_c_bias", &ReferenceRnn<Scalar>::ln_c_bias},
+    {"weight_hr", &ReferenceRnn<Scalar>::weight_hr},
 }};
 
-/// y [T, B, H] and the last states [B, H]; c is empty for cells without one. Also the weights of a
-/// loss, sum(y * weights.y) + sum(h * weights.h) + sum(c * weights.c).
+/// y [T, B, O] and the last states h [B, O] and c [B, H]; c is empty for cells without one. Also
+/// the weights of a loss, sum(y * weights.y) + sum(h * weights.h) + sum(c * weights.c).
 template <class Scalar>
 struct ReferenceRnnOutputs {
   std::vector<Scalar> y, h, c;
@@ -76,12 +77,13 @@ class ReferenceRnnRun {
       : call_(call),
         recipe_(RecipeOf(call.cell)),
         hidden_(static_cast<size_t>(call.shape.hidden)),
+        outputs_(static_cast<size_t>(call.shape.outputs())),
         inputs_(static_cast<size_t>(call.shape.inputs)),
         batch_(static_cast<size_t>(call.shape.batch)),
         h_(batch_),
         c_(batch_) {
     for (size_t b = 0; b < batch_; ++b) {
-      h_[b] = Slice(call.h0, b * hidden_, hidden_);
+      h_[b] = Slice(call.h0, b * outputs_, outputs_);
       c_[b] = Slice(call.c0, b * hidden_, hidden_);
     }
   }
@@ -89,13 +91,13 @@ class ReferenceRnnRun {
   ReferenceRnnOutputs<Scalar> operator()() {
     const auto time = static_cast<size_t>(call_.shape.time);
     ReferenceRnnOutputs<Scalar> out;
-    out.y.assign(time * batch_ * hidden_, Scalar(0));
+    out.y.assign(time * batch_ * outputs_, Scalar(0));
     for (size_t step = 0; step < time; ++step) {
       const size_t t = call_.reverse ? time - 1 - step : step;
       Step(t);
       for (const size_t b : rows_) {
         std::copy(h_[b].begin(), h_[b].end(),
-                  out.y.begin() + static_cast<std::ptrdiff_t>((t * batch_ + b) * hidden_));
+                  out.y.begin() + static_cast<std::ptrdiff_t>((t * batch_ + b) * outputs_));
       }
     }
     for (size_t b = 0; b < batch_; ++b) {
@@ -173,7 +175,7 @@ class ReferenceRnnRun {
       if (!call_.lengths.empty() && static_cast<int64_t>(t) >= call_.lengths[b]) continue;
       rows_.push_back(b);
       if (!call_.resets.empty() && call_.resets[t * batch_ + b]) {
-        h_[b] = Slice(call_.h_reset, 0, hidden_);
+        h_[b] = Slice(call_.h_reset, 0, outputs_);
         c_[b] = Slice(call_.c_reset, 0, hidden_);
       }
       zx.push_back(Product(call_.weight_ih, Slice(call_.x, (t * batch_ + b) * inputs_, inputs_)));
@@ -238,14 +240,15 @@ class ReferenceRnnRun {
       Normalize(c, 0, hidden_, call_.ln_c_weight, call_.ln_c_bias);
     }
     for (size_t r = 0; r < rows_.size(); ++r) {
-      for (size_t k = 0; k < hidden_; ++k) h_[rows_[r]][k] = o[r][k] * Tanh(c[r][k]);
+      for (size_t k = 0; k < hidden_; ++k) o[r][k] *= Tanh(c[r][k]);
+      h_[rows_[r]] = call_.shape.projected > 0 ? Product(call_.weight_hr, o[r]) : o[r];
       if (recipe_.cell == CellNorm::kCarried) c_[rows_[r]] = c[r];
     }
   }
 
   const ReferenceRnn<Scalar>& call_;
   const CellRecipe recipe_;
-  const size_t hidden_, inputs_, batch_;
+  const size_t hidden_, outputs_, inputs_, batch_;
   Rows h_, c_;                ///< the state of each sequence
   std::vector<size_t> rows_;  ///< the sequences that have the current step
 };

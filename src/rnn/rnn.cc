@@ -38,8 +38,8 @@ using internal::CellRecipe;
 using internal::RnnAccess;
 
 template <class T>
-void CheckRnnShape(const char* function, const RnnShape& shape) {
-  internal::CheckRnnShape<T>(function, shape, /*arrays=*/32, internal::kUnitsOfLine<T>);
+void CheckRnnShape(const char* function, const CellRecipe& recipe, const RnnShape& shape) {
+  internal::CheckRnnShape<T>(function, recipe, shape, /*arrays=*/32, internal::kUnitsOfLine<T>);
 }
 
 /// Checks the packed weights, or adds the parameters to `arrays`.
@@ -57,8 +57,9 @@ void AddParams(const char* function, Cell cell, const RnnShape& shape,
                    std::string("have ") + size + " = " + std::to_string(expected),
                    std::to_string(packed_size));
   };
-  same("inputs", layer.inputs(), shape.inputs);
+  same("inputs", layer.shape().inputs, shape.inputs);
   same("hidden", layer.order().hidden, shape.hidden);
+  same("projected", layer.shape().projected, shape.projected);
 }
 
 void CheckForBackward(const char* function, bool backward) {
@@ -73,7 +74,7 @@ void Forward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& opti
   const internal::PackedLayer<T>* packed = RnnAccess::Layer(options.packed);
   if (packed == nullptr) {
     const RnnShape& shape = args.inputs.shape;
-    (*memory).packed.Pack(cell, shape.inputs, shape.hidden, args.inputs.params);
+    (*memory).packed.Pack(cell, shape, args.inputs.params);
     (*memory).packed.PackWeights(args.inputs.params, options.parallel_for);
     packed = &(*memory).packed;
   }
@@ -85,10 +86,11 @@ template <class T>
 Arrays CheckedInputs(const char* function, Cell cell, const RnnInputs<T>& inputs,
                      const RnnOptions<T>& options) {
   const RnnShape& shape = inputs.shape;
-  CheckRnnShape<T>(function, shape);
+  const CellRecipe recipe = internal::RecipeOf(cell);
+  CheckRnnShape<T>(function, recipe, shape);
   internal::CheckEps(function, options.eps);
   Arrays arrays(function);
-  arrays.Add(inputs, internal::RecipeOf(cell));
+  arrays.Add(inputs, recipe);
   for (int64_t b = 0; inputs.lengths != nullptr && b < shape.batch; ++b) {
     if (inputs.lengths[b] < 1 || inputs.lengths[b] > shape.time) {
       internal::Fail(function, "lengths[" + std::to_string(b) + "]",
@@ -105,24 +107,25 @@ Arrays CheckedInputs(const char* function, Cell cell, const RnnInputs<T>& inputs
 template <class T>
 int64_t RnnSavedSize(Cell cell, const RnnShape& shape, bool checkpoint) {
   const CellRecipe recipe = internal::RecipeOf(cell);
-  CheckRnnShape<T>("RnnSavedSize", shape);
+  CheckRnnShape<T>("RnnSavedSize", recipe, shape);
   return internal::SavedSize<T>(recipe, shape, checkpoint);
 }
 
 template <class T>
 RnnPackedParams<T>::RnnPackedParams(Cell cell, int64_t inputs, int64_t hidden,
                                     const RnnParams<const T>& params,
-                                    const ParallelFor& parallel_for, bool backward)
+                                    const ParallelFor& parallel_for, bool backward,
+                                    int64_t projected)
     : backward_(backward) {
   constexpr const char* kFunction = "RnnPackedParams";
   const CellRecipe recipe = internal::RecipeOf(cell);
-  const RnnShape shape{0, 0, inputs, hidden};
-  CheckRnnShape<T>(kFunction, shape);
+  const RnnShape shape{0, 0, inputs, hidden, projected};
+  CheckRnnShape<T>(kFunction, recipe, shape);
   Arrays arrays(kFunction);
   arrays.Add(params, recipe, shape);
   arrays.CheckAlignedAndDisjoint();
   auto layer = std::make_shared<internal::PackedLayer<T>>();
-  layer->Pack(cell, inputs, hidden, params);
+  layer->Pack(cell, shape, params);
   layer->PackWeights(params, parallel_for);
   if (backward) layer->PackTransposed(params, /*dx=*/true, parallel_for);
   layer_ = std::move(layer);
@@ -142,10 +145,10 @@ template <class T>
 void RnnGradientSums<T>::Write(const RnnParams<T>& dparams, const ParallelFor& parallel_for) {
   const internal::PackedLayer<T>& layer = *RnnAccess::Layer(packed_);
   Arrays arrays("RnnGradientSums::Write");
-  arrays.Add(dparams, layer.call().recipe, RnnShape{0, 0, layer.inputs(), layer.order().hidden});
+  arrays.Add(dparams, layer.call().recipe, layer.shape());
   arrays.CheckAlignedAndDisjoint();
   auto& sums = RnnAccess::Sums(*this);
-  sums.Multiply(nullptr, true, true, parallel_for);
+  sums.Multiply(nullptr, internal::kAllWeights, parallel_for);
   sums.Write(dparams, parallel_for);
 }
 
@@ -182,7 +185,7 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   const internal::PackedLayer<T>* packed = RnnAccess::Layer(options.packed);
   if (packed == nullptr) {
     internal::PackedLayer<T>& anew = (*memory).packed;
-    anew.Pack(cell, shape.inputs, shape.hidden, args.inputs.params);
+    anew.Pack(cell, shape, args.inputs.params);
     if (options.checkpoint) anew.PackWeights(args.inputs.params, options.parallel_for);
     anew.PackTransposed(args.inputs.params, args.dx != nullptr, options.parallel_for);
     packed = &anew;
@@ -198,8 +201,8 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
   if (recipe.over == internal::Over::kBatch) {
     internal::Fail(kFunction, "cell", "be a cell without batch norm", "one with batch norm");
   }
-  const RnnShape shape{1, args.batch, args.inputs, args.hidden};
-  CheckRnnShape<T>(kFunction, shape);
+  const RnnShape shape = internal::ShapeOf(args);
+  CheckRnnShape<T>(kFunction, recipe, shape);
   internal::CheckEps(kFunction, options.eps);
   Arrays arrays(kFunction);
   arrays.Add(args, recipe);

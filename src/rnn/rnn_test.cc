@@ -25,7 +25,10 @@ namespace {
 using internal::kCells;
 using tests::ArrayName;
 using tests::Given;
+using tests::Kind;
+using tests::kKinds;
 using tests::NameOf;
+using tests::Projected;
 using tests::RnnProblem;
 using tests::RnnResult;
 
@@ -48,9 +51,9 @@ constexpr Given kGivens[] = {{.states = false},
 std::string Describe(Cell cell, const RnnShape& s, const Given& given = {}) {
   return std::string(NameOf(cell)) + " T " + std::to_string(s.time) + " B " +
          std::to_string(s.batch) + " I " + std::to_string(s.inputs) + " H " +
-         std::to_string(s.hidden) + (given.states ? " states" : "") +
-         (given.lengths ? " lengths" : "") + (given.resets ? " resets" : "") +
-         (given.reverse ? " reverse" : "");
+         std::to_string(s.hidden) + " O " + std::to_string(s.outputs()) +
+         (given.states ? " states" : "") + (given.lengths ? " lengths" : "") +
+         (given.resets ? " resets" : "") + (given.reverse ? " reverse" : "");
 }
 
 template <class T>
@@ -73,11 +76,11 @@ using ReferenceOf = std::conditional_t<std::is_same_v<T, double>, long double, d
 
 TYPED_TEST(RnnTest, ForwardMatchesTheReference) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
+  for (const auto& [cell, projects] : kKinds) {
     for (const RnnShape& shape : kShapes) {
       for (const Given& given : kGivens) {
         SCOPED_TRACE(Describe(cell, shape, given));
-        const RnnProblem<T> p(cell, shape, given);
+        const RnnProblem<T> p(cell, Projected(shape, projects), given);
         RnnResult<T> out = tests::Unwritten(p);
         RnnForward<T>(cell, tests::ForwardArgs(p, out), p.Options());
         const auto exact = internal::ReferenceRnnForward(p.template Reference<ReferenceOf<T>>());
@@ -92,11 +95,11 @@ TYPED_TEST(RnnTest, ForwardMatchesTheReference) {
 // Checks every element of every gradient, in small layers.
 TYPED_TEST(RnnTest, GradientsMatchTheComplexStep) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
+  for (const auto& [cell, projects] : kKinds) {
     for (const RnnShape& shape : {RnnShape{1, 1, 1, 1}, {3, 2, 2, 3}, {4, 4, 3, 2}, {5, 3, 1, 3}}) {
       for (const Given& given : kGivens) {
         SCOPED_TRACE(Describe(cell, shape, given));
-        const RnnProblem<T> p(cell, shape, given);
+        const RnnProblem<T> p(cell, Projected(shape, projects), given);
         const RnnResult<T> out = tests::Apply(p, p.Options());
         using Real = ReferenceOf<T>;
         const auto reference = p.template Reference<Real>();
@@ -150,12 +153,12 @@ double WorstAlongDirections(const RnnProblem<T>& p, const RnnResult<T>& out, std
 
 TYPED_TEST(RnnTest, GradientsMatchAlongDirections) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
+  for (const auto& [cell, projects] : kKinds) {
     size_t i = 0;
     for (const RnnShape& shape : kShapes) {
       for (int twice = 0; twice < 2; ++twice) {
         const Given& given = kGivens[i++ % std::size(kGivens)];
-        const RnnProblem<T> p(cell, shape, given);
+        const RnnProblem<T> p(cell, Projected(shape, projects), given);
         std::string where;
         const double worst =
             WorstAlongDirections<ReferenceOf<T>>(p, tests::Apply(p, p.Options()), &where);
@@ -170,10 +173,10 @@ TYPED_TEST(RnnTest, GradientsMatchAlongDirections) {
 // 1.
 TEST(RnnDeepTest, MatchesTheReference) {
   constexpr double kDeep = 1e-11;  // 500 steps of a few 1e-16 each, some times rstd, about 10
-  for (const Cell cell : kCells) {
+  for (const auto& [cell, projects] : kKinds) {
     for (const double hidden_gain : {0.1, 0.3}) {
-      const RnnProblem<double> p(cell, {500, 4, 3, 7}, {.reverse = hidden_gain == 0.3},
-                                 hidden_gain);
+      const RnnProblem<double> p(cell, Projected(RnnShape{500, 4, 3, 7}, projects),
+                                 {.reverse = hidden_gain == 0.3}, hidden_gain);
       const RnnResult<double> out = tests::Apply(p, p.Options());
       const auto exact = internal::ReferenceRnnForward(p.Reference());
       EXPECT_LE(tests::Difference(out.y, exact.y), kDeep) << NameOf(cell);
@@ -198,9 +201,9 @@ constexpr RnnShape kLarge = {50, 70, 3, 40};
 
 TYPED_TEST(RnnTest, SameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
+  for (const auto& [cell, projects] : kKinds) {
     for (const Given& given : {Given{}, Given{.lengths = true, .resets = true, .reverse = true}}) {
-      const RnnProblem<T> p(cell, kLarge, given);
+      const RnnProblem<T> p(cell, Projected(kLarge, projects), given);
       const RnnResult<T> expected = tests::Apply(p, p.Options(SerialFor));
       for (const int parts : tests::ThreadCounts()) {
         EXPECT_EQ(tests::Apply(p, p.Options(tests::OnThreads(parts))).DiffersIn(expected), "")
@@ -229,9 +232,9 @@ class OwnWeights {
 TYPED_TEST(RnnTest, SameBitsForSharedWeights) {
   using T = TypeParam;
   constexpr RnnShape kWide = {5, 30, 3, 130};
-  for (const Cell cell : kCells) {
+  for (const auto& [cell, projects] : kKinds) {
     for (const Given& given : {Given{}, Given{.lengths = true, .resets = true, .reverse = true}}) {
-      const RnnProblem<T> p(cell, kWide, given);
+      const RnnProblem<T> p(cell, Projected(kWide, projects), given);
       const auto apply = [&](int64_t own, const ParallelFor& parallel_for, bool checkpoint) {
         const OwnWeights set(own);
         RnnOptions<T> options = p.Options(parallel_for);
@@ -265,10 +268,10 @@ TYPED_TEST(RnnTest, SameBitsWithNtStores) {
   constexpr int64_t kLine = 64 / sizeof(T);
   constexpr RnnShape kShape = {5, 30, 3, 21};
   tests::ForEachTarget([&](const std::string& target) {
-    for (const Cell cell : kCells) {
+    for (const auto& [cell, projects] : kKinds) {
       for (const Given& given :
            {Given{}, Given{.lengths = true, .resets = true, .reverse = true}}) {
-        const RnnProblem<T> p(cell, kShape, given);
+        const RnnProblem<T> p(cell, Projected(kShape, projects), given);
         const auto apply = [&](const ParallelFor& parallel_for, int64_t offset) {
           RnnResult<T> out = tests::Unwritten(p);
           const auto size = std::ssize(out.saved);
@@ -349,9 +352,9 @@ TYPED_TEST(RnnTest, SameBitsForFewSequences) {
 
 TYPED_TEST(RnnTest, CheckpointsGiveTheSameBits) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
+  for (const auto& [cell, projects] : kKinds) {
     for (const Given& given : kGivens) {
-      const RnnProblem<T> p(cell, kSmall, given);
+      const RnnProblem<T> p(cell, Projected(kSmall, projects), given);
       RnnOptions<T> options = p.Options();
       const RnnResult<T> expected = tests::Apply(p, options);
       options.checkpoint = true;
@@ -399,8 +402,9 @@ TEST(RnnSavedSizeTest, EqualsTheTableInTheHeader) {
 // SIMD targets have.
 TYPED_TEST(RnnTest, AllThatIsSavedIsWritten) {
   using T = TypeParam;
-  const auto check = [](Cell cell, const RnnShape& shape, bool lengths, bool checkpoint) {
-    RnnProblem<T> p(cell, shape, {.lengths = lengths});
+  const auto check = [](const Kind& kind, const RnnShape& shape, bool lengths, bool checkpoint) {
+    const auto& [cell, projects] = kind;
+    RnnProblem<T> p(cell, Projected(shape, projects), {.lengths = lengths});
     // The layer also has steps that no sequence has.
     for (int64_t& length : p.layer.lengths) length = std::max<int64_t>(1, length - 1);
     RnnResult<T> out = tests::Unwritten(p, checkpoint);
@@ -414,11 +418,11 @@ TYPED_TEST(RnnTest, AllThatIsSavedIsWritten) {
         << Target();
   };
   tests::ForEachTarget([&](const std::string& /*target*/) {
-    for (const Cell cell : kCells) {
+    for (const Kind& kind : kKinds) {
       for (const RnnShape& shape : kShapes) {
-        check(cell, shape, false, false);
-        check(cell, shape, true, false);
-        check(cell, shape, true, true);
+        check(kind, shape, false, false);
+        check(kind, shape, true, false);
+        check(kind, shape, true, true);
       }
     }
   });
@@ -426,8 +430,8 @@ TYPED_TEST(RnnTest, AllThatIsSavedIsWritten) {
 
 TYPED_TEST(RnnTest, NothingSavedGivesTheSameBits) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
-    const RnnProblem<T> p(cell, kSmall, {.lengths = true, .resets = true});
+  for (const auto& [cell, projects] : kKinds) {
+    const RnnProblem<T> p(cell, Projected(kSmall, projects), {.lengths = true, .resets = true});
     RnnResult<T> expected = tests::Unwritten(p), out = tests::Unwritten(p);
     RnnForward<T>(cell, tests::ForwardArgs(p, expected), p.Options());
     auto args = tests::ForwardArgs(p, out);
@@ -439,17 +443,18 @@ TYPED_TEST(RnnTest, NothingSavedGivesTheSameBits) {
 
 TYPED_TEST(RnnTest, StepsGiveTheSameBits) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
+  for (const auto& [cell, projects] : kKinds) {
     if (internal::RecipeOf(cell).over == internal::Over::kBatch) continue;
     for (const bool in_place : {false, true}) {
-      const RnnProblem<T> p(cell, {7, 5, 3, 17});
+      const RnnProblem<T> p(cell, Projected(RnnShape{7, 5, 3, 17}, projects));
       RnnResult<T> expected = tests::Unwritten(p), out = tests::Unwritten(p);
       RnnForward<T>(cell, tests::ForwardArgs(p, expected), p.Options());
       const bool lstm = internal::RecipeOf(cell).is_lstm();
       std::vector<T> h = p.layer.h0, c = p.layer.c0, h_next(h), c_next(c);
-      const size_t inputs = 5 * 3, states = 5 * 17;
+      const size_t inputs = 5 * 3, states = h.size();
       for (size_t t = 0; t < 7; ++t) {
         RnnStepArgs<T> args{.batch = 5, .inputs = 3, .hidden = 17};
+        args.projected = p.layer.shape.projected;
         args.x = p.layer.x.data() + t * inputs;
         args.params = p.Inputs().params;
         args.h = h.data();
@@ -484,14 +489,23 @@ TEST(RnnStepTest, StatesAreOptional) {
 
 // --- Packed weights ---
 
+template <class T>
+RnnPackedParams<T> Pack(const RnnProblem<T>& p, const ParallelFor& parallel_for = {},
+                        bool backward = false) {
+  const RnnShape& s = p.layer.shape;
+  return RnnPackedParams<T>(p.layer.cell, s.inputs, s.hidden, p.Inputs().params, parallel_for,
+                            backward, s.projected);
+}
+
 TYPED_TEST(RnnTest, PackedParametersGiveTheSameBits) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
-    const RnnProblem<T> p(cell, {7, 5, 3, 17}, {.lengths = true, .resets = true});
+  for (const auto& [cell, projects] : kKinds) {
+    const RnnProblem<T> p(cell, Projected(RnnShape{7, 5, 3, 17}, projects),
+                          {.lengths = true, .resets = true});
     RnnResult<T> expected = tests::Unwritten(p), out = tests::Unwritten(p);
     RnnForward<T>(cell, tests::ForwardArgs(p, expected), p.Options());
     RnnOptions<T> options = p.Options();
-    options.packed = RnnPackedParams<T>(cell, 3, 17, p.Inputs().params);
+    options.packed = Pack(p);
     auto args = tests::ForwardArgs(p, out);
     args.inputs.params = {};
     RnnForward<T>(cell, args, options);
@@ -516,13 +530,14 @@ TEST(RnnPackedParamsTest, KeepTheirSimdTarget) {
 
 TYPED_TEST(RnnTest, PackedParametersGiveTheSameGradients) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
-    const RnnProblem<T> p(cell, {7, 5, 3, 17}, {.lengths = true, .resets = true});
+  for (const auto& [cell, projects] : kKinds) {
+    const RnnProblem<T> p(cell, Projected(RnnShape{7, 5, 3, 17}, projects),
+                          {.lengths = true, .resets = true});
     for (const bool checkpoint : {false, true}) {
       RnnOptions<T> options = p.Options();
       options.checkpoint = checkpoint;
       const RnnResult<T> expected = tests::Apply(p, options);
-      options.packed = RnnPackedParams<T>(cell, 3, 17, p.Inputs().params, {}, true);
+      options.packed = Pack(p, {}, true);
       RnnResult<T> out = tests::Unwritten(p, checkpoint);
       RnnForward<T>(cell, tests::ForwardArgs(p, out), options);
       auto args = tests::BackwardArgs(p, out);
@@ -546,7 +561,7 @@ void Write(const RnnProblem<T>& p, RnnGradientSums<T>& sums, const RnnOptions<T>
 template <class T>
 RnnResult<T> InPieces(const RnnProblem<T>& p, const RnnOptions<T>& options, int64_t steps) {
   const RnnShape& s = p.layer.shape;
-  const int64_t inputs = s.batch * s.inputs, states = s.batch * s.hidden;
+  const int64_t inputs = s.batch * s.inputs, states = s.batch * s.outputs();
   const bool lstm = internal::RecipeOf(p.layer.cell).is_lstm();
   RnnResult<T> out = tests::Unwritten(p);
   struct Piece {
@@ -597,25 +612,23 @@ RnnResult<T> InPieces(const RnnProblem<T>& p, const RnnOptions<T>& options, int6
 
 template <class T>
 RnnOptions<T> PackedForBoth(const RnnProblem<T>& p, const ParallelFor& parallel_for = {}) {
-  const RnnShape& s = p.layer.shape;
   RnnOptions<T> options = p.Options(parallel_for);
-  options.packed = RnnPackedParams<T>(p.layer.cell, s.inputs, s.hidden, p.Inputs().params,
-                                      parallel_for, /*backward=*/true);
+  options.packed = Pack(p, parallel_for, /*backward=*/true);
   return options;
 }
 
 // Fewer than 256 rows, or a multiple of a segment's rows, are summed as in RnnBackward.
 TYPED_TEST(RnnTest, SumsOfStepsGiveTheSameBits) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
+  for (const auto& [cell, projects] : kKinds) {
     for (const RnnShape& shape : {RnnShape{7, 5, 3, 17}, {104, 5, 2, 3}, {1, 300, 1, 2}}) {
       SCOPED_TRACE(Describe(cell, shape));
-      const RnnProblem<T> p(cell, shape);
+      const RnnProblem<T> p(cell, Projected(shape, projects));
       const RnnResult<T> expected = tests::Apply(p, p.Options());
       EXPECT_EQ(InPieces(p, PackedForBoth(p), 1).DiffersIn(expected), "");
       EXPECT_EQ(InPieces(p, PackedForBoth(p, tests::OnThreads(3)), 1).DiffersIn(expected), "");
     }
-    const RnnProblem<T> p(cell, {7, 5, 3, 17});
+    const RnnProblem<T> p(cell, Projected(RnnShape{7, 5, 3, 17}, projects));
     EXPECT_EQ(InPieces(p, PackedForBoth(p), 3).DiffersIn(tests::Apply(p, p.Options())), "");
   }
 }
@@ -624,8 +637,8 @@ TYPED_TEST(RnnTest, SumsOfStepsGiveTheSameBits) {
 // are summed in another order. The states have the same bits.
 TYPED_TEST(RnnTest, SumsOfPiecesAreTheSequences) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
-    const RnnProblem<T> p(cell, {71, 5, 3, 7});
+  for (const auto& [cell, projects] : kKinds) {
+    const RnnProblem<T> p(cell, Projected(RnnShape{71, 5, 3, 7}, projects));
     const RnnResult<T> expected = tests::Apply(p, p.Options());
     for (const int64_t steps : {1, 20, 60}) {
       const RnnResult<T> out = InPieces(p, PackedForBoth(p), steps);
@@ -643,15 +656,15 @@ TYPED_TEST(RnnTest, SumsOfPiecesAreTheSequences) {
 // Calls with different numbers of sequences, with lengths and resets, before and after a Write.
 TYPED_TEST(RnnTest, SumsAreOfAllCalls) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
-    const RnnProblem<T> first(cell, {3, 2, 3, 7});
+  for (const auto& [cell, projects] : kKinds) {
+    const RnnProblem<T> first(cell, Projected(RnnShape{3, 2, 3, 7}, projects));
     const RnnOptions<T> options = PackedForBoth(first);
     RnnGradientSums<T> sums(options.packed);
     std::array<std::vector<double>, tests::kArrays> expected;
     for (const RnnShape& shape :
          {RnnShape{3, 2, 3, 7}, {2, 70, 3, 7}, {0, 2, 3, 7}, {5, 90, 3, 7}}) {
       const bool any = shape.time > 0;
-      RnnProblem<T> p(cell, shape, {.lengths = any, .resets = any}, 1, 3);
+      RnnProblem<T> p(cell, Projected(shape, projects), {.lengths = any, .resets = any}, 1, 3);
       for (size_t a = tests::kFirstParam; a < tests::kArrays; ++a) {
         const auto member = internal::kReferenceArrays<T>[a].member;
         p.layer.*member = first.layer.*member;
@@ -709,22 +722,23 @@ bool RowsSame(const std::vector<T>& a, const std::vector<T>& b, int64_t batch, i
 TYPED_TEST(RnnTest, NanStaysInItsSequence) {
   using T = TypeParam;
   constexpr RnnShape kShape = {5, 4, 3, 7};
-  for (const Cell cell : kCells) {
+  for (const auto& [cell, projects] : kKinds) {
     if (internal::RecipeOf(cell).over == internal::Over::kBatch) continue;
-    RnnProblem<T> p(cell, kShape);
+    RnnProblem<T> p(cell, Projected(kShape, projects));
     const RnnResult<T> expected = tests::Apply(p, p.Options());
     p.layer.x[(1 * 4 + 2) * 3 + 1] = tests::Unset<T>();  // step 1 of sequence 2
     const RnnResult<T> out = tests::Apply(p, p.Options());
-    EXPECT_TRUE(RowsSame(out.y, expected.y, 4, 7, 2)) << NameOf(cell);
-    EXPECT_TRUE(RowsSame(out.h, expected.h, 4, 7, 2)) << NameOf(cell);
+    const int64_t outputs = p.layer.shape.outputs();
+    EXPECT_TRUE(RowsSame(out.y, expected.y, 4, outputs, 2)) << NameOf(cell);
+    EXPECT_TRUE(RowsSame(out.h, expected.h, 4, outputs, 2)) << NameOf(cell);
     EXPECT_TRUE(RowsSame(out.c, expected.c, 4, 7, 2)) << NameOf(cell);
     EXPECT_TRUE(RowsSame(out.gradients[tests::kX], expected.gradients[tests::kX], 4, 3, 2));
-    EXPECT_TRUE(RowsSame(out.gradients[tests::kH0], expected.gradients[tests::kH0], 4, 7, 2));
-    const size_t at = (1 * 4 + 2) * 7;
-    for (size_t k = 0; k < 7; ++k) {
-      EXPECT_EQ(out.y[at - 4 * 7 + k], expected.y[at - 4 * 7 + k]) << "before it";
+    EXPECT_TRUE(RowsSame(out.gradients[tests::kH0], expected.gradients[tests::kH0], 4, outputs, 2));
+    const auto width = static_cast<size_t>(outputs), at = (1 * 4 + 2) * width;
+    for (size_t k = 0; k < width; ++k) {
+      EXPECT_EQ(out.y[at - 4 * width + k], expected.y[at - 4 * width + k]) << "before it";
       EXPECT_TRUE(std::isnan(out.y[at + k])) << NameOf(cell);
-      EXPECT_TRUE(std::isnan(out.h[2 * 7 + k])) << NameOf(cell);
+      EXPECT_TRUE(std::isnan(out.h[2 * width + k])) << NameOf(cell);
     }
   }
 }
@@ -748,15 +762,15 @@ TYPED_TEST(RnnTest, AnInfiniteInputActsLikeAHugeOne) {
 // A reset replaces the state, so NaN does not pass it, forward or backward.
 TYPED_TEST(RnnTest, NanEndsAtAReset) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
-    RnnProblem<T> p(cell, {4, 3, 3, 5}, {.resets = true});
+  for (const auto& [cell, projects] : kKinds) {
+    RnnProblem<T> p(cell, Projected(RnnShape{4, 3, 3, 5}, projects), {.resets = true});
     std::fill(p.layer.resets.begin(), p.layer.resets.end(), uint8_t{0});
     std::fill_n(p.layer.resets.begin() + 2 * 3, 3, uint8_t{1});  // all before step 2
     const RnnResult<T> expected = tests::Apply(p, p.Options());
     RnnProblem<T> forward = p, backward = p;
     std::fill_n(forward.layer.x.begin(), 2 * 3 * 3, tests::Unset<T>());
     const RnnResult<T> after = tests::Apply(forward, p.Options());
-    const auto from = static_cast<std::ptrdiff_t>(2 * 3 * 5);
+    const auto from = static_cast<std::ptrdiff_t>(2 * 3 * p.layer.shape.outputs());
     EXPECT_TRUE(std::equal(after.y.begin() + from, after.y.end(), expected.y.begin() + from));
     EXPECT_EQ(after.h, expected.h) << NameOf(cell);
     std::fill(backward.loss.y.begin() + from, backward.loss.y.end(), tests::Unset<T>());
@@ -768,17 +782,19 @@ TYPED_TEST(RnnTest, NanEndsAtAReset) {
 // Past the length of a sequence, inputs are not read.
 TYPED_TEST(RnnTest, PaddingDoesNotMatter) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
+  for (const auto& [cell, projects] : kKinds) {
     for (const bool reverse : {false, true}) {
-      RnnProblem<T> p(cell, {5, 4, 3, 7}, {.lengths = true, .reverse = reverse});
+      RnnProblem<T> p(cell, Projected(RnnShape{5, 4, 3, 7}, projects),
+                      {.lengths = true, .reverse = reverse});
       p.layer.lengths = {3, 5, 1, 5};
       const RnnResult<T> expected = tests::Apply(p, p.Options());
       for (const size_t b : {0, 2}) {
         for (auto t = static_cast<size_t>(p.layer.lengths[b]); t < 5; ++t) {
           std::fill_n(p.layer.x.begin() + static_cast<std::ptrdiff_t>((t * 4 + b) * 3), 3,
                       tests::Unset<T>());
-          std::fill_n(p.loss.y.begin() + static_cast<std::ptrdiff_t>((t * 4 + b) * 7), 7,
-                      tests::Unset<T>());
+          const auto outputs = static_cast<size_t>(p.layer.shape.outputs());
+          std::fill_n(p.loss.y.begin() + static_cast<std::ptrdiff_t>((t * 4 + b) * outputs),
+                      outputs, tests::Unset<T>());
         }
       }
       EXPECT_EQ(tests::Apply(p, p.Options()).DiffersIn(expected), "") << NameOf(cell);
@@ -788,9 +804,9 @@ TYPED_TEST(RnnTest, PaddingDoesNotMatter) {
 
 TYPED_TEST(RnnTest, NoSteps) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
+  for (const auto& [cell, projects] : kKinds) {
     for (const bool checkpoint : {false, true}) {
-      const RnnProblem<T> p(cell, {0, 3, 2, 5});
+      const RnnProblem<T> p(cell, Projected(RnnShape{0, 3, 2, 5}, projects));
       RnnOptions<T> options = p.Options();
       options.checkpoint = checkpoint;
       const RnnResult<T> out = tests::Apply(p, options);
@@ -807,9 +823,9 @@ TYPED_TEST(RnnTest, NoSteps) {
 
 TYPED_TEST(RnnTest, NoSequences) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
+  for (const auto& [cell, projects] : kKinds) {
     for (const bool checkpoint : {false, true}) {
-      const RnnProblem<T> p(cell, {3, 0, 2, 5}, {.resets = true});
+      const RnnProblem<T> p(cell, Projected(RnnShape{3, 0, 2, 5}, projects), {.resets = true});
       RnnOptions<T> options = p.Options();
       options.checkpoint = checkpoint;
       const RnnResult<T> out = tests::Apply(p, options);
@@ -825,8 +841,8 @@ TYPED_TEST(RnnTest, NoSequences) {
 // Each gradient equals that of a call with all gradients; absent gradients of outputs are zeros.
 TYPED_TEST(RnnTest, GradientsOneByOne) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
-    const RnnProblem<T> p(cell, {3, 4, 3, 5}, {.resets = true});
+  for (const auto& [cell, projects] : kKinds) {
+    const RnnProblem<T> p(cell, Projected(RnnShape{3, 4, 3, 5}, projects), {.resets = true});
     const RnnResult<T> expected = tests::Apply(p, p.Options());
     for (size_t a = 0; a < tests::kArrays; ++a) {
       if (expected.gradients[a].empty()) continue;
@@ -844,8 +860,8 @@ TYPED_TEST(RnnTest, GradientsOneByOne) {
 
 TYPED_TEST(RnnTest, LossOfSomeOutputs) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
-    const RnnProblem<T> p(cell, {3, 4, 3, 5});
+  for (const auto& [cell, projects] : kKinds) {
+    const RnnProblem<T> p(cell, Projected(RnnShape{3, 4, 3, 5}, projects));
     for (int which = 0; which < 3; ++which) {
       RnnProblem<T> zeros = p, nulls = p;
       auto& weights = which == 0 ? zeros.loss.y : which == 1 ? zeros.loss.h : zeros.loss.c;
@@ -864,9 +880,10 @@ TYPED_TEST(RnnTest, LossOfSomeOutputs) {
 // A null parameter is ones or zeros, and can still have a gradient.
 TYPED_TEST(RnnTest, NullParameters) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
-    RnnProblem<T> written(cell, {3, 4, 3, 5}), null = written;
+  for (const auto& [cell, projects] : kKinds) {
+    RnnProblem<T> written(cell, Projected(RnnShape{3, 4, 3, 5}, projects)), null = written;
     for (size_t a = tests::kFirstParam + 2; a < tests::kArrays; ++a) {
+      if (std::string(ArrayName(a)) == "weight_hr") continue;
       const auto member = internal::kReferenceArrays<T>[a].member;
       auto& values = written.layer.*member;
       std::fill(values.begin(), values.end(),

@@ -28,6 +28,28 @@ inline const char* ArrayName(size_t array) {
   return internal::kReferenceArrays<double>[array].name;
 }
 
+/// A cell, and whether the layer has a projection.
+struct Kind {
+  Cell cell;
+  bool projects;
+};
+
+/// All cells, and all LSTMs with a projection.
+inline const std::vector<Kind> kKinds = [] {
+  std::vector<Kind> kinds;
+  for (const Cell cell : internal::kCells) kinds.push_back({cell, false});
+  for (const Cell cell : internal::kCells) {
+    if (internal::RecipeOf(cell).is_lstm()) kinds.push_back({cell, true});
+  }
+  return kinds;
+}();
+
+/// Returns the shape with a projection to about half of the units, if `projects`.
+inline RnnShape Projected(RnnShape shape, bool projects) {
+  if (projects) shape.projected = shape.hidden / 2;
+  return shape;
+}
+
 /// The optional inputs of a layer that a problem has.
 struct Given {
   bool states = true;
@@ -46,10 +68,10 @@ struct RnnProblem {
     layer.shape = shape;
     layer.reverse = given.reverse;
     const internal::CellRecipe recipe = internal::RecipeOf(cell);
-    const int64_t states = shape.batch * shape.hidden;
+    const int64_t states = shape.batch * shape.outputs(), cells = shape.batch * shape.hidden;
     layer.x = Normal<T>(shape.time * shape.batch * shape.inputs, random);
     if (given.states) layer.h0 = Normal<T>(states, random);
-    if (given.states && recipe.is_lstm()) layer.c0 = Normal<T>(states, random);
+    if (given.states && recipe.is_lstm()) layer.c0 = Normal<T>(cells, random);
     for (int64_t b = 0; given.lengths && b < shape.batch; ++b) {
       layer.lengths.push_back(b == 1 ? shape.time : 1 + random() % shape.time);
     }
@@ -57,7 +79,7 @@ struct RnnProblem {
       for (int64_t i = 0; i < shape.time * shape.batch; ++i) {
         layer.resets.push_back(random() % 3 == 0 ? 255 : 0);
       }
-      layer.h_reset = Normal<T>(shape.hidden, random);
+      layer.h_reset = Normal<T>(shape.outputs(), random);
       if (recipe.is_lstm()) layer.c_reset = Normal<T>(shape.hidden, random);
     }
     const auto params = internal::ParamsOf<T>(recipe, shape);
@@ -67,8 +89,9 @@ struct RnnProblem {
       double mean = 0, deviation = 0.3;
       if (name == "weight_ih") deviation = 1 / std::sqrt(static_cast<double>(shape.inputs));
       if (name == "weight_hh") {
-        deviation = hidden_gain / std::sqrt(static_cast<double>(shape.hidden));
+        deviation = hidden_gain / std::sqrt(static_cast<double>(shape.outputs()));
       }
+      if (name == "weight_hr") deviation = 1 / std::sqrt(static_cast<double>(shape.hidden));
       if (name.ends_with("_weight")) mean = 1;
       if (name == "ln_hh_weight") mean = hidden_gain, deviation *= hidden_gain;
       layer.*internal::kReferenceArrays<T>[kFirstParam + i].member =
@@ -76,7 +99,7 @@ struct RnnProblem {
     }
     loss.y = Normal<T>(shape.time * states, random);
     loss.h = Normal<T>(states, random);
-    if (recipe.is_lstm()) loss.c = Normal<T>(states, random);
+    if (recipe.is_lstm()) loss.c = Normal<T>(cells, random);
   }
 
   RnnInputs<T> Inputs() const {
@@ -137,11 +160,11 @@ struct RnnProblem {
       case kX:
         return s.time * s.batch * s.inputs;
       case kH0:
-        return s.batch * s.hidden;
+        return s.batch * s.outputs();
       case kC0:
         return lstm * s.batch * s.hidden;
       case kHReset:
-        return reset * s.hidden;
+        return reset * s.outputs();
       case kCReset:
         return lstm * reset * s.hidden;
       default: {
@@ -178,9 +201,9 @@ template <class T>
 RnnResult<T> Unwritten(const RnnProblem<T>& p, bool checkpoint = false) {
   const RnnShape& s = p.layer.shape;
   RnnResult<T> out;
-  out.y.assign(static_cast<size_t>(s.time * s.batch * s.hidden), Unset<T>());
-  out.h.assign(static_cast<size_t>(s.batch * s.hidden), Unset<T>());
-  if (internal::RecipeOf(p.layer.cell).is_lstm()) out.c = out.h;
+  out.y.assign(static_cast<size_t>(s.time * s.batch * s.outputs()), Unset<T>());
+  out.h.assign(static_cast<size_t>(s.batch * s.outputs()), Unset<T>());
+  out.c.assign(p.loss.c.size(), Unset<T>());
   out.saved.assign(static_cast<size_t>(RnnSavedSize<T>(p.layer.cell, s, checkpoint)), Unset<T>());
   for (size_t a = 0; a < kArrays; ++a) {
     out.gradients[a].assign(static_cast<size_t>(p.SizeOf(a)), Unset<T>());

@@ -10,8 +10,10 @@ using internal::CellRecipe;
 namespace {
 
 /// Returns the core's table entry of a parameter for I = H = 1, whose size counts gates or units.
+/// It has a projection if the cell can.
 internal::Param<const float> ParamOf(size_t field, const CellRecipe& recipe) {
-  return internal::ParamsOf<const float>(recipe, {.inputs = 1, .hidden = 1})[field - kFirstParam];
+  constexpr RnnShape kOne = {.inputs = 1, .hidden = 1, .projected = 1};
+  return internal::ParamsOf<const float>(recipe, kOne)[field - kFirstParam];
 }
 
 bool IsParam(size_t field) { return field >= kFirstParam && field < kH0; }
@@ -48,25 +50,29 @@ bool Takes(size_t field, const CellRecipe& recipe) {
 }
 
 SymSizes SizesOf(size_t field, const CellRecipe& recipe, const Sizes& sizes) {
-  const auto& [time, batch, inputs, hidden] = sizes;
+  const auto& [time, batch, inputs, hidden, outputs, projects] = sizes;
+  if (field == kWeightHr) return {outputs, hidden};
   if (IsParam(field)) {
     SymSizes param = {hidden * ParamOf(field, recipe).size};
     if (kFields[field].member == &RnnTensors::weight_ih) param.push_back(inputs);
-    if (kFields[field].member == &RnnTensors::weight_hh) param.push_back(hidden);
+    if (kFields[field].member == &RnnTensors::weight_hh) param.push_back(outputs);
     return param;
   }
   switch (field) {
     case kX:
       return {time, batch, inputs};
     case kH0:
+      return {batch, outputs};
     case kC0:
       return {batch, hidden};
+    case kHReset:
+      return {outputs};
     case kLengths:
       return {batch};
     case kResets:
       return {time, batch};
     default:
-      return {hidden};  // of the state after a reset
+      return {hidden};  // c after a reset
   }
 }
 
@@ -83,19 +89,33 @@ void CheckLike(const char* function, const char* name, const Tensor& t, const Ca
                     t.scalar_type(), " on ", t.device());
 }
 
+Sizes WeightSizes(const RnnTensors& tensors) {
+  const bool projects = tensors.weight_hr.defined();
+  const c10::SymInt outputs = tensors.weight_hh.sym_size(1);
+  return {.time = 0,
+          .batch = 0,
+          .inputs = tensors.weight_ih.sym_size(1),
+          .hidden = projects ? tensors.weight_hr.sym_size(1) : outputs,
+          .outputs = outputs,
+          .projects = projects};
+}
+
 Sizes CheckParams(const char* function, const Call& call) {
   const Tensor& model = call.tensor(Model(call));
   TORCH_CHECK_VALUE(IsNormType(model.scalar_type()), "[", function, "] ", kFields[Model(call)].name,
                     " must be float, double, bfloat16 or half, got ", model.scalar_type());
-  for (const size_t field : {kFirstParam, kFirstParam + 1}) {
+  for (const size_t field : {kFirstParam, kFirstParam + 1, kWeightHr}) {
     const Tensor& weight = call.tensor(field);
+    if (field == kWeightHr && !weight.defined()) continue;
     TORCH_CHECK_VALUE(weight.dim() == 2 && weight.sym_size(1) >= 1, "[", function, "] ",
                       kFields[field].name, " must have 2 dimensions and at least one column, got ",
                       weight.sym_sizes());
   }
-  const Sizes sizes = {0, 0, call.tensors.weight_ih.sym_size(1),
-                       call.tensors.weight_hh.sym_size(1)};
+  const Sizes sizes = WeightSizes(call.tensors);
   for (size_t field = kFirstParam; field < kH0; ++field) CheckTensor(function, field, call, sizes);
+  TORCH_CHECK_VALUE(!sizes.projects || sizes.outputs < sizes.hidden, "[", function,
+                    "] weight_hr must have fewer rows than columns, got ",
+                    call.tensors.weight_hr.sym_sizes());
   return sizes;
 }
 

@@ -43,12 +43,15 @@ inline constexpr int64_t kSavedSlack = 32;
 
 using SymSizes = c10::SmallVector<c10::SymInt, 3>;
 
+/// The sizes of RnnShape. `outputs` is O, with or without a projection.
 struct Sizes {
-  c10::SymInt time, batch, inputs, hidden;
+  c10::SymInt time, batch, inputs, hidden, outputs;
+  bool projects = false;
 
   RnnShape ints() const {
     const auto to_int = [](const c10::SymInt& size) { return size.guard_int(__FILE__, __LINE__); };
-    return {to_int(time), to_int(batch), to_int(inputs), to_int(hidden)};
+    return {to_int(time), to_int(batch), to_int(inputs), to_int(hidden),
+            projects ? to_int(outputs) : 0};
   }
 };
 
@@ -68,6 +71,9 @@ void CheckLike(const char* function, const char* name, const at::Tensor& t, cons
 /// Checks that the tensors from field `first` to the weights are given, which Python's schema
 /// ensures.
 void CheckGiven(const char* function, const RnnTensors& tensors, size_t first);
+
+/// Returns the sizes of a layer's weights, with T = B = 0.
+Sizes WeightSizes(const RnnTensors& tensors);
 
 /// Checks the parameters. Returns their sizes, with T = B = 0.
 Sizes CheckParams(const char* function, const Call& call);

@@ -52,16 +52,20 @@ Tensor Where(const Tensor& mask, const Tensor& t, const Tensor& otherwise = {}) 
 class ComposedLayer {
  public:
   ComposedLayer(Cell cell, const RnnTensors& tensors, const RnnSettings& settings)
-      : recipe_(internal::RecipeOf(cell)), p_(tensors), settings_(settings) {}
+      : recipe_(internal::RecipeOf(cell)),
+        p_(tensors),
+        settings_(settings),
+        sizes_(WeightSizes(tensors)) {}
 
   RnnOutputs operator()() const {
     const Tensor& x = p_.x;
-    const c10::SymInt batch = x.sym_size(1), hidden = p_.weight_hh.sym_size(1);
+    const c10::SymInt batch = x.sym_size(1);
     const int64_t time = x.sym_size(0).guard_int(__FILE__, __LINE__);
-    const auto first = [&](const Tensor& state) {
-      return state.defined() ? state.clone() : at::zeros_symint({batch, hidden}, x.options());
+    const auto first = [&](const Tensor& state, const c10::SymInt& width) {
+      return state.defined() ? state.clone() : at::zeros_symint({batch, width}, x.options());
     };
-    Tensor h = first(p_.h0), c = recipe_.is_lstm() ? first(p_.c0) : at::empty({0}, x.options());
+    Tensor h = first(p_.h0, sizes_.outputs);
+    Tensor c = recipe_.is_lstm() ? first(p_.c0, sizes_.hidden) : at::empty({0}, x.options());
 
     Tensor active, resets;
     if (p_.lengths.defined()) {
@@ -93,7 +97,8 @@ class ComposedLayer {
       h = Where(all_active[t], h_next, h);
       if (recipe_.is_lstm()) c = Where(all_active[t], c_next, c);
     }
-    return {time == 0 ? at::zeros_symint({0, batch, hidden}, x.options()) : at::stack(y), h, c};
+    const Tensor none = at::zeros_symint({0, batch, sizes_.outputs}, x.options());
+    return {time == 0 ? none : at::stack(y), h, c};
   }
 
  private:
@@ -125,7 +130,7 @@ class ComposedLayer {
               const Tensor& bias, const Tensor& active) const {
     c10::SmallVector<c10::SymInt, 4> sizes;
     for (const int8_t group : groups) {
-      if (group > 0) sizes.push_back(p_.weight_hh.sym_size(1) * group);
+      if (group > 0) sizes.push_back(sizes_.hidden * group);
     }
     std::vector<Tensor> xhat = z.split_with_sizes_symint(sizes, -1);
     for (Tensor& group : xhat) group = Xhat(group, active);
@@ -181,12 +186,15 @@ class ComposedLayer {
     const Tensor seen = recipe_.cell == CellNorm::kNone
                             ? raw
                             : Norm(raw, {1}, p_.ln_c_weight, p_.ln_c_bias, active);
-    return {gates[3].sigmoid() * seen.tanh(), recipe_.cell == CellNorm::kCarried ? seen : raw};
+    const Tensor h = gates[3].sigmoid() * seen.tanh();
+    return {p_.weight_hr.defined() ? h.matmul(p_.weight_hr.t()) : h,
+            recipe_.cell == CellNorm::kCarried ? seen : raw};
   }
 
   const CellRecipe recipe_;
   const RnnTensors& p_;
   const RnnSettings& settings_;
+  const Sizes sizes_;
 };
 
 /// A layer and its gradients. The history starts at the object's own copies of the tensors. Thus,

@@ -1,6 +1,7 @@
 #ifndef PLANISH_TORCH_RNN_FIELDS_H_
 #define PLANISH_TORCH_RNN_FIELDS_H_
 
+#include <array>
 #include <cstddef>
 #include <iterator>
 #include <string_view>
@@ -8,7 +9,7 @@
 #include "planish/torch_rnn.h"
 #include "src/rnn/cell.h"
 
-// The table of the tensors of a layer, in the order of the operators' arguments.
+// The table of the tensors of a layer.
 namespace planish {
 
 /// A tensor of a layer.
@@ -29,17 +30,38 @@ inline constexpr Field kFields[] = {{"x", &RnnTensors::x},
                                     {"ln_bias", &RnnTensors::ln_bias},
                                     {"ln_c_weight", &RnnTensors::ln_c_weight},
                                     {"ln_c_bias", &RnnTensors::ln_c_bias},
+                                    {"weight_hr", &RnnTensors::weight_hr},
                                     {"h0", &RnnTensors::h0},
                                     {"c0", &RnnTensors::c0},
                                     {"h_reset", &RnnTensors::h_reset},
                                     {"c_reset", &RnnTensors::c_reset},
                                     {"lengths", &RnnTensors::lengths},
                                     {"resets", &RnnTensors::resets}};
-inline constexpr size_t kX = 0, kFirstParam = 1, kH0 = 13, kC0 = 14, kHReset = 15, kCReset = 16,
-                        kLengths = 17, kResets = 18;
+inline constexpr size_t kX = 0, kFirstParam = 1, kWeightHr = 13, kH0 = 14, kC0 = 15, kHReset = 16,
+                        kCReset = 17, kLengths = 18, kResets = 19;
 inline constexpr size_t kTensors = std::size(kFields);
 inline constexpr size_t kStepTensors = kHReset;       // rnn_step has the first kStepTensors fields
 inline constexpr size_t kDifferentiables = kLengths;  // the first kDifferentiables fields
+
+/// The fields in the order of the operators' arguments: weight_hr is the last, because saved
+/// programs pass the others by position.
+inline constexpr auto kArguments = [] {
+  std::array<size_t, kTensors> order{};
+  size_t argument = 0;
+  for (size_t field = 0; field < kTensors; ++field) {
+    if (field != kWeightHr) order[argument++] = field;
+  }
+  order[argument] = kWeightHr;
+  return order;
+}();
+
+/// Calls f(field) for the fields in [begin, end), in the order of the operators' arguments.
+template <class F>
+void ForArguments(size_t begin, size_t end, const F& f) {
+  for (const size_t field : kArguments) {
+    if (field >= begin && field < end) f(field);
+  }
+}
 
 static_assert(
     [] {

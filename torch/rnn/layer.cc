@@ -41,7 +41,7 @@ std::vector<int64_t> SizesOf(const ModuleParam& param, Cell cell, const RnnShape
   std::vector<int64_t> sizes;
   for (const c10::SymInt& size :
        SizesOf(param.field, internal::RecipeOf(cell),
-               Sizes{shape.time, shape.batch, shape.inputs, shape.hidden})) {
+               Sizes{shape.time, shape.batch, shape.inputs, shape.hidden, shape.outputs()})) {
     sizes.push_back(size.expect_int());
   }
   return sizes;
@@ -64,9 +64,16 @@ RnnLayer::State RnnLayer::Now() const {
   return state_;
 }
 
-void RnnLayer::CheckCount(const Params& params) const {
-  TORCH_CHECK_VALUE(params.size() == params_.size(), "[", module_, "] params must have ",
-                    params_.size(), " tensors, got ", params.size());
+std::vector<ModuleParam> RnnLayer::params(bool projects) const {
+  std::vector<ModuleParam> of_layer = params_;
+  if (!projects && of_layer.back().field == kWeightHr) of_layer.pop_back();
+  return of_layer;
+}
+
+void RnnLayer::CheckCount(const Params& given) const {
+  const size_t with = params_.size(), without = params(/*projects=*/false).size();
+  TORCH_CHECK_VALUE(given.size() == with || given.size() == without, "[", module_,
+                    "] params must have ", without, " tensors, got ", given.size());
 }
 
 NamedTensors RnnLayer::Named(const Params& params) const {
@@ -150,6 +157,8 @@ RnnTensors RnnLayer::Prepare(const Params& params, Mode mode, const RnnTensors& 
   if (packed) {
     tensors.weight_ih = params[0];
     tensors.weight_hh = params[1];
+    const size_t last = params.size() - 1;
+    if (params_[last].field == kWeightHr) tensors.weight_hr = params[last];
   } else {
     tensors = Folded(params);
   }
@@ -234,10 +243,11 @@ struct PythonSteps final : torch::CustomClassHolder {
 };
 
 c10::Dict<std::string, std::vector<int64_t>> ParameterSizes(const Self& self, int64_t inputs,
-                                                            int64_t hidden) {
+                                                            int64_t hidden, int64_t projected) {
+  const RnnShape shape = {.inputs = inputs, .hidden = hidden, .projected = projected};
   c10::Dict<std::string, std::vector<int64_t>> sizes;
-  for (const ModuleParam& param : self->params()) {
-    sizes.insert(param.name, SizesOf(param, self->cell(), {.inputs = inputs, .hidden = hidden}));
+  for (const ModuleParam& param : self->params(projected > 0)) {
+    sizes.insert(param.name, SizesOf(param, self->cell(), shape));
   }
   return sizes;
 }

@@ -28,7 +28,8 @@ struct ModuleParam {
 };
 
 /// Returns the parameters of a module's layer: those of the cell, with PyTorch's biases bias_ih and
-/// bias_hh. Modules register and initialize them in this order.
+/// bias_hh. Modules register and initialize them in this order. The last, an LSTM's weight_hr, is
+/// only in layers with a projection.
 std::vector<ModuleParam> ModuleParams(Cell cell, bool bias);
 
 /// Returns the sizes of a module's parameter.
@@ -40,7 +41,8 @@ namespace internal {
 /// them, and runs it. Shared by the C++ modules and, as torch.classes.planish.RnnLayer, by those of
 /// Python. Several threads can use an object at once.
 ///
-/// The module owns the parameters and passes them to each call, in the order of ModuleParams.
+/// The module owns the parameters and passes them to each call, in the order of ModuleParams, with
+/// or without weight_hr.
 class RnnLayer final : public torch::CustomClassHolder {
  public:
   using Params = std::vector<at::Tensor>;
@@ -61,7 +63,8 @@ class RnnLayer final : public torch::CustomClassHolder {
   bool bias() const { return bias_; }
   const std::string& suffix() const { return suffix_; }
   const std::string& module() const { return module_; }
-  const std::vector<ModuleParam>& params() const { return params_; }
+  /// Returns the parameters of a layer with or without a projection.
+  std::vector<ModuleParam> params(bool projects) const;
 
   /// Computes rnn_forward or rnn_step. `inputs` are the tensors other than the parameters. Throws
   /// as they do, and c10::Error if a parameter of a frozen layer has changed.
@@ -93,7 +96,7 @@ class RnnLayer final : public torch::CustomClassHolder {
   };
 
   State Now() const;
-  void CheckCount(const Params& params) const;
+  void CheckCount(const Params& given) const;
   NamedTensors Named(const Params& params) const;
   /// Returns the operators' tensors.
   RnnTensors Folded(const Params& params) const;

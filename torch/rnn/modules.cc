@@ -56,6 +56,13 @@ template <class Options>
 void CheckOptions(const std::string& module, const Options& options) {
   CheckAtLeastOne(module, "input_size", options.input_size());
   CheckAtLeastOne(module, "hidden_size", options.hidden_size());
+  const int64_t projected = options.proj_size();
+  TORCH_CHECK_VALUE(projected >= 0, "[", module, "] proj_size must be at least 0, got ", projected);
+  TORCH_CHECK_VALUE(projected < options.hidden_size(), "[", module,
+                    "] proj_size must be less than hidden_size, ", options.hidden_size(), ", got ",
+                    projected);
+  TORCH_CHECK_VALUE(projected == 0 || internal::RecipeOf(Options::kDefaultVariant).is_lstm(), "[",
+                    module, "] proj_size must be 0, got ", projected);
   const int gates = internal::RecipeOf(Options::kDefaultVariant).gates();
   TORCH_CHECK_VALUE(internal::RecipeOf(options.variant()).gates() == gates, "[", module,
                     "] variant must be a cell with ", gates, gates == 1 ? " gate" : " gates",
@@ -114,6 +121,12 @@ void ResetParameters(torch::nn::Module& module, Cell cell, int64_t hidden) {
   }
 }
 
+/// Returns the sizes of a module's layer with `inputs` inputs.
+template <class Options>
+RnnShape ShapeOf(const Options& options, int64_t inputs) {
+  return {.inputs = inputs, .hidden = options.hidden_size(), .projected = options.proj_size()};
+}
+
 Tensor SelectOrUndefined(const Tensor& t, int64_t index) {
   return t.defined() ? t.select(0, index) : t;
 }
@@ -134,7 +147,7 @@ namespace detail {
 RecurrentLayer::RecurrentLayer(torch::nn::Module& module, const std::string& owner, Cell cell,
                                const RnnShape& shape, bool bias, const std::string& suffix)
     : layer_(std::make_shared<internal::RnnLayer>(cell, bias, suffix, owner)) {
-  for (const ModuleParam& param : layer_->params()) {
+  for (const ModuleParam& param : layer_->params(shape.projected > 0)) {
     const Tensor empty = at::empty(SizesOf(param, cell, shape));
     params_.push_back(module.register_parameter(param.name + suffix, empty));
   }
@@ -166,10 +179,10 @@ void RecurrentImpl<Derived, Options>::reset() {
   const int64_t directions = options.bidirectional() ? 2 : 1;
   layers_.clear();
   for (int64_t layer = 0; layer < options.num_layers(); ++layer) {
-    const int64_t inputs = layer == 0 ? options.input_size() : directions * options.hidden_size();
+    const int64_t below = directions * ShapeOf(options, 0).outputs();
+    const RnnShape shape = ShapeOf(options, layer == 0 ? options.input_size() : below);
     for (int64_t direction = 0; direction < directions; ++direction) {
       const std::string suffix = "_l" + std::to_string(layer) + (direction == 1 ? "_reverse" : "");
-      const RnnShape shape = {.inputs = inputs, .hidden = options.hidden_size()};
       layers_.emplace_back(*this, module, options.variant(), shape, options.bias(), suffix);
     }
   }
@@ -209,8 +222,9 @@ void RecurrentImpl<Derived, Options>::pretty_print(std::ostream& stream) const {
          << "(input_size=" << options.input_size() << ", hidden_size=" << options.hidden_size()
          << ", num_layers=" << options.num_layers() << ", bias=" << options.bias()
          << ", batch_first=" << options.batch_first() << ", dropout=" << options.dropout()
-         << ", bidirectional=" << options.bidirectional()
-         << ", variant=" << cell_name(options.variant()) << ", eps=" << options.eps()
+         << ", bidirectional=" << options.bidirectional();
+  if (options.proj_size() > 0) stream << ", proj_size=" << options.proj_size();
+  stream << ", variant=" << cell_name(options.variant()) << ", eps=" << options.eps()
          << ", checkpoint=" << options.checkpoint()
          << (options.composed() ? ", composed=true)" : ")");
 }
@@ -261,14 +275,17 @@ RnnOutputs RecurrentImpl<Derived, Options>::Run(const Tensor& x, const Tensor& h
   CheckInput(module, x, options.input_size());
   const bool unbatched = x.dim() == 2;
   const auto layers = static_cast<int64_t>(layers_.size());
-  const int64_t hidden = options.hidden_size();
-  std::vector<int64_t> states = {layers, hidden};
-  if (!unbatched) states.insert(states.begin() + 1, x.size(options.batch_first() ? 0 : 1));
-  CheckSizes(module, "h_0", h0, states);
-  CheckSizes(module, "c_0", c0, states);
+  const int64_t hidden = options.hidden_size(), of_h = ShapeOf(options, 0).outputs();
+  const auto check_state = [&](const char* name, const Tensor& state, int64_t width) {
+    std::vector<int64_t> sizes = {layers, width};
+    if (!unbatched) sizes.insert(sizes.begin() + 1, x.size(options.batch_first() ? 0 : 1));
+    CheckSizes(module, name, state, sizes);
+  };
+  check_state("h_0", h0, of_h);
+  check_state("c_0", c0, hidden);
   const Tensor resets =
       ResetsAsBool(module, sequences.resets, x.sizes().slice(0, x.sizes().size() - 1));
-  CheckSizes(module, "h_reset", sequences.h_reset, {layers, hidden});
+  CheckSizes(module, "h_reset", sequences.h_reset, {layers, of_h});
   CheckSizes(module, "c_reset", sequences.c_reset, {layers, hidden});
   TORCH_CHECK_VALUE(!unbatched || !sequences.lengths.defined(), "[", module,
                     "] lengths must be left out for x [T, I], got ", sequences.lengths.sizes());
@@ -299,10 +316,9 @@ RnnOutputs RecurrentImpl<Derived, Options>::RunPacked(const PackedSequence& x, c
   CheckInput(module, x.data(), options.input_size());
   const auto [padded, lengths] = at::_pad_packed_sequence(
       x.data(), x.batch_sizes(), /*batch_first=*/false, /*padding_value=*/0, /*total_length=*/-1);
-  const int64_t states[] = {static_cast<int64_t>(layers_.size()), padded.size(1),
-                            options.hidden_size()};
-  CheckSizes(module, "h_0", h0, states);
-  CheckSizes(module, "c_0", c0, states);
+  const auto layers = static_cast<int64_t>(layers_.size());
+  CheckSizes(module, "h_0", h0, {layers, padded.size(1), ShapeOf(options, 0).outputs()});
+  CheckSizes(module, "c_0", c0, {layers, padded.size(1), options.hidden_size()});
   const RnnOutputs outputs =
       RunLayers(padded, PermuteBatch(h0, x.sorted_indices()), PermuteBatch(c0, x.sorted_indices()),
                 {.lengths = lengths.to(x.data().device())});
@@ -324,7 +340,7 @@ void RecurrentCellImpl<Derived, Options>::reset() {
   TORCH_CHECK_VALUE(internal::RecipeOf(options.variant()).over == internal::Over::kRow, "[", module,
                     "] variant must be a cell without batch norm, got ",
                     cell_name(options.variant()));
-  const RnnShape shape = {.inputs = options.input_size(), .hidden = options.hidden_size()};
+  const RnnShape shape = ShapeOf(options, options.input_size());
   layer_ = RecurrentLayer(*this, module, options.variant(), shape, options.bias(), "");
   reset_parameters();
 }
@@ -360,8 +376,10 @@ template <class Derived, class Options>
 void RecurrentCellImpl<Derived, Options>::pretty_print(std::ostream& stream) const {
   stream << std::boolalpha << "planish::nn::" << NameOf(options)
          << "(input_size=" << options.input_size() << ", hidden_size=" << options.hidden_size()
-         << ", bias=" << options.bias() << ", variant=" << cell_name(options.variant())
-         << ", eps=" << options.eps() << (options.composed() ? ", composed=true)" : ")");
+         << ", bias=" << options.bias();
+  if (options.proj_size() > 0) stream << ", proj_size=" << options.proj_size();
+  stream << ", variant=" << cell_name(options.variant()) << ", eps=" << options.eps()
+         << (options.composed() ? ", composed=true)" : ")");
 }
 
 template <class Derived, class Options>
@@ -379,10 +397,13 @@ std::tuple<Tensor, Tensor> RecurrentCellImpl<Derived, Options>::Run(const Tensor
   TORCH_CHECK_VALUE(x.dim() == 1 || x.dim() == 2, "[", module,
                     "] x must have 1 or 2 dimensions, got ", x.sizes());
   CheckInput(module, x, options.input_size());
-  std::vector<int64_t> state = {options.hidden_size()};
-  if (x.dim() == 2) state.insert(state.begin(), x.size(0));
-  CheckSizes(module, "h", h, state);
-  CheckSizes(module, "c", c, state);
+  const auto check_state = [&](const char* name, const Tensor& state, int64_t width) {
+    std::vector<int64_t> sizes = {width};
+    if (x.dim() == 2) sizes.insert(sizes.begin(), x.size(0));
+    CheckSizes(module, name, state, sizes);
+  };
+  check_state("h", h, ShapeOf(options, 0).outputs());
+  check_state("c", c, options.hidden_size());
   const auto add_batch = [&](const Tensor& t) {
     return t.defined() && x.dim() == 1 ? t.unsqueeze(0) : t;
   };

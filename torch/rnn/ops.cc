@@ -58,15 +58,18 @@ constexpr char kParamsSchema[] =
     "Tensor? ln_c_weight=None, Tensor? ln_c_bias=None";
 constexpr char kStatesSchema[] = ", Tensor? h0=None, Tensor? c0=None";
 constexpr char kSequencesSchema[] =
-    ", Tensor? h_reset=None, Tensor? c_reset=None, Tensor? lengths=None, Tensor? resets=None, *, "
-    "bool reverse=False, float eps=1e-05, bool checkpoint=False, ";
+    ", Tensor? h_reset=None, Tensor? c_reset=None, Tensor? lengths=None, Tensor? resets=None";
+// The last argument of all operators, in the order of kArguments.
+constexpr char kProjectionSchema[] = ", Tensor? weight_hr=None";
+constexpr char kSettingsSchema[] =
+    ", *, bool reverse=False, float eps=1e-05, bool checkpoint=False, ";
 constexpr char kPackedSchema[] = "__torch__.torch.classes.planish.RnnPackedParams";
 constexpr char kForwardOutputs[] = ") -> (Tensor y, Tensor h_n, Tensor c_n, Tensor saved)";
 constexpr char kBackwardOutputs[] =
     ") -> (Tensor dx, Tensor dweight_ih, Tensor dweight_hh, Tensor dbias, Tensor dbias_hn, "
     "Tensor dln_ih_weight, Tensor dln_ih_bias, Tensor dln_hh_weight, Tensor dln_hh_bias, "
     "Tensor dln_weight, Tensor dln_bias, Tensor dln_c_weight, Tensor dln_c_bias, Tensor dh0, "
-    "Tensor dc0, Tensor dh_reset, Tensor dc_reset)";
+    "Tensor dc0, Tensor dh_reset, Tensor dc_reset, Tensor dweight_hr)";
 
 struct ForwardCall : Call {
   static constexpr char kName[] = "rnn_forward";
@@ -102,8 +105,9 @@ struct PackCall : Call {
 
 // ---- Arguments and results of the dispatcher
 
-const std::string kLayerSchema =
-    std::string("str cell, Tensor x, ") + kParamsSchema + kStatesSchema + kSequencesSchema;
+const std::string kLayerSchema = std::string("str cell, Tensor x, ") + kParamsSchema +
+                                 kStatesSchema + kSequencesSchema + kProjectionSchema +
+                                 kSettingsSchema;
 
 std::string ForwardSchema() {
   return "rnn_forward(" + kLayerSchema + "bool save=False, " + kPackedSchema + "? packed=None" +
@@ -115,14 +119,16 @@ std::string ComposedSchema() {
 }
 std::string BackwardSchema() {
   return "rnn_backward(Tensor? dy, Tensor? dh_n, Tensor? dc_n, Tensor y, Tensor saved, " +
-         kLayerSchema + "bool[17] mask" + kBackwardOutputs;
+         kLayerSchema + "bool[18] mask" + kBackwardOutputs;
 }
 std::string StepSchema() {
   return std::string("rnn_step(str cell, Tensor x, ") + kParamsSchema + kStatesSchema +
-         ", *, float eps=1e-05, " + kPackedSchema + "? packed=None) -> (Tensor h1, Tensor c1)";
+         kProjectionSchema + ", *, float eps=1e-05, " + kPackedSchema +
+         "? packed=None) -> (Tensor h1, Tensor c1)";
 }
 std::string PackSchema() {
-  return std::string("rnn_pack(str cell, ") + kParamsSchema + ") -> " + kPackedSchema + " packed";
+  return std::string("rnn_pack(str cell, ") + kParamsSchema + kProjectionSchema + ") -> " +
+         kPackedSchema + " packed";
 }
 
 Tensor TensorOf(const c10::IValue& value) { return value.isNone() ? Tensor() : value.toTensor(); }
@@ -142,15 +148,16 @@ c10::IValue ValueOf(const RnnPacked& packed) {
 Arguments ParseTensors(const char* function, Arguments arguments, size_t begin, size_t end,
                        Call& call) {
   call.cell = CellOf(function, arguments[0].toStringRef());
-  for (size_t i = begin; i < end; ++i) {
-    call.tensors.*kFields[i].member = TensorOf(arguments[1 + i - begin]);
-  }
-  return arguments.slice(1 + end - begin);
+  size_t argument = 1;
+  ForArguments(begin, end, [&](size_t field) {
+    call.tensors.*kFields[field].member = TensorOf(arguments[argument++]);
+  });
+  return arguments.slice(argument);
 }
 
 void PushTensors(const Call& call, size_t begin, size_t end, Stack& stack) {
   stack.emplace_back(cell_name(call.cell));
-  for (size_t i = begin; i < end; ++i) stack.push_back(ValueOf(call.tensor(i)));
+  ForArguments(begin, end, [&](size_t field) { stack.push_back(ValueOf(call.tensor(field))); });
 }
 
 RnnSettings SettingsOf(Arguments arguments) {
@@ -189,7 +196,8 @@ void Parse(Arguments arguments, BackwardCall& call) {
   const c10::List<bool> mask = arguments.back().toBoolList();
   TORCH_CHECK_VALUE(mask.size() == kDifferentiables, "[rnn_backward] mask must have ",
                     kDifferentiables, " values, got ", mask.size());
-  for (size_t i = 0; i < kDifferentiables; ++i) call.mask[i] = mask[i];
+  size_t value = 0;
+  ForArguments(0, kDifferentiables, [&](size_t field) { call.mask[field] = mask[value++]; });
 }
 
 void Push(const BackwardCall& call, Stack& stack) {
@@ -198,7 +206,7 @@ void Push(const BackwardCall& call, Stack& stack) {
   PushTensors(call, kX, kTensors, stack);
   PushSettings(call.settings, stack);
   c10::List<bool> mask;
-  for (const bool wanted : call.mask) mask.push_back(wanted);
+  ForArguments(0, kDifferentiables, [&](size_t field) { mask.push_back(call.mask[field]); });
   torch::jit::push(stack, std::move(mask));
 }
 
@@ -226,7 +234,7 @@ void Push(const RnnOutputs& outputs, Stack& stack) {
   torch::jit::push(stack, outputs.y, outputs.h_n, outputs.c_n);
 }
 void Push(const Gradients& gradients, Stack& stack) {
-  for (const Tensor& gradient : gradients) stack.emplace_back(gradient);
+  ForArguments(0, kDifferentiables, [&](size_t field) { stack.emplace_back(gradients[field]); });
 }
 void Push(const StepResults& results, Stack& stack) {
   torch::jit::push(stack, results.h1, results.c1);
@@ -279,7 +287,7 @@ c10::SymInt SavedSize(const Call& call, const Sizes& sizes) {
       return;
     }
     // The size is T * (B * slope + rest). T and B can be a compiler's symbols.
-    RnnShape shape = Sizes{1, 1, sizes.inputs, sizes.hidden}.ints();
+    RnnShape shape = Sizes{1, 1, sizes.inputs, sizes.hidden, sizes.hidden}.ints();
     const int64_t one = RnnSavedSize<T>(cell, shape);
     shape.batch = 2;
     const int64_t slope = RnnSavedSize<T>(cell, shape) - one;
@@ -291,18 +299,27 @@ c10::SymInt SavedSize(const Call& call, const Sizes& sizes) {
   return size;
 }
 
+/// Returns the index of a field's value in the operator's mask.
+size_t MaskIndex(size_t field) {
+  size_t index = 0;
+  ForArguments(0, kDifferentiables, [&](size_t other) {
+    const bool before = field == kWeightHr ? other != field : other < field && other != kWeightHr;
+    index += before ? 1 : 0;
+  });
+  return index;
+}
+
 Sizes CheckBackward(const BackwardCall& call) {
   const Sizes sizes = CheckCall(call.kName, call);
-  const SymSizes states = SizesOf(kH0, call.recipe(), sizes);
-  const SymSizes outputs = {sizes.time, sizes.batch, sizes.hidden};
+  const SymSizes outputs = {sizes.time, sizes.batch, sizes.outputs};
   const auto check = [&](const char* name, const Tensor& t, const SymSizes& expected) {
     if (!t.defined()) return;
     CheckSizes(call.kName, name, t, expected);
     CheckLike(call.kName, name, t, call);
   };
   check("dy", call.dy, outputs);
-  check("dh_n", call.dh_n, states);
-  check("dc_n", call.dc_n, states);
+  check("dh_n", call.dh_n, SizesOf(kH0, call.recipe(), sizes));
+  check("dc_n", call.dc_n, SizesOf(kC0, call.recipe(), sizes));
   check("y", call.y, outputs);
   CheckSizes(call.kName, "saved", call.saved, {SavedSize(call, sizes)});
   const at::ScalarType type = ComputeType(call.tensors.x.scalar_type());
@@ -315,7 +332,7 @@ Sizes CheckBackward(const BackwardCall& call) {
                     call.dc_n.sym_sizes());
   for (size_t field = 0; field < kDifferentiables; ++field) {
     TORCH_CHECK_VALUE(!call.mask[field] || Takes(field, call.recipe()), "[rnn_backward] mask[",
-                      field, "] must be false for ", cell_name(call.cell), ", got true");
+                      MaskIndex(field), "] must be false for ", cell_name(call.cell), ", got true");
   }
   return sizes;
 }
@@ -325,13 +342,13 @@ Sizes CheckBackward(const BackwardCall& call) {
 // Returns results of `type`: x's, or the type of the arithmetic, which `saved` has.
 
 ForwardResults EmptyResults(const ForwardCall& call, const Sizes& sizes, at::ScalarType type) {
-  const SymSizes states = SizesOf(kH0, call.recipe(), sizes);
   const SymSizes saved_size = {call.save ? SavedSize(call, sizes) : c10::SymInt(0)};
   const auto empty = [&](c10::SymIntArrayRef shape) {
     return EmptyOn(call.tensors.x, shape, type);
   };
-  return {empty({sizes.time, sizes.batch, sizes.hidden}), empty(states),
-          call.recipe().is_lstm() ? empty(states) : empty({0}),
+  return {empty({sizes.time, sizes.batch, sizes.outputs}),
+          empty(SizesOf(kH0, call.recipe(), sizes)),
+          call.recipe().is_lstm() ? empty(SizesOf(kC0, call.recipe(), sizes)) : empty({0}),
           EmptyOn(call.tensors.x, saved_size, ComputeType(type))};
 }
 
@@ -346,9 +363,11 @@ Gradients EmptyGradients(const BackwardCall& call, const Sizes& sizes, at::Scala
 
 StepResults EmptyStep(const Call& layer, at::ScalarType type) {
   const Tensor& x = layer.tensors.x;
-  const SymSizes states = {x.sym_size(1), layer.tensors.weight_hh.sym_size(1)};
+  Sizes sizes = WeightSizes(layer.tensors);
+  sizes.batch = x.sym_size(1);
   const auto empty = [&](c10::SymIntArrayRef shape) { return EmptyOn(x, shape, type); };
-  return {empty(states), layer.recipe().is_lstm() ? empty(states) : empty({0})};
+  return {empty(SizesOf(kH0, layer.recipe(), sizes)),
+          layer.recipe().is_lstm() ? empty(SizesOf(kC0, layer.recipe(), sizes)) : empty({0})};
 }
 
 at::ScalarType TypeOf(const Call& call) { return call.tensors.x.scalar_type(); }
@@ -532,15 +551,17 @@ StepResults StepKernel(const StepCall& call) {
   const RnnTensors tensors = Computed(layer.tensors, /*params=*/!call.packed);
   StepResults results = EmptyStep(layer, ComputeType(TypeOf(layer)));
   ByType(tensors.x.scalar_type(), [&]<class T>() {
+    const RnnShape shape = WeightSizes(call.tensors).ints();
     const RnnStepArgs<T> args = {.batch = tensors.x.size(1),
-                                 .inputs = tensors.x.size(2),
-                                 .hidden = call.tensors.weight_hh.size(1),
+                                 .inputs = shape.inputs,
+                                 .hidden = shape.hidden,
                                  .x = Data<T>(tensors.x),
                                  .params = CoreParams<T>(call.recipe(), tensors),
                                  .h = Data<T>(tensors.h0),
                                  .c = Data<T>(tensors.c0),
                                  .h_next = MutableData<T>(results.h1),
-                                 .c_next = CarriedC<T>(call, results.c1)};
+                                 .c_next = CarriedC<T>(call, results.c1),
+                                 .projected = shape.projected};
     if (tensors.x.is_cpu()) return RnnStep<T>(call.cell, args, CoreOptions<StepCall, T>(call));
     RunOnGpu<T>(call, tensors, args, cuda::RnnStep<T>);
   });
@@ -685,8 +706,8 @@ ForwardResults ForwardAutograd(const ForwardCall& call) {
 /// Checks that the mask names only given tensors; the composed layer has no others.
 void CheckMaskHasTensors(const BackwardCall& call) {
   for (size_t i = 0; i < kDifferentiables; ++i) {
-    TORCH_CHECK_VALUE(!call.mask[i] || call.tensor(i).defined(), "[rnn_backward] mask[", i,
-                      "] must be false without ", kFields[i].name,
+    TORCH_CHECK_VALUE(!call.mask[i] || call.tensor(i).defined(), "[rnn_backward] mask[",
+                      MaskIndex(i), "] must be false without ", kFields[i].name,
                       " if second derivatives are needed, got true");
   }
 }
@@ -810,8 +831,11 @@ variable_list CallBackward(const BackwardCall& call) {
   if (auto results = CallKernel<BackwardKernel, BackwardAutograd>(call, others)) {
     return {std::make_move_iterator(results->begin()), std::make_move_iterator(results->end())};
   }
-  variable_list gradients;
-  for (const c10::IValue& gradient : Dispatch(call)) gradients.push_back(TensorOf(gradient));
+  const Stack results = Dispatch(call);
+  variable_list gradients(kDifferentiables);
+  size_t result = 0;
+  ForArguments(0, kDifferentiables,
+               [&](size_t field) { gradients[field] = TensorOf(results[result++]); });
   return gradients;
 }
 

@@ -133,9 +133,9 @@ PackedWeights Pack(const Call& call, const Sizes& sizes, bool backward) {
   const RnnShape shape = sizes.ints();
   PackedWeights packed;
   ByType(tensors.weight_ih.scalar_type(), [&]<class T>() {
-    packed.of<T>() =
-        RnnPackedParams<T>(call.cell, shape.inputs, shape.hidden,
-                           CoreParams<T>(call.recipe(), tensors), TorchParallelFor, backward);
+    packed.of<T>() = RnnPackedParams<T>(call.cell, shape.inputs, shape.hidden,
+                                        CoreParams<T>(call.recipe(), tensors), TorchParallelFor,
+                                        backward, shape.projected);
   });
   return packed;
 }

@@ -47,6 +47,7 @@ using tests::FlipABit;
 using tests::Given;
 using tests::IsLstm;
 using tests::Leaves;
+using tests::Projected;
 using tests::Random;
 using tests::RandomLayer;
 
@@ -113,7 +114,7 @@ Tensor Norm(bool batch, const Tensor& z, const Tensor& gain, const Tensor& bias,
 
 std::pair<Tensor, Tensor> ComposedStep(Cell cell, const RnnTensors& p, const Tensor& x,
                                        const Tensor& h, const Tensor& c, double eps) {
-  const int64_t n = h.size(1);
+  const int64_t n = p.weight_hr.defined() ? p.weight_hr.size(1) : h.size(1);
   const Tensor zx = x.matmul(p.weight_ih.t()), zh = h.matmul(p.weight_hh.t());
   const Tensor bias = Over(p.bias, at::zeros_like(zx[0]));
   const auto ih = [&](bool batch, at::IntArrayRef groups) {
@@ -137,7 +138,9 @@ std::pair<Tensor, Tensor> ComposedStep(Cell cell, const RnnTensors& p, const Ten
     Tensor raw = gates[1].sigmoid() * c + gates[0].sigmoid() * gates[2].tanh();
     const Tensor seen =
         norm == kNone ? raw : Norm(batch, raw, p.ln_c_weight, p.ln_c_bias, eps, {n});
-    return std::pair(gates[3].sigmoid() * seen.tanh(), norm == kCarried ? seen : raw);
+    const Tensor out = gates[3].sigmoid() * seen.tanh();
+    return std::pair(p.weight_hr.defined() ? out.matmul(p.weight_hr.t()) : out,
+                     norm == kCarried ? seen : raw);
   };
   switch (cell) {
     case Cell::kRnn:
@@ -186,9 +189,11 @@ std::pair<Tensor, Tensor> ComposedStep(Cell cell, const RnnTensors& p, const Ten
 }
 
 RnnOutputs Composed(Cell cell, const RnnTensors& p, const RnnSettings& settings) {
-  const int64_t time = p.x.size(0), batch = p.x.size(1), hidden = p.weight_hh.size(1);
-  const Tensor zeros = at::zeros({batch, hidden}, p.x.options());
-  Tensor h = Over(p.h0, zeros), c = Over(p.c0, zeros);
+  const int64_t time = p.x.size(0), batch = p.x.size(1), outputs = p.weight_hh.size(1);
+  const int64_t hidden = p.weight_hr.defined() ? p.weight_hr.size(1) : outputs;
+  const Tensor zeros = at::zeros({batch, outputs}, p.x.options());
+  const Tensor zeros_c = at::zeros({batch, hidden}, p.x.options());
+  Tensor h = Over(p.h0, zeros), c = Over(p.c0, zeros_c);
   std::vector<Tensor> y(static_cast<size_t>(time));
   for (int64_t step = 0; step < time; ++step) {
     const int64_t t = settings.reverse ? time - 1 - step : step;
@@ -197,7 +202,7 @@ RnnOutputs Composed(Cell cell, const RnnTensors& p, const RnnSettings& settings)
     if (p.resets.defined()) {
       const Tensor reset = p.resets[t].unsqueeze(1).logical_and(active);
       h = at::where(reset, Over(p.h_reset, zeros[0]), h);
-      c = at::where(reset, Over(p.c_reset, zeros[0]), c);
+      c = at::where(reset, Over(p.c_reset, zeros_c[0]), c);
     }
     const auto [h_next, c_next] = ComposedStep(cell, p, p.x[t], h, c, settings.eps);
     h = at::where(active, h_next, h);
@@ -208,7 +213,7 @@ RnnOutputs Composed(Cell cell, const RnnTensors& p, const RnnSettings& settings)
 }
 
 // Runs on one thread: ATen splits even the smallest norms, which is slow on a busy machine.
-class EveryCell : public ::testing::TestWithParam<Cell> {
+class EveryCell : public ::testing::TestWithParam<tests::Kind> {
  protected:
   void SetUp() override { at::set_num_threads(1); }
   void TearDown() override { at::set_num_threads(threads_); }
@@ -217,11 +222,11 @@ class EveryCell : public ::testing::TestWithParam<Cell> {
   int threads_ = at::get_num_threads();
 };
 
-INSTANTIATE_TEST_SUITE_P(Cells, EveryCell, ::testing::ValuesIn(internal::kCells),
-                         [](const auto& cell) { return cell_name(cell.param); });
+INSTANTIATE_TEST_SUITE_P(Cells, EveryCell, ::testing::ValuesIn(tests::KindsOf(internal::kCells)),
+                         [](const auto& kind) { return tests::NameOf(kind.param); });
 
 TEST_P(EveryCell, MatchesItsEquations) {
-  const Cell cell = GetParam();
+  const auto [cell, projects] = GetParam();
   // The composed cells take statistics over all sequences, even those that have ended.
   const bool lengths = RecipeOf(cell).over == internal::Over::kRow;
   for (const Given& given : {Given{}, Given{.states = false}, Given{.affine = false},
@@ -231,7 +236,7 @@ TEST_P(EveryCell, MatchesItsEquations) {
     SCOPED_TRACE(::testing::Message()
                  << "lengths " << given.lengths << ", resets " << given.resets << ", reverse "
                  << given.reverse << ", affine " << given.affine);
-    const RnnTensors layer = RandomLayer(cell, {6, 5, 3, 7}, given);
+    const RnnTensors layer = RandomLayer(cell, Projected({6, 5, 3, 7}, projects), given);
     const Named ours = Ours(cell, layer, given.settings());
     const RnnTensors leaves = Leaves(layer);
     const Named theirs = WithGradients(leaves, Composed(cell, leaves, given.settings()));
@@ -244,11 +249,11 @@ TEST_P(EveryCell, MatchesItsEquations) {
 }
 
 TEST_P(EveryCell, HasSecondDerivatives) {
-  const Cell cell = GetParam();
+  const auto [cell, projects] = GetParam();
   const bool lengths = RecipeOf(cell).over == internal::Over::kRow;
   for (const Given& given : {Given{}, Given{.lengths = lengths, .resets = true, .reverse = true},
                              Given{.states = false, .affine = false, .checkpoint = true}}) {
-    const RnnTensors layer = RandomLayer(cell, {3, 4, 3, 5}, given);
+    const RnnTensors layer = RandomLayer(cell, Projected({3, 4, 3, 5}, projects), given);
     const auto second = [&](auto forward) {
       const RnnTensors leaves = Leaves(layer);
       const RnnOutputs outputs = forward(leaves);
@@ -284,10 +289,10 @@ TEST_P(EveryCell, HasSecondDerivatives) {
 Tensor SavedOf(Cell cell, const RnnTensors& layer, bool save = false) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("planish::rnn_forward", "");
   torch::jit::Stack stack = {cell_name(cell)};
-  for (const Field& field : kFields) {
-    const Tensor& t = layer.*field.member;
+  ForArguments(0, kTensors, [&](size_t field) {
+    const Tensor& t = layer.*kFields[field].member;
     stack.push_back(t.defined() ? c10::IValue(t) : c10::IValue());
-  }
+  });
   torch::jit::push(stack, /*reverse=*/false, /*eps=*/1e-5, /*checkpoint=*/false, save,
                    /*packed=*/c10::IValue());
   op.callBoxed(stack);
@@ -295,8 +300,8 @@ Tensor SavedOf(Cell cell, const RnnTensors& layer, bool save = false) {
 }
 
 TEST_P(EveryCell, SavesNothingWithoutGradients) {
-  const Cell cell = GetParam();
-  const RnnTensors layer = RandomLayer(cell, {4, 2, 3, 5});
+  const auto [cell, projects] = GetParam();
+  const RnnTensors layer = RandomLayer(cell, Projected({4, 2, 3, 5}, projects));
   EXPECT_EQ(SavedOf(cell, layer).numel(), 0);
   const int64_t kept = SavedOf(cell, Leaves(layer)).numel();
   EXPECT_EQ(kept, SavedOf(cell, layer, /*save=*/true).numel());
@@ -308,14 +313,14 @@ TEST_P(EveryCell, SavesNothingWithoutGradients) {
 
 // `saved` has the same size on every device.
 TEST_P(EveryCell, SavedFitsWhatAGpuSaves) {
-  const Cell cell = GetParam();
+  const auto [cell, projects] = GetParam();
   if (internal::RecipeOf(cell).over == internal::Over::kBatch) return;  // not on a GPU
   for (const int64_t time : {1, 2, 7}) {
     for (const int64_t batch : {1, 3, 4}) {
       for (const int64_t hidden : {1, 2, 3, 8, 15, 16, 17, 33}) {
         const RnnShape shape = {time, batch, 2, hidden};
         for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-          const RnnTensors layer = RandomLayer(cell, shape, {}, type);
+          const RnnTensors layer = RandomLayer(cell, Projected(shape, projects), {}, type);
           EXPECT_GE(SavedOf(cell, layer, /*save=*/true).numel(),
                     type == at::kFloat ? cuda::RnnSavedSize<float>(cell, shape)
                                        : cuda::RnnSavedSize<double>(cell, shape))
@@ -329,7 +334,7 @@ TEST_P(EveryCell, SavedFitsWhatAGpuSaves) {
 // The meta kernel returns the size of `saved` with T and B as symbols.
 TEST_P(EveryCell, SavedSizeIsLinearInSteps) {
   const auto size = [](int64_t time, int64_t batch) {
-    return RnnSavedSize<float>(GetParam(), {time, batch, 5, 6});
+    return RnnSavedSize<float>(GetParam().cell, {time, batch, 5, 6});
   };
   const int64_t slope = size(1, 2) - size(1, 1), rest = size(1, 1) - slope;
   for (const int64_t time : {0, 1, 7, 1000}) {
@@ -340,12 +345,12 @@ TEST_P(EveryCell, SavedSizeIsLinearInSteps) {
 }
 
 TEST_P(EveryCell, AcceptsNoStepsAndNoSequences) {
-  const Cell cell = GetParam();
+  const auto [cell, projects] = GetParam();
   for (const RnnShape& shape : {RnnShape{0, 2, 3, 4}, RnnShape{3, 0, 3, 4}, RnnShape{0, 0, 3, 4}}) {
-    const RnnTensors layer = RandomLayer(cell, shape, {.resets = true});
+    const RnnTensors layer = RandomLayer(cell, Projected(shape, projects), {.resets = true});
     for (const auto& [name, t] : Ours(cell, layer)) {
       if (name == "y") {
-        EXPECT_EQ(t.sizes(), at::IntArrayRef({shape.time, shape.batch, 4}));
+        EXPECT_EQ(t.sizes(), at::IntArrayRef({shape.time, shape.batch, projects ? 2 : 4}));
       } else if (name == "h_n") {
         ExpectSame(t, layer.h0, name);
       } else if (name == "c_n") {
@@ -360,9 +365,9 @@ TEST_P(EveryCell, AcceptsNoStepsAndNoSequences) {
 }
 
 TEST_P(EveryCell, AcceptsNonContiguousTensors) {
-  const Cell cell = GetParam();
+  const auto [cell, projects] = GetParam();
   const Given given = {.lengths = true, .resets = true};
-  const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 6}, given);
+  const RnnTensors layer = RandomLayer(cell, Projected({4, 3, 5, 6}, projects), given);
   RnnTensors strided = layer;
   for (const Field& field : kFields) {
     Tensor& t = strided.*field.member;
@@ -381,10 +386,10 @@ TEST_P(EveryCell, AcceptsNonContiguousTensors) {
 }
 
 TEST_P(EveryCell, StepsMatchTheSequence) {
-  const Cell cell = GetParam();
+  const auto [cell, projects] = GetParam();
   if (RecipeOf(cell).over == internal::Over::kBatch) return;  // rnn_step rejects it
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-    const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 6}, {}, type);
+    const RnnTensors layer = RandomLayer(cell, Projected({4, 3, 5, 6}, projects), {}, type);
     const RnnOutputs sequence = rnn_forward(cell, layer);
     RnnTensors step = layer;
     for (int64_t t = 0; t < 4; ++t) {
@@ -400,9 +405,9 @@ TEST_P(EveryCell, StepsMatchTheSequence) {
 }
 
 TEST_P(EveryCell, StepsHaveGradients) {
-  const Cell cell = GetParam();
+  const auto [cell, projects] = GetParam();
   if (RecipeOf(cell).over == internal::Over::kBatch) return;
-  const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 6});
+  const RnnTensors layer = RandomLayer(cell, Projected({4, 3, 5, 6}, projects));
   const Named sequence = Ours(cell, layer);
   const RnnTensors leaves = Leaves(layer);
   RnnTensors step = leaves;
@@ -423,13 +428,13 @@ TEST_P(EveryCell, StepsHaveGradients) {
 }
 
 TEST_P(EveryCell, AcceptsPackedWeights) {
-  const Cell cell = GetParam();
+  const auto [cell, projects] = GetParam();
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     const Given given = {.lengths = true, .resets = true};
-    const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 6}, given, type);
+    const RnnTensors layer = RandomLayer(cell, Projected({4, 3, 5, 6}, projects), given, type);
     const RnnPacked packed = rnn_pack(cell, layer);
     RnnTensors others = layer;  // of the parameters, only the weights, for their sizes
-    for (size_t field = kFirstParam + 2; field < kH0; ++field) {
+    for (size_t field = kFirstParam + 2; field < kWeightHr; ++field) {
       others.*kFields[field].member = Tensor();
     }
     const RnnOutputs expected = rnn_forward(cell, layer);
@@ -449,8 +454,8 @@ TEST_P(EveryCell, AcceptsPackedWeights) {
 }
 
 TEST_P(EveryCell, InfersShapesOnTheMetaDevice) {
-  const Cell cell = GetParam();
-  const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 6}, {.resets = true});
+  const auto [cell, projects] = GetParam();
+  const RnnTensors layer = RandomLayer(cell, Projected({4, 3, 5, 6}, projects), {.resets = true});
   RnnTensors meta = Leaves(layer);
   for (size_t i = 0; i < kTensors; ++i) {
     Tensor& t = meta.*kFields[i].member;
@@ -480,7 +485,7 @@ TEST_P(EveryCell, InfersShapesOnTheMetaDevice) {
   const at::NoGradGuard guard;
   const auto [h, c] = rnn_step(cell, step);
   EXPECT_TRUE(h.is_meta());
-  EXPECT_EQ(h.sizes(), at::IntArrayRef({3, 6}));
+  EXPECT_EQ(h.sizes(), at::IntArrayRef({3, projects ? 3 : 6}));
   EXPECT_EQ(c.numel(), IsLstm(cell) ? 18 : 0);
 }
 
@@ -637,7 +642,7 @@ TEST(RnnOperators, HaveStableSchemas) {
   const std::string layer =
       "str cell, Tensor x, " + params +
       ", Tensor? h0=None, Tensor? c0=None, Tensor? h_reset=None, Tensor? c_reset=None, "
-      "Tensor? lengths=None, Tensor? resets=None, *, bool reverse=False, "
+      "Tensor? lengths=None, Tensor? resets=None, Tensor? weight_hr=None, *, bool reverse=False, "
       "float eps=1.0000000000000001e-05, bool checkpoint=False, ";
   const std::string packed = "__torch__.torch.classes.planish.RnnPackedParams";
   EXPECT_EQ(schema("planish::rnn_forward"),
@@ -647,16 +652,18 @@ TEST(RnnOperators, HaveStableSchemas) {
       schema("planish::rnn_backward"),
       "planish::rnn_backward(Tensor? dy, Tensor? dh_n, Tensor? dc_n, Tensor y, Tensor saved, " +
           layer +
-          "bool[17] mask) -> (Tensor dx, Tensor dweight_ih, Tensor dweight_hh, Tensor dbias, "
+          "bool[18] mask) -> (Tensor dx, Tensor dweight_ih, Tensor dweight_hh, Tensor dbias, "
           "Tensor dbias_hn, Tensor dln_ih_weight, Tensor dln_ih_bias, Tensor dln_hh_weight, "
           "Tensor dln_hh_bias, Tensor dln_weight, Tensor dln_bias, Tensor dln_c_weight, "
-          "Tensor dln_c_bias, Tensor dh0, Tensor dc0, Tensor dh_reset, Tensor dc_reset)");
+          "Tensor dln_c_bias, Tensor dh0, Tensor dc0, Tensor dh_reset, Tensor dc_reset, "
+          "Tensor dweight_hr)");
   EXPECT_EQ(schema("planish::rnn_step"),
             "planish::rnn_step(str cell, Tensor x, " + params +
-                ", Tensor? h0=None, Tensor? c0=None, *, float eps=1.0000000000000001e-05, " +
+                ", Tensor? h0=None, Tensor? c0=None, Tensor? weight_hr=None, *, float "
+                "eps=1.0000000000000001e-05, " +
                 packed + "? packed=None) -> (Tensor h1, Tensor c1)");
-  EXPECT_EQ(schema("planish::rnn_pack"),
-            "planish::rnn_pack(str cell, " + params + ") -> " + packed + " packed");
+  EXPECT_EQ(schema("planish::rnn_pack"), "planish::rnn_pack(str cell, " + params +
+                                             ", Tensor? weight_hr=None) -> " + packed + " packed");
 }
 
 TEST(RnnForward, RejectsInvalidArguments) {
@@ -713,7 +720,21 @@ TEST(RnnForward, RejectsInvalidArguments) {
               HasSubstr("[rnn_forward] eps must be finite and at least 0, got -1"));
   EXPECT_THAT(error([](RnnTensors&) {}, static_cast<Cell>(99)), HasSubstr("cell must"));
 
+  const auto with_projection = [](int64_t rows, int64_t columns) {
+    return [=](RnnTensors& t) { t.weight_hr = at::zeros({rows, columns}, at::kDouble); };
+  };
+  EXPECT_THAT(error(with_projection(6, 6)),
+              HasSubstr("[rnn_forward] weight_hr must have fewer rows than columns, got [6, 6]"));
+  EXPECT_THAT(error(with_projection(3, 9)), HasSubstr("weight_ih must have [36, 5], got [24, 5]"));
+  EXPECT_THAT(error(with_projection(3, 6)), HasSubstr("weight_hr must have [6, 6], got [3, 6]"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.weight_hr = at::zeros({6}, at::kDouble); }),
+              HasSubstr("weight_hr must have 2 dimensions and at least one column, got [6]"));
+
   RnnTensors gru = RandomLayer(Cell::kLnGru, {4, 3, 5, 6});
+  gru.weight_hr = at::zeros({3, 6}, at::kDouble);
+  EXPECT_THAT(ErrorOf([&] { rnn_forward(Cell::kLnGru, gru); }),
+              HasSubstr("weight_hr must be left out for ln_gru, got [3, 6]"));
+  gru.weight_hr = Tensor();
   gru.c0 = gru.h0;
   EXPECT_THAT(ErrorOf([&] { rnn_forward(Cell::kLnGru, gru); }),
               HasSubstr("c0 must be left out for ln_gru, got [3, 6]"));
@@ -773,10 +794,10 @@ TEST(RnnBackward, RejectsInvalidArguments) {
   const auto error = [&](const c10::IValue& dy, const c10::IValue& dc_n, const Tensor& kept,
                          const c10::List<bool>& mask, const char* cell = "ln_gru") {
     torch::jit::Stack stack = {dy, c10::IValue(), dc_n, y, kept, cell};
-    for (const Field& field : kFields) {
-      const Tensor& t = layer.*field.member;
+    ForArguments(0, kTensors, [&](size_t field) {
+      const Tensor& t = layer.*kFields[field].member;
       stack.push_back(t.defined() ? c10::IValue(t) : c10::IValue());
-    }
+    });
     torch::jit::push(stack, /*reverse=*/false, /*eps=*/1e-5, /*checkpoint=*/false, mask);
     return ErrorOf([&] { op.callBoxed(stack); });
   };
@@ -793,17 +814,18 @@ TEST(RnnBackward, RejectsInvalidArguments) {
   EXPECT_THAT(error(y, none, saved.narrow(0, 0, 5), mask), HasSubstr("saved must have ["));
   EXPECT_THAT(error(y, none, saved, mask, "lngru"),
               HasSubstr("[rnn_backward] cell must be one of rnn, rnn_relu, lstm, gru, ln_rnn, "));
-  mask.set(kC0, true);
+  constexpr size_t kMaskC0 = 14, kMaskHReset = 15;
+  mask.set(kMaskC0, true);
   EXPECT_THAT(error(y, none, saved, mask),
               HasSubstr("mask[14] must be false for ln_gru, got true"));
-  mask.set(kC0, false);
-  mask.set(kHReset, true);
+  mask.set(kMaskC0, false);
+  mask.set(kMaskHReset, true);
   EXPECT_EQ(error(y, none, saved, mask), "no error");
   EXPECT_THAT(error(y.clone().requires_grad_(true), none, saved, mask),
               HasSubstr("mask[15] must be false without h_reset if second derivatives are "
                         "needed, got true"));
   mask.resize(3);
-  EXPECT_THAT(error(y, none, saved, mask), HasSubstr("mask must have 17 values, got 3"));
+  EXPECT_THAT(error(y, none, saved, mask), HasSubstr("mask must have 18 values, got 3"));
 }
 
 // ---- Modules
@@ -934,6 +956,36 @@ TEST(RecurrentModules, PlainVariantsMatchPyTorch) {
       ExpectSameModule(theirs, ours, {x}, call);
       ExpectSameModule(theirs, ours, WithStates(x, {states, batch, kHidden}, parts), call);
     });
+  }
+}
+
+TEST(RecurrentModules, ProjectionsMatchPyTorch) {
+  constexpr int64_t kProjected = 2;
+  for (const Layout& layout : kLayouts) {
+    const int64_t time = 5, batch = 4, states = layout.layers * (layout.bidirectional ? 2 : 1);
+    torch::nn::LSTM theirs(WithLayout<torch::nn::LSTMOptions>(layout).proj_size(kProjected));
+    nn::LayerNormLSTM ours(
+        WithLayout<nn::LayerNormLSTMOptions>(layout).variant(Cell::kLstm).proj_size(kProjected));
+    SCOPED_TRACE(::testing::Message() << *ours);
+    at::manual_seed(1);
+    const Tensor h = Random({states, batch, kProjected}), c = Random({states, batch, kHidden});
+    const Tensor x =
+        layout.batch_first ? Random({batch, time, kInputs}) : Random({time, batch, kInputs});
+    const auto call = [](auto& module, const auto& inputs) { return Forward(module, inputs); };
+    ExpectSameModule(theirs, ours, {x}, call);
+    ExpectSameModule(theirs, ours, {x, h, c}, call);
+    const Tensor lengths = at::tensor({2, 5, 1, 5}, at::kLong);
+    const auto packed = [&](auto& module, const auto& inputs) {
+      return ForwardPacked(module, inputs, lengths);
+    };
+    ExpectSameModule(theirs, ours, {Random({time, batch, kInputs}), h, c}, packed);
+    // In inference, with packed weights.
+    ours->eval();
+    const at::NoGradGuard guard;
+    for (int twice = 0; twice < 2; ++twice) {
+      const Outputs a = Forward(ours, {x, h, c}), b = Forward(theirs, {x, h, c});
+      for (size_t i = 0; i < a.size(); ++i) ExpectNear(a[i], b[i], std::to_string(i));
+    }
   }
 }
 
@@ -1402,6 +1454,11 @@ TEST(RecurrentModules, RejectInvalidArguments) {
   EXPECT_THAT(made(Options(3, 4).dropout(1.5)), HasSubstr("dropout must be from 0 to 1, got 1.5"));
   EXPECT_THAT(made(Options(3, 4).eps(-1)),
               HasSubstr("[LayerNormLSTM] eps must be finite and at least 0, got -1"));
+  EXPECT_THAT(made(Options(3, 4).proj_size(-1)), HasSubstr("proj_size must be at least 0, got -1"));
+  EXPECT_THAT(made(Options(3, 4).proj_size(4)),
+              HasSubstr("[LayerNormLSTM] proj_size must be less than hidden_size, 4, got 4"));
+  EXPECT_THAT(ErrorOf([] { nn::LayerNormGRU module(nn::LayerNormGRUOptions(3, 4).proj_size(2)); }),
+              HasSubstr("[LayerNormGRU] proj_size must be 0, got 2"));
   EXPECT_THAT(made(Options(3, 4).variant(Cell::kLnGru)),
               HasSubstr("variant must be a cell with 4 gates, got ln_gru"));
   EXPECT_THAT(ErrorOf([] {
@@ -1502,10 +1559,15 @@ TEST(RecurrentCells, PlainVariantsMatchPyTorch) {
   }
 }
 
-TEST(RecurrentCells, MatchStepsOfTheirLayers) {
+class StepsOfLayers : public ::testing::TestWithParam<int64_t> {};
+
+INSTANTIATE_TEST_SUITE_P(Projections, StepsOfLayers, ::testing::Values(0, 2));
+
+TEST_P(StepsOfLayers, MatchTheirCells) {
   at::manual_seed(12);
-  nn::LayerNormLSTM layer(kInputs, kHidden);
-  nn::LayerNormLSTMCell cell(kInputs, kHidden);
+  const int64_t projected = GetParam();
+  nn::LayerNormLSTM layer(nn::LayerNormLSTMOptions(kInputs, kHidden).proj_size(projected));
+  nn::LayerNormLSTMCell cell(nn::LayerNormLSTMCellOptions(kInputs, kHidden).proj_size(projected));
   {
     const at::NoGradGuard guard;
     for (auto& item : cell->named_parameters()) {

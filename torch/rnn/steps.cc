@@ -155,7 +155,7 @@ struct StepNode final : torch::autograd::Node {
     args.dh_n = Data<T>(dh_next);
     args.dc_n = Data<T>(dc_next);
     args.dx = MutableData<T>(wanted(kX, shape.inputs));
-    args.dh0 = MutableData<T>(wanted(kH, shape.hidden));
+    args.dh0 = MutableData<T>(wanted(kH, shape.outputs()));
     args.dc0 = MutableData<T>(wanted(kC, shape.hidden));
     if (task_should_compute_output(kParams)) args.sums = &sums->ForThisPass();
     RnnOptions<T> options = CoreOptions<T>({.eps = eps});
@@ -257,10 +257,12 @@ struct RnnSteps::Layer {
       const at::AutoDispatchBelowADInplaceOrView guard;
       return std::tuple(inputs[0].contiguous(), Contiguous(inputs[1]), Contiguous(inputs[2]));
     }();
-    const RnnShape shape{1, x.size(0), x.size(1), call.tensors.weight_hh.size(1)};
+    RnnShape shape = WeightSizes(call.tensors).ints();
+    shape.time = 1;
+    shape.batch = x.size(0);
     const auto options = x.options().requires_grad(false);
     const auto empty = [&](at::IntArrayRef sizes) { return at::empty(sizes, options); };
-    const Tensor h_next = empty({shape.batch, shape.hidden});
+    const Tensor h_next = empty({shape.batch, shape.outputs()});
     const Tensor c_next = lstm ? empty({shape.batch, shape.hidden}) : empty({0});
     const Tensor saved = empty({RnnSavedSize<T>(cell, shape)});
     RnnOptions<T> core_options = CoreOptions<T>({.eps = eps});

@@ -36,6 +36,7 @@ using tests::FlipABit;
 using tests::Given;
 using tests::IsLstm;
 using tests::Leaves;
+using tests::Projected;
 using tests::Random;
 using tests::RandomLayer;
 using Tensors = std::vector<Tensor>;
@@ -121,7 +122,7 @@ void ExpectSameGradients(Cell cell, const RnnTensors& layer, const Loss& loss) {
   }
 }
 
-class EveryStepCell : public ::testing::TestWithParam<Cell> {
+class EveryStepCell : public ::testing::TestWithParam<tests::Kind> {
  protected:
   void SetUp() override { at::set_num_threads(1); }
   void TearDown() override { at::set_num_threads(threads_); }
@@ -138,23 +139,24 @@ std::vector<Cell> CellsOfSteps() {
   return cells;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cells, EveryStepCell, ::testing::ValuesIn(CellsOfSteps()),
-                         [](const auto& cell) { return cell_name(cell.param); });
+INSTANTIATE_TEST_SUITE_P(Cells, EveryStepCell, ::testing::ValuesIn(tests::KindsOf(CellsOfSteps())),
+                         [](const auto& kind) { return tests::NameOf(kind.param); });
 
 // Matrix products have 256 rows: tests fewer, as many, and more.
 TEST_P(EveryStepCell, MatchesGradientsOfSingleSteps) {
+  const auto [cell, projects] = GetParam();
   for (const RnnShape& shape :
        {RnnShape{1, 2, 3, 5}, {6, 5, 3, 7}, {16, 16, 2, 3}, {3, 150, 3, 2}}) {
     for (const Given& given : {Given{}, Given{.states = false, .affine = false}}) {
-      ExpectSameGradients(GetParam(), RandomLayer(GetParam(), shape, given), OfAllStates);
+      ExpectSameGradients(cell, RandomLayer(cell, Projected(shape, projects), given), OfAllStates);
     }
   }
 }
 
 TEST_P(EveryStepCell, HasTheBitsOfASequence) {
-  const Cell cell = GetParam();
+  const auto [cell, projects] = GetParam();
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-    const RnnTensors layer = RandomLayer(cell, {7, 5, 3, 6}, {}, type);
+    const RnnTensors layer = RandomLayer(cell, Projected({7, 5, 3, 6}, projects), {}, type);
     const RnnTensors ours = Leaves(layer), theirs = Leaves(layer);
     const Tensor loss = OfAllStates(ours, Together(cell, ours));
     // 35 rows are one product, in the same order as in the sequence.
@@ -173,8 +175,8 @@ TEST_P(EveryStepCell, HasTheBitsOfASequence) {
 }
 
 TEST_P(EveryStepCell, AllowsUnusedDetachedAndBranchedSteps) {
-  const Cell cell = GetParam();
-  const RnnTensors layer = RandomLayer(cell, {8, 3, 3, 5});
+  const auto [cell, projects] = GetParam();
+  const RnnTensors layer = RandomLayer(cell, Projected({8, 3, 3, 5}, projects));
   // The loss sees the first half only through c and h of the second half, and not the last step.
   ExpectSameGradients(cell, layer, [](const RnnTensors& leaves, const Step& step) {
     State state = {leaves.h0, leaves.c0};
@@ -209,8 +211,8 @@ TEST_P(EveryStepCell, AllowsUnusedDetachedAndBranchedSteps) {
 
 // Inputs computed from the previous output, as in a decoder.
 TEST_P(EveryStepCell, AllowsInputsComputedFromOutputs) {
-  const Cell cell = GetParam();
-  ExpectSameGradients(cell, RandomLayer(cell, {6, 3, 5, 5}),
+  const auto [cell, projects] = GetParam();
+  ExpectSameGradients(cell, RandomLayer(cell, Projected({6, 3, projects ? 2 : 5, 5}, projects)),
                       [](const RnnTensors& leaves, const Step& step) {
                         State state = {leaves.h0, leaves.c0};
                         for (int64_t t = 0; t < 6; ++t)
@@ -220,11 +222,12 @@ TEST_P(EveryStepCell, AllowsInputsComputedFromOutputs) {
 }
 
 TEST_P(EveryStepCell, HasTheSameBitsOnAnyNumberOfThreads) {
-  const Cell cell = GetParam();
+  const auto [cell, projects] = GetParam();
   Tensors expected;
   for (const int threads : {1, 3}) {
     at::set_num_threads(threads);
-    const RnnTensors leaves = Leaves(RandomLayer(cell, {5, 64, 90, 130}, {}, at::kFloat));
+    const RnnTensors leaves =
+        Leaves(RandomLayer(cell, Projected({5, 64, 90, 130}, projects), {}, at::kFloat));
     const Tensor loss = OfAllStates(leaves, Together(cell, leaves));
     Tensors now = torch::autograd::grad({loss}, Inputs(leaves));
     now.push_back(loss);

@@ -11,6 +11,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "planish/torch_rnn.h"
 #include "src/rnn/cell.h"
@@ -62,6 +63,33 @@ inline void FlipABit(const Tensor& t) {
   bytes[t.nbytes() - 1] ^= 1;
 }
 
+/// A cell, and whether the layer has a projection.
+struct Kind {
+  Cell cell;
+  bool projects;
+};
+
+/// Returns the kinds of layers of some cells: each cell, and each LSTM with a projection.
+template <class Cells>
+std::vector<Kind> KindsOf(const Cells& cells) {
+  std::vector<Kind> kinds;
+  for (const Cell cell : cells) kinds.push_back({cell, false});
+  for (const Cell cell : cells) {
+    if (IsLstm(cell)) kinds.push_back({cell, true});
+  }
+  return kinds;
+}
+
+inline std::string NameOf(const Kind& kind) {
+  return std::string(cell_name(kind.cell)) + (kind.projects ? "_projected" : "");
+}
+
+/// Returns the shape with a projection to about half of the units, if `projects`.
+inline RnnShape Projected(RnnShape shape, bool projects) {
+  if (projects) shape.projected = shape.hidden / 2;
+  return shape;
+}
+
 /// The optional inputs of a layer.
 struct Given {
   bool states = true;
@@ -91,9 +119,10 @@ inline RnnTensors RandomLayer(Cell cell, const RnnShape& s, const Given& given =
     param = 0.4 * Random({table[i].size}, type);
     if (name.ends_with("_weight")) param += 1;
     if (name == "weight_ih") param = param.view({-1, s.inputs});
-    if (name == "weight_hh") param = param.view({-1, s.hidden});
+    if (name == "weight_hh") param = param.view({-1, s.outputs()});
+    if (name == "weight_hr") param = param.view({-1, s.hidden});
   }
-  if (given.states) layer.h0 = Random({s.batch, s.hidden}, type);
+  if (given.states) layer.h0 = Random({s.batch, s.outputs()}, type);
   if (given.states && recipe.is_lstm()) layer.c0 = Random({s.batch, s.hidden}, type);
   if (given.lengths) {
     layer.lengths = at::randint(1, s.time + 1, {s.batch}, at::kLong);
@@ -101,7 +130,7 @@ inline RnnTensors RandomLayer(Cell cell, const RnnShape& s, const Given& given =
   }
   if (given.resets) {
     layer.resets = at::rand({s.time, s.batch}) < 0.3;
-    layer.h_reset = Random({s.hidden}, type);
+    layer.h_reset = Random({s.outputs()}, type);
     if (recipe.is_lstm()) layer.c_reset = Random({s.hidden}, type);
   }
   return layer;

@@ -41,30 +41,45 @@ const T* BackwardPass<T>::StateBefore(int64_t t, int64_t b) const {
   const RnnInputs<T>& in = layer_.in();
   if (layer_.Reset(t, b)) return in.h_reset;
   const int64_t length = in.lengths ? in.lengths[b] : layer_.time();
-  if (t == (in.reverse ? length - 1 : 0)) return in.h0 ? in.h0 + b * layer_.hidden() : nullptr;
-  return args_.y + ((in.reverse ? t + 1 : t - 1) * layer_.batch() + b) * layer_.hidden();
+  const int64_t outputs = layer_.h_rows().width();
+  if (t == (in.reverse ? length - 1 : 0)) return in.h0 ? in.h0 + b * outputs : nullptr;
+  return args_.y + ((in.reverse ? t + 1 : t - 1) * layer_.batch() + b) * outputs;
 }
 
 template <class T>
 void BackwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const Slots<const T>& slots,
                            const StateGradients<T>& to, const GroupSums<T>& sums) const {
   const CellRecipe& recipe = layer_.recipe();
-  const int64_t batch = layer_.batch(), hidden = layer_.hidden(), padded = layer_.padded(),
-                columns = layer_.columns();
+  const PaddedStates<T>& h_rows = layer_.h_rows();
+  const int64_t batch = layer_.batch(), padded = layer_.padded(), columns = layer_.columns();
+  const int64_t outputs = h_rows.width(), padded_outputs = h_rows.padded();
+  const bool projects = layer_.projects();
   T *dzx = to.dzx + (t - to.first) * layer_.sums(), *dzh = to.dzh + (t - to.first) * layer_.sums();
-  T* h_before = to.h_before + (t - to.first) * layer_.states();
+  T* h_before = to.h_before + (t - to.first) * h_rows.size();
+  T* dprojected = projects ? to.dprojected + (t - to.first) * h_rows.size() : nullptr;
+  T* unprojected = projects ? to.unprojected + (t - to.first) * layer_.states() : nullptr;
   const bool rnn = !recipe.is_lstm() && !recipe.is_gru();
   const auto prepare = [&](int64_t b) {
     if (!layer_.Active(t, b)) {
-      rows_.PadRow(nullptr, h_before, b);
+      h_rows.PadRow(nullptr, h_before, b);
+      if (projects) {
+        h_rows.PadRow(nullptr, dprojected, b);
+        layer_.c_rows().PadRow(nullptr, unprojected, b);
+      }
       std::fill_n(dzx + b * columns, columns, T{0});
       std::fill_n(dzh + b * columns, columns, T{0});
       return;
     }
-    rows_.PadRow(StateBefore(t, b), h_before, b);
-    const int64_t at = (t * batch + b) * hidden;
-    if (rnn) rows_.PadRow(args_.y + at, to.h_after, b);
-    for (int64_t k = 0; args_.dy && k < hidden; ++k) to.dh[b * padded + k] += args_.dy[at + k];
+    h_rows.PadRow(StateBefore(t, b), h_before, b);
+    const int64_t at = (t * batch + b) * outputs;
+    if (rnn) h_rows.PadRow(args_.y + at, to.h_after, b);
+    T* const dh = to.dh + b * padded_outputs;
+    for (int64_t k = 0; args_.dy && k < outputs; ++k) dh[k] += args_.dy[at + k];
+    if (projects) {
+      h_rows.PadRow(dh, dprojected, b);
+      Unproject(slots.At(kGates, t, b * columns), slots.At(kTanhC, t, b * padded),
+                unprojected + b * padded);
+    }
   };
   // The matrix product reads the padding, which the kernels need not write.
   const auto clear = [&](int64_t b) {
@@ -86,20 +101,38 @@ void BackwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const Slots<co
                               .tanh_c = slots.At(kTanhC, t, unit),
                               .h_before = h_before + unit,
                               .h_after = to.h_after + unit,
-                              .dh = to.dh + unit,
+                              .dh = (projects ? to.dunprojected : to.dh) + unit,
                               .dc = to.dc + unit,
                               .dcell = to.dcell + unit,
                               .workspace = to.workspace + unit,
                               .dzx = dzx + column,
                               .dzh = dzh + column};
   };
+  const auto split = [&](const auto& f) {
+    if (!layer_.splits_steps()) return f(begin, end);
+    layer_.SplitGroups(
+        GrainFor(columns * kRowElements * batch / std::max<int64_t>(1, layer_.groups())), f);
+  };
+  if (projects) {
+    split([&](int64_t first, int64_t last) {
+      for (int64_t b = first; b < last; ++b) prepare(b);
+    });
+    layer_.ForRuns(t, begin, end, [&](int64_t first, int64_t last) {
+      layer_.StepProduct({.rows = last - first,
+                          .a = to.dh + first * padded_outputs,
+                          .a_stride = padded_outputs,
+                          .c = to.dunprojected + first * padded,
+                          .c_stride = padded},
+                         layer_.packed().hr_transposed());
+    });
+  }
   if (recipe.over == Over::kBatch) {
-    for (int64_t b = begin; b < end; ++b) prepare(b);
+    for (int64_t b = begin; !projects && b < end; ++b) prepare(b);
     batch_norms_.Backward(t, slots, to.dcell, to.active, dzx, dzh, row_of, sums.cell[0]);
     layer_.ForActive(t, begin, end, clear);
   } else {
     const auto compute = [&](int64_t first, int64_t last) {
-      for (int64_t b = first; b < last; ++b) prepare(b);
+      for (int64_t b = first; !projects && b < last; ++b) prepare(b);
       layer_.ForActive(t, first, last, [&](int64_t b) {
         const CellRowBackward<T> row = row_of(b);
         if (b + 1 < last) PrefetchRow(row_of(b + 1));
@@ -109,29 +142,25 @@ void BackwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const Slots<co
         clear(b);
       });
     };
-    if (layer_.splits_steps()) {
-      layer_.SplitGroups(
-          GrainFor(columns * kRowElements * batch / std::max<int64_t>(1, layer_.groups())),
-          compute);
-    } else {
-      compute(begin, end);
-    }
+    split(compute);
   }
   layer_.ForRuns(t, begin, end, [&](int64_t first, int64_t last) {
     // The gradient of a GRU's state also bypasses the product.
     layer_.StepProduct({.rows = last - first,
                         .a = dzh + first * columns,
                         .a_stride = columns,
-                        .c = to.dh + first * padded,
-                        .c_stride = padded,
+                        .c = to.dh + first * padded_outputs,
+                        .c_stride = padded_outputs,
                         .accumulate = recipe.is_gru()},
                        layer_.packed().hh_transposed());
   });
   layer_.ForActive(t, begin, end, [&](int64_t b) {
     if (!layer_.Reset(t, b)) return;
-    const int64_t group = layer_.GroupOf(b) * padded;
-    Move(to.dh + b * padded, sums.h_reset + group);
-    if (recipe.is_lstm()) Move(to.dc + b * padded, sums.c_reset + group);
+    const int64_t group = layer_.GroupOf(b);
+    Move(h_rows, to.dh + b * padded_outputs, sums.h_reset + group * padded_outputs);
+    if (recipe.is_lstm()) {
+      Move(layer_.c_rows(), to.dc + b * padded, sums.c_reset + group * padded);
+    }
   });
 }
 
@@ -147,9 +176,19 @@ void BackwardPass<T>::PrefetchRow(const CellRowBackward<T>& row) const {
 }
 
 template <class T>
-void BackwardPass<T>::Move(T* d, T* sum) const {
-  for (int64_t k = 0; k < layer_.hidden(); ++k) sum[k] += d[k];
-  std::fill_n(d, layer_.padded(), T{0});
+void BackwardPass<T>::Unproject(const T* gates, const T* tanh_c, T* unprojected) const {
+  const Order& order = layer_.order();
+  const T* o = gates + order.gate[3].begin;
+  for (int64_t unit = 0; unit < order.padded; unit += order.lanes, o += order.gate[3].step) {
+    for (int64_t i = 0; i < order.lanes; ++i) unprojected[unit + i] = o[i] * tanh_c[unit + i];
+  }
+  std::fill(unprojected + order.hidden, unprojected + order.padded, T{0});
+}
+
+template <class T>
+void BackwardPass<T>::Move(const PaddedStates<T>& rows, T* d, T* sum) {
+  for (int64_t k = 0; k < rows.width(); ++k) sum[k] += d[k];
+  std::fill_n(d, rows.padded(), T{0});
 }
 
 #define PLANISH_INSTANTIATE(T) template class BackwardPass<T>;

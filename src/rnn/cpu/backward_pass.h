@@ -14,17 +14,19 @@
 namespace planish::internal {
 
 /// Gradients of the state of all sequences. Also the gradients of zx and zh, and the state before
-/// each step, for a segment from the time `first` on.
+/// each step, for a segment from the time `first` on. With a projection, also h before it and the
+/// gradients after it.
 template <class T>
 struct StateGradients {
   T *dh, *dc, *dcell, *workspace, *h_after;
-  T *dzx, *dzh, *h_before;
+  T* dunprojected;  ///< [B, padded] the gradient of h before the projection, or null
+  T *dzx, *dzh, *h_before, *dprojected, *unprojected;
   int64_t first;
   int64_t* active;
 };
 
-/// Gradient sums of each group of sequences: of the parameters, and of the states after resets
-/// [groups, padded].
+/// Gradient sums of each group of sequences: of the parameters, and of the states after resets, in
+/// padded rows.
 template <class T>
 struct GroupSums {
   const std::vector<CellSums<T>>& cell;
@@ -57,8 +59,11 @@ class BackwardPass {
   /// caches.
   void PrefetchRow(const CellRowBackward<T>& row) const;
 
+  /// Writes h before the projection, recomputed from the saved gates and tanh of c.
+  void Unproject(const T* gates, const T* tanh_c, T* unprojected) const;
+
   /// Adds a state's gradient to a sum, and sets it to 0.
-  void Move(T* d, T* sum) const;
+  static void Move(const PaddedStates<T>& rows, T* d, T* sum);
 
   const LayerCall<T>& layer_;
   const PaddedRows<T>& rows_;

@@ -54,11 +54,11 @@ void ForwardPass<T>::Restore(Times times, const T* y, const T* c,
   const int64_t batch = layer_.batch();
   const int64_t t = in.reverse ? times.end - 1 : times.begin;
   const bool first = in.reverse ? times.end == layer_.time() : times.begin == 0;
-  rows_.Pad(in.h0, state.h);
+  layer_.h_rows().Pad(in.h0, state.h);
   for (int64_t b = 0; !first && b < batch; ++b) {
     const int64_t before = in.reverse ? t + 1 : t - 1;
     if (layer_.Active(before, b)) {
-      rows_.PadRow(y + (before * batch + b) * layer_.hidden(), state.h, b);
+      layer_.h_rows().PadRow(y + (before * batch + b) * layer_.h_rows().width(), state.h, b);
     }
   }
   if (layer_.recipe().is_lstm()) std::copy_n(c, layer_.states(), state.c);
@@ -68,12 +68,13 @@ template <class T>
 void ForwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const ForwardState<T>& state,
                           const Slots<T>& slots, T* y) const {
   const CellRecipe& recipe = layer_.recipe();
-  const int64_t batch = layer_.batch(), hidden = layer_.hidden(), padded = layer_.padded(),
-                columns = layer_.columns();
+  const PaddedStates<T>& h_rows = layer_.h_rows();
+  const int64_t batch = layer_.batch(), padded = layer_.padded(), columns = layer_.columns();
+  const int64_t outputs = h_rows.width(), padded_outputs = h_rows.padded();
   layer_.ForActive(t, begin, end, [&](int64_t b) {
     if (!layer_.Reset(t, b)) return;
-    rows_.PadRow(layer_.in().h_reset, state.h, b);
-    if (recipe.is_lstm()) rows_.PadRow(layer_.in().c_reset, state.c, b);
+    h_rows.PadRow(layer_.in().h_reset, state.h, b);
+    if (recipe.is_lstm()) layer_.c_rows().PadRow(layer_.in().c_reset, state.c, b);
   });
   T* zx = state.own ? state.zx + ((t - state.first) * (end - begin) - begin) * columns
                     : state.zx + (t - state.first) * layer_.sums();
@@ -83,8 +84,8 @@ void ForwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const ForwardSt
   T* zh = added ? zx : slots.At(separate && layer_.in_place() ? kXhatHh : kZh, t);
   layer_.ForRuns(t, begin, end, [&](int64_t first, int64_t last) {
     layer_.StepProduct({.rows = last - first,
-                        .a = state.h + first * padded,
-                        .a_stride = padded,
+                        .a = state.h + first * padded_outputs,
+                        .a_stride = padded_outputs,
                         .c = zh + first * columns,
                         .c_stride = columns,
                         .accumulate = added},
@@ -102,7 +103,7 @@ void ForwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const ForwardSt
                                                   : zh + column + layer_.order().gate[2].begin,
                       .norm_c = slots.At(kNormC, t, b * coefficients_c),
                       .xhat_c = slots.At(kXhatC, t, unit),
-                      .h = state.h + unit,
+                      .h = (layer_.projects() ? state.unprojected : state.h) + unit,
                       .c = state.c + unit,
                       .xhat_ih = slots.At(kXhatIh, t, column),
                       .xhat_hh = slots.At(kXhatHh, t, column),
@@ -121,16 +122,29 @@ void ForwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const ForwardSt
   };
   const auto write = [&](int64_t b) {
     if (!y) return;
-    T* out = y + (t * batch + b) * hidden;
+    T* out = y + (t * batch + b) * outputs;
     if (layer_.Active(t, b)) {
-      std::copy_n(state.h + b * padded, hidden, out);
+      std::copy_n(state.h + b * padded_outputs, outputs, out);
     } else {
-      std::fill_n(out, hidden, T{0});
+      std::fill_n(out, outputs, T{0});
     }
+  };
+  // Projects h and writes y. Without a projection, `compute` writes y while h is in a cache.
+  const auto project = [&] {
+    layer_.ForRuns(t, begin, end, [&](int64_t first, int64_t last) {
+      layer_.StepProduct({.rows = last - first,
+                          .a = state.unprojected + first * padded,
+                          .a_stride = padded,
+                          .c = state.h + first * padded_outputs,
+                          .c_stride = padded_outputs},
+                         layer_.packed().hr());
+    });
+    for (int64_t b = begin; b < end; ++b) write(b);
   };
   if (recipe.over == Over::kBatch) {
     for (int64_t b = begin; b < end; ++b) clear(b);
     batch_norms_.Forward(t, slots, state.c, state.active, zx, zh, row_of);
+    if (layer_.projects()) return project();
     for (int64_t b = begin; b < end; ++b) write(b);
     return;
   }
@@ -143,14 +157,18 @@ void ForwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const ForwardSt
         rows_.ClearBeyondVectors(row);
         if (recipe.is_lstm()) layer_.kernels().output(layer_.cell(), row);
       }
-      write(b);
+      if (!layer_.projects()) write(b);
     }
   };
-  if (!layer_.splits_steps()) return compute(begin, end);
-  layer_.SplitSequences(GrainFor(columns * kRowElements), [&](int64_t first, int64_t last) {
-    compute(first, last);
-    layer_.FinishStores();
-  });
+  if (layer_.splits_steps()) {
+    layer_.SplitSequences(GrainFor(columns * kRowElements), [&](int64_t first, int64_t last) {
+      compute(first, last);
+      layer_.FinishStores();
+    });
+  } else {
+    compute(begin, end);
+  }
+  if (layer_.projects()) project();
 }
 
 #define PLANISH_INSTANTIATE(T) template class ForwardPass<T>;

@@ -14,6 +14,7 @@ namespace planish::internal {
 template <class T>
 struct ForwardState {
   T *h, *c, *zx;
+  T* unprojected;  ///< [B, padded] h before the projection, or null
   int64_t first;
   int64_t* active;   ///< [B] only over the batch: indices of the active sequences
   bool own = false;  ///< zx has only the rows of the thread's sequences

@@ -53,12 +53,14 @@ void ForwardLayer(const PackedLayer<T>& packed, const RnnForwardArgs<T>& args,
   slots.Fill(memory.step.Get(ElementsOf(step)), step);
   const int64_t chunk_steps = std::min(layer.ChunkSteps(), layer.segment_steps());
   ForwardState<T> state{};
-  state.h = memory.state.Get(2 * layer.states());
-  state.c = state.h + layer.states();
+  const int64_t h_size = layer.h_rows().size(), c_size = layer.c_rows().size();
+  state.h = memory.state.Get(h_size + (layer.projects() ? 2 : 1) * c_size);
+  state.c = state.h + h_size;
+  if (layer.projects()) state.unprojected = state.c + c_size;
   if (!layer.in_place()) state.zx = memory.zx.Get(chunk_steps * layer.sums());
   if (recipe.over == Over::kBatch) state.active = memory.active.Get(shape.batch);
-  layer.rows().Pad(args.inputs.h0, state.h);
-  layer.rows().Pad(args.inputs.c0, state.c);
+  layer.h_rows().Pad(args.inputs.h0, state.h);
+  layer.c_rows().Pad(args.inputs.c0, state.c);
   // Calls f(chunk) for the times whose input products are computed together, and saves the
   // checkpoints of the sequences [begin, end).
   const auto for_chunks = [&](int64_t begin, int64_t end, const auto& f) {
@@ -97,8 +99,8 @@ void ForwardLayer(const PackedLayer<T>& packed, const RnnForwardArgs<T>& args,
       });
     });
   }
-  layer.rows().Unpad(state.h, args.h_n);
-  layer.rows().Unpad(state.c, args.c_n);
+  layer.h_rows().Unpad(state.h, args.h_n);
+  layer.c_rows().Unpad(state.c, args.c_n);
 }
 
 template <class T>
@@ -107,63 +109,81 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
   const RnnInputs<T>& in = args.inputs;
   const RnnShape& shape = in.shape;
   const CellRecipe& recipe = packed.call().recipe;
-  const int64_t padded = packed.order().padded, columns = packed.order().columns;
+  const int64_t columns = packed.order().columns;
   // With checkpoints, a segment's steps are recomputed to fill the slots.
   const bool again = options.checkpoint;
   const LayerCall<T> layer(packed, in, options, again ? Keep::kStores : Keep::kNothing);
   const ForwardPass<T> forward(layer);
   const BackwardPass<T> backward(layer, args);
+  const PaddedStates<T>&h_rows = layer.h_rows(), &c_rows = layer.c_rows();
   const int64_t rows = layer.segment_steps() * shape.batch, states = layer.states();
 
   ParamSums<T>& sums = shared ? *shared : memory.sums;
   if (!shared) sums.Reset(packed);
   const int64_t groups = std::max<int64_t>(1, layer.groups());
-  T* const reset_sums = memory.reset_sums.Get(2 * groups * padded);
-  std::fill_n(reset_sums, 2 * groups * padded, T{0});
-  const GroupSums<T> group_sums{
-      .cell = sums.Groups(groups), .h_reset = reset_sums, .c_reset = reset_sums + groups * padded};
+  const int64_t reset_size = groups * (h_rows.padded() + c_rows.padded());
+  T* const reset_sums = memory.reset_sums.Get(reset_size);
+  std::fill_n(reset_sums, reset_size, T{0});
+  const GroupSums<T> group_sums{.cell = sums.Groups(groups),
+                                .h_reset = reset_sums,
+                                .c_reset = reset_sums + groups * h_rows.padded()};
   // `shared` copies x, because it multiplies the rows in a later call, when the caller can have
   // freed x. Past the length of a sequence, x must not be read.
   const bool own_x = shared || in.lengths;
-  const bool weight_ih = shared || args.dparams.weight_ih;
-  const bool weight_hh = shared || args.dparams.weight_hh;
+  const RnnParams<T>& dparams = args.dparams;
+  const Weights weights = shared
+                              ? kAllWeights
+                              : Weights{dparams.weight_ih != nullptr, dparams.weight_hh != nullptr,
+                                        dparams.weight_hr != nullptr};
   const int64_t capacity = shared && rows > 0 ? (kProductRows + rows - 1) / rows * rows : rows;
 
-  T* const state = memory.gradients.Get(7 * states);
+  T* const state = memory.gradients.Get(2 * h_rows.size() + (layer.projects() ? 6 : 5) * states);
+  T* const h_states = state + (layer.projects() ? 6 : 5) * states;
   int64_t* const active = memory.active.Get(recipe.over == Over::kBatch ? shape.batch : 0);
   StateGradients<T> gradients{
-      .dh = state,
-      .dc = state + states,
-      .dcell = state + 2 * states,
-      .workspace = state + 3 * states,
-      .h_after = state + 4 * states,
+      .dh = h_states,
+      .dc = state,
+      .dcell = state + states,
+      .workspace = state + 2 * states,
+      .h_after = state + 3 * states,
+      .dunprojected = layer.projects() ? state + 5 * states : nullptr,
       .dzx = nullptr,
       .dzh = nullptr,
       .h_before = nullptr,
+      .dprojected = nullptr,
+      .unprojected = nullptr,
       .first = 0,
       .active = active,
   };
-  layer.rows().Pad(args.dh_n, gradients.dh);
-  layer.rows().Pad(args.dc_n, gradients.dc);
+  h_rows.Pad(args.dh_n, gradients.dh);
+  c_rows.Pad(args.dc_n, gradients.dc);
 
   const SlotSizes kept = KeptSizes<T>(recipe, shape), step = StepSizes<T>(recipe, shape);
   T* const anew = memory.anew.Get(again ? layer.segment_steps() * ElementsOf(kept) : 0);
   T* const step_memory = memory.step.Get(again ? ElementsOf(step) : 0);
   T* const zx = memory.zx.Get(again && !layer.in_place() ? rows * columns : 0);
   ForwardState<T> restored{
-      .h = state + 5 * states, .c = state + 6 * states, .zx = zx, .first = 0, .active = active};
+      .h = h_states + h_rows.size(),
+      .c = state + 4 * states,
+      .zx = zx,
+      // The restored steps of a time are done with it before the gradients are computed.
+      .unprojected = gradients.dunprojected,
+      .first = 0,
+      .active = active};
   // The last allocation. If it or an earlier one throws, no output and no sum of `shared` has
   // changed.
-  sums.Reserve(capacity, own_x, weight_ih, weight_hh);
+  sums.Reserve(capacity, own_x, weights);
 
   for (int64_t segment = layer.segments() - 1; segment >= 0; --segment) {
     const Times times = layer.TimesOf(segment);
     const int64_t steps = times.end - times.begin, m = steps * shape.batch;
-    if (!sums.HasSpaceFor(m)) sums.Multiply(nullptr, true, true, options.parallel_for);
+    if (!sums.HasSpaceFor(m)) sums.Multiply(nullptr, kAllWeights, options.parallel_for);
     const typename ParamSums<T>::Rows to = sums.Add(m, capacity, own_x);
     gradients.dzx = to.dzx;
     gradients.dzh = to.dzh;
     gradients.h_before = to.h_before;
+    gradients.dprojected = to.dprojected;
+    gradients.unprojected = to.unprojected;
     gradients.first = restored.first = times.begin;
     Slots<T> filled;
     Slots<const T> slots;
@@ -185,7 +205,7 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
     if (own_x) backward.CopyWithoutPadding(times, to.x);
     if (!shared || sums.waiting() >= kProductRows) {
       const T* x = own_x ? nullptr : in.x + times.begin * shape.batch * shape.inputs;
-      sums.Multiply(x, weight_ih, weight_hh, options.parallel_for);
+      sums.Multiply(x, weights, options.parallel_for);
     }
     if (args.dx) {
       MultiplyAll<T>({.rows = m,
@@ -197,17 +217,17 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
     }
   }
 
-  layer.rows().Unpad(gradients.dh, args.dh0);
-  layer.rows().Unpad(gradients.dc, args.dc0);
+  h_rows.Unpad(gradients.dh, args.dh0);
+  c_rows.Unpad(gradients.dc, args.dc0);
   if (!shared) sums.Write(args.dparams, options.parallel_for);
-  for (int64_t j = 0; j < (groups - 1) * padded; ++j) {
-    for (T* sum : {group_sums.h_reset, group_sums.c_reset}) sum[j % padded] += sum[padded + j];
-  }
-  const auto write = [&](const T* from, T* to) {
-    if (to) std::copy_n(from, shape.hidden, to);
+  const auto write = [&](const PaddedStates<T>& of, T* sum, T* to) {
+    for (int64_t j = 0; j < (groups - 1) * of.padded(); ++j) {
+      sum[j % of.padded()] += sum[of.padded() + j];
+    }
+    if (to) std::copy_n(sum, of.width(), to);
   };
-  write(group_sums.h_reset, args.dh_reset);
-  write(group_sums.c_reset, args.dc_reset);
+  write(h_rows, group_sums.h_reset, args.dh_reset);
+  write(c_rows, group_sums.c_reset, args.dc_reset);
 }
 
 #define PLANISH_INSTANTIATE(T)                                                  \

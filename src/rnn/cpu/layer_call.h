@@ -74,7 +74,9 @@ class LayerCall {
         cell_(packed.call()),
         in_(inputs),
         parallel_for_(options.parallel_for),
-        rows_(packed.order(), inputs.shape.batch),
+        rows_(packed.order()),
+        h_rows_(inputs.shape.outputs(), inputs.shape.batch),
+        c_rows_(inputs.shape.hidden, inputs.shape.batch),
         time_(inputs.shape.time),
         batch_(inputs.shape.batch),
         inputs_(inputs.shape.inputs),
@@ -83,7 +85,7 @@ class LayerCall {
         columns_(packed.order().columns),
         segment_steps_(SegmentSteps(inputs.shape)),
         splits_steps_(cell_.recipe.over == Over::kBatch || batch_ < kMinSplitSequences ||
-                      packed.hh().matrix_bytes() > CurrentTuning().own_weight_bytes) {
+                      StepWeightBytes(packed) > CurrentTuning().own_weight_bytes) {
     cell_.eps = static_cast<T>(options.eps);
     cell_.keep = keep;
   }
@@ -96,6 +98,10 @@ class LayerCall {
   const RnnInputs<T>& in() const { return in_; }
   const ParallelFor& parallel_for() const { return parallel_for_; }
   const PaddedRows<T>& rows() const { return rows_; }
+  const PaddedStates<T>& h_rows() const { return h_rows_; }
+  /// Returns the rows of c, and of h before a projection.
+  const PaddedStates<T>& c_rows() const { return c_rows_; }
+  bool projects() const { return in_.shape.projected > 0; }
 
   int64_t time() const { return time_; }
   int64_t batch() const { return batch_; }
@@ -175,7 +181,7 @@ class LayerCall {
   template <class F>
   void ForSequences(int64_t steps, const F& f) const {
     if (splits_steps_) return f(int64_t{0}, batch_);
-    const int64_t products = std::max<int64_t>(1, steps) * columns_ * hidden_;
+    const int64_t products = std::max<int64_t>(1, steps) * StepProducts();
     SplitSequences(std::max<int64_t>(1, kGrainProducts / products), f);
   }
 
@@ -184,7 +190,7 @@ class LayerCall {
   template <class F>
   void ForGroups(int64_t steps, const F& f) const {
     if (splits_steps_) return f(int64_t{0}, batch_);
-    const int64_t products = std::max<int64_t>(1, steps) * columns_ * hidden_ * batch_ / groups();
+    const int64_t products = std::max<int64_t>(1, steps) * StepProducts() * batch_ / groups();
     SplitGroups(std::max<int64_t>(1, kGrainProducts / products), f);
   }
 
@@ -216,12 +222,22 @@ class LayerCall {
   }
 
  private:
+  static int64_t StepWeightBytes(const PackedLayer<T>& packed) {
+    return packed.hh().matrix_bytes() +
+           (packed.shape().projected > 0 ? packed.hr().matrix_bytes() : 0);
+  }
+  /// Returns the products of a sequence's step with weight_hh and weight_hr.
+  int64_t StepProducts() const {
+    return columns_ * h_rows_.width() + in_.shape.projected * hidden_;
+  }
+
   const PackedLayer<T>& packed_;
   const CellKernels<T>& kernels_;
   CellCall<T> cell_;
   const RnnInputs<T>& in_;
   const ParallelFor& parallel_for_;
   const PaddedRows<T> rows_;
+  const PaddedStates<T> h_rows_, c_rows_;
   const int64_t time_, batch_, inputs_, hidden_, padded_, columns_, segment_steps_;
   const bool splits_steps_;
 };

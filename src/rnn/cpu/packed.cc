@@ -1,14 +1,15 @@
 #include "src/rnn/cpu/packed.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace planish::internal {
 
 template <class T>
-void PackedLayer<T>::Pack(Cell cell, int64_t inputs, int64_t hidden,
-                          const RnnParams<const T>& params) {
+void PackedLayer<T>::Pack(Cell cell, const RnnShape& shape, const RnnParams<const T>& params) {
+  const int64_t hidden = shape.hidden;
   cell_ = cell;
-  inputs_ = inputs;
+  shape_ = {0, 0, shape.inputs, hidden, shape.projected};
   kernels_ = Cells<T>();
   call_.recipe = RecipeOf(cell);
   call_.order = OrderOf<T>(call_.recipe, hidden, kernels_.lanes);
@@ -62,6 +63,12 @@ void PackedLayer<T>::Pack(Cell cell, int64_t inputs, int64_t hidden,
 }
 
 template <class T>
+GemmMatrix<T> PackedLayer<T>::Projection(const RnnParams<const T>& params) const {
+  const int64_t hidden = shape_.hidden;
+  return {.data = params.weight_hr, .n = shape_.projected, .k = hidden, .stride = hidden};
+}
+
+template <class T>
 void PackedLayer<T>::PackWeights(const RnnParams<const T>& params,
                                  const ParallelFor& parallel_for) {
   const Order& order = call_.order;
@@ -70,8 +77,9 @@ void PackedLayer<T>::PackWeights(const RnnParams<const T>& params,
   const auto pack = [&](const T* weight, int64_t k, PackedMatrix<T>& to) {
     to.Pack({.data = weight, .n = n, .k = k, .stride = k}, order.columns, row_of, parallel_for);
   };
-  pack(params.weight_ih, inputs_, ih_);
-  pack(params.weight_hh, order.hidden, hh_);
+  pack(params.weight_ih, shape_.inputs, ih_);
+  pack(params.weight_hh, shape_.outputs(), hh_);
+  if (shape_.projected > 0) hr_.Pack(Projection(params), parallel_for);
 }
 
 template <class T>
@@ -84,8 +92,13 @@ void PackedLayer<T>::PackTransposed(const RnnParams<const T>& params, bool dx,
     to.Pack({.data = weight, .n = k, .k = rows, .stride = k, .transposed = true}, order.columns,
             row_of, parallel_for);
   };
-  pack(params.weight_hh, order.hidden, hh_transposed_);
-  if (dx) pack(params.weight_ih, inputs_, ih_transposed_);
+  pack(params.weight_hh, shape_.outputs(), hh_transposed_);
+  if (dx) pack(params.weight_ih, shape_.inputs, ih_transposed_);
+  if (shape_.projected == 0) return;
+  GemmMatrix<T> transposed = Projection(params);
+  std::swap(transposed.n, transposed.k);
+  transposed.transposed = true;
+  hr_transposed_.Pack(transposed, parallel_for);
 }
 
 template class PackedLayer<float>;

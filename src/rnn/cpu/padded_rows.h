@@ -10,33 +10,45 @@
 
 namespace planish::internal {
 
-/// Padding of a layer's rows. Copies between the caller's rows [B, H] and the padded rows of
-/// order.h, and sets the padding to zero.
+/// Copies between the caller's states [B, width] and padded rows, whose padding is zero.
 template <class T>
-class PaddedRows {
+class PaddedStates {
  public:
-  PaddedRows(const Order& order, int64_t batch)
-      : order_(order),
-        batch_(batch),
-        hidden_(order.hidden),
-        padded_(order.padded),
-        gates_(order.gates()) {}
+  PaddedStates(int64_t width, int64_t batch)
+      : batch_(batch), width_(width), padded_(PaddedUnits<T>(width)) {}
 
-  /// Copies the rows [B, H], or zeros, to the padded rows of `to`.
+  int64_t width() const { return width_; }
+  int64_t padded() const { return padded_; }
+  /// Returns the elements of all padded rows.
+  int64_t size() const { return batch_ * padded_; }
+
+  /// Copies the rows [B, width], or zeros, to the padded rows of `to`.
   void Pad(const T* from, T* to) const {
-    for (int64_t b = 0; b < batch_; ++b) PadRow(from ? from + b * hidden_ : nullptr, to, b);
+    for (int64_t b = 0; b < batch_; ++b) PadRow(from ? from + b * width_ : nullptr, to, b);
   }
-  /// Copies one row [H], or zeros, to the padded row b.
+  /// Copies one row [width], or zeros, to the padded row b.
   void PadRow(const T* from, T* to, int64_t b) const {
     T* row = to + b * padded_;
-    if (from) std::copy_n(from, hidden_, row);
-    std::fill(row + (from ? hidden_ : 0), row + padded_, T{0});
+    if (from) std::copy_n(from, width_, row);
+    std::fill(row + (from ? width_ : 0), row + padded_, T{0});
   }
   void Unpad(const T* from, T* to) const {
     for (int64_t b = 0; to && b < batch_; ++b) {
-      std::copy_n(from + b * padded_, hidden_, to + b * hidden_);
+      std::copy_n(from + b * padded_, width_, to + b * width_);
     }
   }
+
+ private:
+  const int64_t batch_, width_, padded_;
+};
+
+/// Clears the padding of a step's rows in order.h.
+template <class T>
+class PaddedRows {
+ public:
+  explicit PaddedRows(const Order& order)
+      : order_(order), hidden_(order.hidden), padded_(order.padded), gates_(order.gates()) {}
+
   /// Sets the units after a row's last vector, which the kernels do not write, to zero, so that no
   /// uninitialized memory is saved.
   void ClearBeyondVectors(const CellRow<T>& row) const {
@@ -66,7 +78,7 @@ class PaddedRows {
 
  private:
   const Order& order_;
-  const int64_t batch_, hidden_, padded_, gates_;
+  const int64_t hidden_, padded_, gates_;
 };
 
 }  // namespace planish::internal

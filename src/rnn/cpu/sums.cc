@@ -1,6 +1,7 @@
 #include "src/rnn/cpu/sums.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "src/base/loop.h"
@@ -58,16 +59,25 @@ const std::vector<CellSums<T>>& ParamSums<T>::Groups(int64_t groups) {
 }
 
 template <class T>
-void ParamSums<T>::Reserve(int64_t capacity, bool own_x, bool weight_ih, bool weight_hh) {
+void ParamSums<T>::Reserve(int64_t capacity, bool own_x, Weights weights) {
   const Order& order = layer_->order();
-  const int64_t inputs = layer_->inputs();
+  const int64_t inputs = layer_->shape().inputs, projected = layer_->shape().projected;
+  const int64_t padded_outputs = layer_->padded_outputs();
   const int64_t rows = std::max(capacity, waiting_ > 0 ? capacity_ : 0);
   Grow(dz_, (layer_->call().recipe.uses_only_sum() ? 1 : 2) * rows * order.columns);
-  Grow(h_before_, rows * order.padded);
+  Grow(h_before_, rows * padded_outputs);
+  if (projected > 0) {
+    Grow(dprojected_, rows * padded_outputs);
+    Grow(unprojected_, rows * order.padded);
+  }
   if (own_x) Grow(x_, rows * inputs);
-  if (weight_ih) Grow(dweight_ih_, order.columns * inputs);
-  if (weight_hh) Grow(dweight_hh_, order.columns * order.padded);
-  ReserveTransposedScratch<T>(rows, std::max(weight_ih ? inputs : 0, weight_hh ? order.padded : 0),
+  const bool weight_hr = weights.hr && projected > 0;
+  if (weights.ih) Grow(dweight_ih_, order.columns * inputs);
+  if (weights.hh) Grow(dweight_hh_, order.columns * padded_outputs);
+  if (weight_hr) Grow(dweight_hr_, projected * order.padded);
+  const int64_t widths[] = {weights.ih ? inputs : 0, weights.hh ? padded_outputs : 0,
+                            weight_hr ? order.padded : 0};
+  ReserveTransposedScratch<T>(rows, *std::max_element(std::begin(widths), std::end(widths)),
                               scratch_);
 }
 
@@ -77,41 +87,55 @@ typename ParamSums<T>::Rows ParamSums<T>::Add(int64_t rows, int64_t capacity, bo
   const bool shared = layer_->call().recipe.uses_only_sum();
   if (waiting_ == 0) capacity_ = std::max(rows, capacity);
   T* const dz = dz_.Get((shared ? 1 : 2) * capacity_ * order.columns);
-  T* const h_before = h_before_.Get(capacity_ * order.padded);
-  T* const x = own_x ? x_.Get(capacity_ * layer_->inputs()) : nullptr;
+  const int64_t inputs = layer_->shape().inputs, padded_outputs = layer_->padded_outputs();
+  const bool projects = layer_->shape().projected > 0;
+  T* const h_before = h_before_.Get(capacity_ * padded_outputs);
+  T* const dprojected = projects ? dprojected_.Get(capacity_ * padded_outputs) : nullptr;
+  T* const unprojected = projects ? unprojected_.Get(capacity_ * order.padded) : nullptr;
+  T* const x = own_x ? x_.Get(capacity_ * inputs) : nullptr;
   waiting_ += rows;
   return {.dzx = dz + first() * order.columns,
           .dzh = dz + (first() + (shared ? 0 : capacity_)) * order.columns,
-          .h_before = h_before + first() * order.padded,
-          .x = own_x ? x + first() * layer_->inputs() : nullptr};
+          .h_before = h_before + first() * padded_outputs,
+          .dprojected = projects ? dprojected + first() * padded_outputs : nullptr,
+          .unprojected = projects ? unprojected + first() * order.padded : nullptr,
+          .x = own_x ? x + first() * inputs : nullptr};
 }
 
 template <class T>
-void ParamSums<T>::Multiply(const T* x, bool weight_ih, bool weight_hh,
-                            const ParallelFor& parallel_for) {
+void ParamSums<T>::Multiply(const T* x, Weights weights, const ParallelFor& parallel_for) {
   if (waiting_ == 0) return;
   const Order& order = layer_->order();
-  const auto add_product = [&](const T* dz, const T* b, int64_t k, Buffer<T>& to) {
+  // Adds a^T b, for `n` columns of the collected rows a and all `k` columns of b.
+  const auto add_product = [&](const T* a, int64_t a_stride, int64_t n, const T* b, int64_t k,
+                               Buffer<T>& to) {
     MultiplyTransposed<T>({.m = waiting_,
-                           .n = order.columns,
+                           .n = n,
                            .k = k,
-                           .a = dz + first() * order.columns,
-                           .a_stride = order.columns,
+                           .a = a + first() * a_stride,
+                           .a_stride = a_stride,
                            .b = b,
                            .b_stride = k,
-                           .c = to.Get(order.columns * k),
+                           .c = to.Get(n * k),
                            .c_stride = k,
                            .accumulate = any_},
                           scratch_, parallel_for);
   };
-  const int64_t inputs = layer_->inputs();
+  const int64_t inputs = layer_->shape().inputs, projected = layer_->shape().projected;
+  const int64_t columns = order.columns, padded_outputs = layer_->padded_outputs();
   const T* const dzh =
       dz_.data() + (layer_->call().recipe.uses_only_sum() ? 0 : capacity_ * order.columns);
-  if (weight_ih) {
-    add_product(dz_.data(), x ? x : x_.data() + first() * inputs, inputs, dweight_ih_);
+  if (weights.ih) {
+    add_product(dz_.data(), columns, columns, x ? x : x_.data() + first() * inputs, inputs,
+                dweight_ih_);
   }
-  if (weight_hh) {
-    add_product(dzh, h_before_.data() + first() * order.padded, order.padded, dweight_hh_);
+  if (weights.hh) {
+    add_product(dzh, columns, columns, h_before_.data() + first() * padded_outputs, padded_outputs,
+                dweight_hh_);
+  }
+  if (weights.hr && projected > 0) {
+    add_product(dprojected_.data(), padded_outputs, projected,
+                unprojected_.data() + first() * order.padded, order.padded, dweight_hr_);
   }
   any_ = true;
   waiting_ = 0;
@@ -122,7 +146,8 @@ void ParamSums<T>::Write(const RnnParams<T>& d, const ParallelFor& parallel_for)
   Groups(1);  // can allocate, so it precedes all writes
   const CellRecipe& recipe = layer_->call().recipe;
   const Order& order = layer_->order();
-  const int64_t inputs = layer_->inputs(), padded = order.padded, hidden = order.hidden;
+  const int64_t hidden = order.hidden, inputs = layer_->shape().inputs;
+  const int64_t outputs = layer_->shape().outputs(), projected = layer_->shape().projected;
   const auto write_rows = [&](const T* from, int64_t stride, int64_t width, T* to) {
     WriteRows(*layer_, from, stride, width, parallel_for, to);
   };
@@ -134,7 +159,12 @@ void ParamSums<T>::Write(const RnnParams<T>& d, const ParallelFor& parallel_for)
     }
   };
   write_weight(dweight_ih_, inputs, inputs, d.weight_ih);
-  write_weight(dweight_hh_, padded, hidden, d.weight_hh);
+  write_weight(dweight_hh_, layer_->padded_outputs(), outputs, d.weight_hh);
+  for (int64_t row = 0; d.weight_hr && row < projected; ++row) {
+    T* const to = d.weight_hr + row * hidden;
+    any_ ? std::copy_n(dweight_hr_.data() + row * order.padded, hidden, to)
+         : std::fill_n(to, hidden, T{0});
+  }
   T* const all_sums = group_memory_[0].data();
   for (size_t g = 1; g < groups_.size(); ++g) {
     T* const from = group_memory_[g].data();
@@ -160,7 +190,8 @@ void ParamSums<T>::Write(const RnnParams<T>& d, const ParallelFor& parallel_for)
 template <class T>
 int64_t ParamSums<T>::bytes() const {
   int64_t sum = scratch_.bytes();
-  for (const Buffer<T>* buffer : {&dz_, &h_before_, &x_, &dweight_ih_, &dweight_hh_}) {
+  for (const Buffer<T>* buffer : {&dz_, &h_before_, &x_, &dprojected_, &unprojected_, &dweight_ih_,
+                                  &dweight_hh_, &dweight_hr_}) {
     sum += buffer->bytes();
   }
   for (const Buffer<T>& group : group_memory_) sum += group.bytes();

@@ -21,6 +21,12 @@ inline constexpr int64_t kProductRows = 256;
 
 // --- End of tuning constants ---
 
+/// The weights whose gradients are needed.
+struct Weights {
+  bool ih = false, hh = false, hr = false;
+};
+inline constexpr Weights kAllWeights = {true, true, true};
+
 /// Gradients of a layer's parameters, summed over steps. Gradients of gains and biases are summed
 /// at every step. Rows for the gradients of the weights are collected, and multiplied for many
 /// steps at once.
@@ -35,14 +41,15 @@ class ParamSums {
   const std::vector<CellSums<T>>& Groups(int64_t groups);
 
   /// Rows of some steps, one for each sequence: gradients of zx and zh, and states before the
-  /// steps. The gradients share memory if they are equal.
+  /// steps. The gradients share memory if they are equal. With a projection, also h before it and
+  /// the gradient after it; otherwise these are null.
   struct Rows {
-    T *dzx, *dzh, *h_before;
+    T *dzx, *dzh, *h_before, *dprojected, *unprojected;
     T* x;  ///< [rows, I], or null
   };
   /// Allocates all memory for Add(rows <= capacity, capacity, own_x), and for Multiply with these
   /// weights. Keeps sums and collected rows. Throws std::bad_alloc without changing anything.
-  void Reserve(int64_t capacity, bool own_x, bool weight_ih, bool weight_hh);
+  void Reserve(int64_t capacity, bool own_x, Weights weights);
 
   /// Returns memory for new rows, before the collected rows, because backward processes the last
   /// step first. With `own_x` the rows include inputs. If no rows are collected, sets the capacity.
@@ -50,10 +57,9 @@ class ParamSums {
   bool HasSpaceFor(int64_t rows) const { return waiting_ == 0 || rows <= first(); }
   int64_t waiting() const { return waiting_; }
 
-  /// Adds the matrix products of the collected rows with the states and the inputs, and clears the
-  /// rows. `x` [rows, I] are the inputs, or null for the collected inputs. Skips a weight whose
-  /// flag is false.
-  void Multiply(const T* x, bool weight_ih, bool weight_hh, const ParallelFor& parallel_for);
+  /// Adds the matrix products of the collected rows for these weights, and clears the rows. `x`
+  /// [rows, I] are the inputs, or null for the collected inputs.
+  void Multiply(const T* x, Weights weights, const ParallelFor& parallel_for);
 
   /// Writes the gradients. There must be no collected rows.
   void Write(const RnnParams<T>& dparams, const ParallelFor& parallel_for);
@@ -69,7 +75,8 @@ class ParamSums {
   const PackedLayer<T>* layer_ = nullptr;
   std::vector<Buffer<T>> group_memory_;
   std::vector<CellSums<T>> groups_;
-  Buffer<T> dz_, h_before_, x_, dweight_ih_, dweight_hh_;
+  Buffer<T> dz_, h_before_, x_, dprojected_, unprojected_;
+  Buffer<T> dweight_ih_, dweight_hh_, dweight_hr_;
   PackedMatrix<T> scratch_;
   bool any_ = false;  ///< whether a matrix product has been added
   int64_t capacity_ = 0, waiting_ = 0;

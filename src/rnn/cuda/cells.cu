@@ -63,7 +63,7 @@ ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
     if (!IsActive(a, s.t, b)) {
       for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
         s.y[row * hidden + k] = 0;
-        put(s.h_out, a.h_reset, k, s.h[state + k]);
+        if (s.h_out != nullptr) put(s.h_out, a.h_reset, k, s.h[state + k]);
         if (Kind::kLstm) put(s.c_out, a.c_reset, k, s.c[state + k]);
       }
       continue;
@@ -154,7 +154,7 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
     // Returns the gradient of the state after this step. Gradients do not pass resets.
     const auto take = [&](const T* d, T* reset_sums, int64_t k) {
       const T value = d[state + k];
-      if (!reset) return value;
+      if (!reset || reset_sums == nullptr) return value;
       reset_sums[state + k] += value;
       return T{0};
     };
@@ -424,6 +424,48 @@ BeginState(CellLayer<T> a, int64_t first, const T* from, const T* reset, T* to) 
 
 template <class T>
 PLANISH_KERNEL(kElementThreads, 1)
+EndProjection(CellLayer<T> a, int64_t t, int64_t next, const T* projected, const T* h, T* y,
+              T* h_out) {
+  const int64_t states = a.batch * a.hidden;
+  ForElements(states, [&](int64_t i) {
+    const int64_t b = i / a.hidden, k = i % a.hidden;
+    const bool active = IsActive(a, t, b);
+    const T value = active ? projected[i] : h[i];
+    y[t * states + i] = active ? value : T{0};
+    if (h_out != nullptr) h_out[i] = IsReset(a, next, b) ? OrZero(a.h_reset, k) : value;
+  });
+}
+
+template <class T>
+PLANISH_KERNEL(kElementThreads, 1)
+GradientOfProjected(CellLayer<T> a, int64_t t, int64_t later, const T* dy, T* dh, T* reset_sums,
+                    T* dprojected) {
+  const int64_t states = a.batch * a.hidden;
+  ForElements(states, [&](int64_t i) {
+    const int64_t b = i / a.hidden;
+    T d = dh[i];
+    if (IsReset(a, later, b)) {
+      reset_sums[i] += d;
+      d = 0;
+    }
+    const bool active = IsActive(a, t, b);
+    dprojected[t * states + i] = active ? d + OrZero(dy, t * states + i) : T{0};
+    dh[i] = active ? T{0} : d;
+  });
+}
+
+template <class T>
+PLANISH_KERNEL(kElementThreads, 1)
+Unproject(CellLayer<T> a, T* unprojected) {
+  ForElements(a.time * a.batch * a.hidden, [&](int64_t i) {
+    const int64_t row = i / a.hidden, k = i % a.hidden;
+    const T* const o = a.gates_kept + row * 4 * a.hidden + 3 * a.hidden;
+    unprojected[i] = IsActive(a, row / a.batch, row % a.batch) ? o[k] * a.tanh_c[i] : T{0};
+  });
+}
+
+template <class T>
+PLANISH_KERNEL(kElementThreads, 1)
 StatesBefore(CellLayer<T> a, bool reverse, const T* h0, const T* y, T* h_before) {
   const int64_t states = a.batch * a.hidden;
   ForElements(a.time * states, [&](int64_t i) {
@@ -580,6 +622,27 @@ void RunForwardStep(const char* function, const CellLayer<T>& layer, const Forwa
 }
 
 template <class T>
+void RunEndProjection(const char* function, const CellLayer<T>& layer, int64_t t, int64_t next,
+                      const T* projected, const T* h, T* y, T* h_out, void* stream) {
+  Run(function, EndProjection<T>, OverElements(layer.batch * layer.hidden), stream, layer, t, next,
+      projected, h, y, h_out);
+}
+
+template <class T>
+void RunGradientOfProjected(const char* function, const CellLayer<T>& layer, int64_t t,
+                            int64_t later, const T* dy, T* dh, T* reset_sums, T* dprojected,
+                            void* stream) {
+  Run(function, GradientOfProjected<T>, OverElements(layer.batch * layer.hidden), stream, layer, t,
+      later, dy, dh, reset_sums, dprojected);
+}
+
+template <class T>
+void RunUnproject(const char* function, const CellLayer<T>& layer, T* unprojected, void* stream) {
+  Run(function, Unproject<T>, OverElements(layer.time * layer.batch * layer.hidden), stream, layer,
+      unprojected);
+}
+
+template <class T>
 void RunStatesBefore(const char* function, const CellLayer<T>& layer, bool reverse, const T* h0,
                      const T* y, T* h_before, void* stream) {
   Run(function, StatesBefore<T>, OverElements(layer.time * layer.batch * layer.hidden), stream,
@@ -657,6 +720,11 @@ void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>& m) {
   template void RunStatistics(const char*, const CellLayer<T>&, void*);                            \
   template void RunForwardStep(const char*, const CellLayer<T>&, const ForwardStepCall<T>&,        \
                                void*);                                                             \
+  template void RunEndProjection(const char*, const CellLayer<T>&, int64_t, int64_t, const T*,     \
+                                 const T*, T*, T*, void*);                                         \
+  template void RunGradientOfProjected(const char*, const CellLayer<T>&, int64_t, int64_t,         \
+                                       const T*, T*, T*, T*, void*);                               \
+  template void RunUnproject(const char*, const CellLayer<T>&, T*, void*);                         \
   template void RunStatesBefore(const char*, const CellLayer<T>&, bool, const T*, const T*, T*,    \
                                 void*);                                                            \
   template void RunMaskInputs(const char*, const CellLayer<T>&, int64_t, const T*, T*, void*);     \

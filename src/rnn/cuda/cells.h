@@ -72,11 +72,12 @@ struct ForwardStepCall {
   int64_t t;
   int64_t next;      ///< the next step, or -1
   const T* zh;       ///< [B, G]
-  const T* h;        ///< [B, H] the state before the step
+  const T* h;        ///< [B, H] the state before the step; null with a projection
   T* c;              ///< [B, H] the cell state before the step; overwritten
   T* o;              ///< [B, H] workspace of a cell with a norm of c
-  T* y;              ///< [M, H]
-  T *h_out, *c_out;  ///< [B, H] the initial state of `next`; may be h and c; or null
+  T* y;              ///< [M, H] h of all steps, before a projection
+  T *h_out, *c_out;  ///< [B, H] the initial state of `next`; may be h and c; or null, as h_out is
+                     ///< with a projection
 };
 
 /// The arrays that all backward steps read and write.
@@ -89,8 +90,10 @@ struct BackwardArrays {
   T* dc;   ///< [B, H] of the cell state after a step; then of that before it
   T* da;   ///< [M, G]
   T* dzh;  ///< [M, G] the gradient of zh; da itself for plain sums of an RNN or LSTM
-  T* dcell;                ///< [M, H] the gradient of the output of the norm of c, if any
-  T *dh_reset, *dc_reset;  ///< [B, H] sums over the resets; null without resets
+  T* dcell;  ///< [M, H] the gradient of the output of the norm of c, if any
+  /// [B, H] sums over the resets; null without resets. With a projection, dh is the gradient of h
+  /// before it, and dh_reset null: GradientOfProjected has ended dh at resets.
+  T *dh_reset, *dc_reset;
 };
 
 /// The gradients of one step of all sequences.
@@ -131,6 +134,23 @@ void RunStatistics(const char* function, const CellLayer<T>& layer, void* stream
 template <class T>
 void RunForwardStep(const char* function, const CellLayer<T>& layer, const ForwardStepCall<T>& step,
                     void* stream);
+
+/// A projection after a step, for a layer whose hidden units are the O outputs. Writes y and the
+/// state h_out, the initial state of `next`, from the products `projected` [B, O] and the state h
+/// before the step. h_out may be h, or null.
+template <class T>
+void RunEndProjection(const char* function, const CellLayer<T>& layer, int64_t t, int64_t next,
+                      const T* projected, const T* h, T* y, T* h_out, void* stream);
+/// Its backward. Writes the gradient of the projected state of step t to dprojected [M, O], from
+/// the gradient dh [B, O] of the state after it, and replaces dh by its part outside the step.
+/// `later` and reset_sums are as in BackwardStepCall.
+template <class T>
+void RunGradientOfProjected(const char* function, const CellLayer<T>& layer, int64_t t,
+                            int64_t later, const T* dy, T* dh, T* reset_sums, T* dprojected,
+                            void* stream);
+/// Recomputes h [M, H] of an LSTM before the projection, with zeros past the length of a sequence.
+template <class T>
+void RunUnproject(const char* function, const CellLayer<T>& layer, T* unprojected, void* stream);
 
 /// Computes the state before every step, with zeros past the length of a sequence.
 template <class T>

@@ -36,12 +36,15 @@ struct Sizes {
   Sizes(const CellRecipe& recipe, const RnnShape& shape)
       : hidden(shape.hidden),
         columns(recipe.gates() * shape.hidden),
+        outputs(shape.outputs()),
+        projected(shape.projected),
         states(shape.batch * shape.hidden),
+        h_states(shape.batch * shape.outputs()),
         step_sums(shape.batch * columns),
         rows(shape.time * shape.batch),
         parts((rows + kRnnRowsInTurn - 1) / kRnnRowsInTurn) {}
 
-  int64_t hidden, columns, states, step_sums, rows, parts;
+  int64_t hidden, columns, outputs, projected, states, h_states, step_sums, rows, parts;
 };
 
 bool HasCellNorm(const CellRecipe& recipe) { return recipe.cell != CellNorm::kNone; }
@@ -70,6 +73,13 @@ CellLayer<T> LayerOf(const CellRecipe& recipe, const RnnInputs<T>& in,
   layer.resets = in.resets;
   layer.h_reset = in.h_reset;
   layer.c_reset = in.c_reset;
+  return layer;
+}
+
+/// Returns the layer for kernels of its hidden states, whose units are its outputs.
+template <class T>
+CellLayer<T> OfOutputs(CellLayer<T> layer, const Sizes& n) {
+  layer.hidden = n.outputs;
   return layer;
 }
 
@@ -111,6 +121,7 @@ template <class T>
 struct ForwardWorkspace {
   T *h = nullptr, *c = nullptr, *o = nullptr;
   T* zh = nullptr;                                     ///< of one step, unless it is saved
+  T *unprojected = nullptr, *projected = nullptr;      ///< of all steps, and of one
   double *sum_parts = nullptr, *cell_parts = nullptr;  ///< of the persistent kernel
 };
 
@@ -126,7 +137,11 @@ ForwardWorkspace<T> TakeForward(Workspace& workspace, const CellRecipe& recipe, 
     workspace.Take(to.sum_parts, plan.sum_parts);
     workspace.Take(to.cell_parts, plan.cell_parts);
   } else {
-    workspace.Take(to.h, n.states);
+    workspace.Take(to.h, n.h_states);
+    if (n.projected > 0) {
+      workspace.Take(to.unprojected, n.rows * n.hidden);
+      workspace.Take(to.projected, n.h_states);
+    }
     if (recipe.is_lstm()) workspace.Take(to.c, n.states);
     if (HasCellNorm(recipe)) workspace.Take(to.o, n.states);
     if (!saved || !IsDisjoint(recipe)) workspace.Take(to.zh, n.step_sums);
@@ -143,6 +158,8 @@ struct BackwardWorkspace {
   T *da = nullptr, *dzh = nullptr, *dcell = nullptr;
   T *h_before = nullptr, *x = nullptr;
   T *dh = nullptr, *dc = nullptr, *dh_reset = nullptr, *dc_reset = nullptr;
+  T *dprojected = nullptr, *unprojected = nullptr;  ///< of all steps
+  T* dunprojected = nullptr;
   T *partials = nullptr, *cell_partials = nullptr;
   double *sum_parts = nullptr, *cell_parts = nullptr;  ///< of the persistent kernel
   T* state_partials = nullptr;
@@ -159,10 +176,15 @@ BackwardWorkspace<T> TakeBackward(Workspace& workspace, const CellRecipe& recipe
   to.dzh = to.da;
   if (!HasOneGradient(recipe)) workspace.Take(to.dzh, n.rows * n.columns);
   if (HasCellNorm(recipe)) workspace.Take(to.dcell, n.rows * n.hidden);
-  workspace.Take(to.h_before, n.rows * n.hidden);
+  workspace.Take(to.h_before, n.rows * n.outputs);
   if (lengths) workspace.Take(to.x, n.rows * inputs);
-  workspace.Take(to.dh, n.states);
-  workspace.Take(to.dh_reset, n.states);
+  workspace.Take(to.dh, n.h_states);
+  workspace.Take(to.dh_reset, n.h_states);
+  if (n.projected > 0) {
+    workspace.Take(to.dprojected, n.rows * n.outputs);
+    workspace.Take(to.unprojected, n.rows * n.hidden);
+    workspace.Take(to.dunprojected, n.states);
+  }
   if (recipe.is_lstm()) {
     workspace.Take(to.dc, n.states);
     workspace.Take(to.dc_reset, n.states);
@@ -214,7 +236,8 @@ class LayerBackward {
                                  : PersistentBackwardPlan()),
         multiply_(function, options),
         stream_(options.stream),
-        layer_(LayerOf(recipe, in_, options)) {
+        layer_(LayerOf(recipe, in_, options)),
+        outputs_(OfOutputs(layer_, n_)) {
     // `saved` is only read.
     Workspace saved(const_cast<T*>(args.saved)), workspace(options.workspace);
     TakeKept(saved, recipe, n_, layer_);
@@ -236,14 +259,14 @@ class LayerBackward {
   /// Prepares the arrays that the steps read.
   void BeginStates() const {
     RunPackParams(function_, layer_, in_.params, stream_);
-    RunBeginState<T>(function_, layer_, -1, args_.dh_n, nullptr, to_.dh, stream_);
+    RunBeginState<T>(function_, outputs_, -1, args_.dh_n, nullptr, to_.dh, stream_);
     RunBeginState<T>(function_, layer_, -1, args_.dc_n, nullptr, to_.dc, stream_);
     if (in_.resets != nullptr) {
-      FillZero(function_, to_.dh_reset, n_.states, stream_);
+      FillZero(function_, to_.dh_reset, n_.h_states, stream_);
       FillZero(function_, to_.dc_reset, n_.states, stream_);
     }
     if (recipe_.is_gru() || args_.dparams.weight_hh != nullptr) {
-      RunStatesBefore(function_, layer_, in_.reverse, in_.h0, args_.y, to_.h_before, stream_);
+      RunStatesBefore(function_, outputs_, in_.reverse, in_.h0, args_.y, to_.h_before, stream_);
     }
   }
 
@@ -251,13 +274,13 @@ class LayerBackward {
   void RunSteps() const {
     const BackwardArrays<T> arrays = {.y = args_.y,
                                       .h_before = to_.h_before,
-                                      .dy = args_.dy,
-                                      .dh = to_.dh,
+                                      .dy = n_.projected > 0 ? nullptr : args_.dy,
+                                      .dh = n_.projected > 0 ? to_.dunprojected : to_.dh,
                                       .dc = to_.dc,
                                       .da = to_.da,
                                       .dzh = to_.dzh,
                                       .dcell = to_.dcell,
-                                      .dh_reset = to_.dh_reset,
+                                      .dh_reset = n_.projected > 0 ? nullptr : to_.dh_reset,
                                       .dc_reset = to_.dc_reset};
     if (plan_.fits) {
       RunBackwardPersistent<T>(function_, layer_,
@@ -270,9 +293,19 @@ class LayerBackward {
     int64_t later = -1;
     for (int64_t i = last; i >= 0; --i) {
       const int64_t t = in_.reverse ? last - i : i;
+      if (n_.projected > 0) {
+        RunGradientOfProjected<T>(function_, outputs_, t, later, args_.dy, to_.dh, to_.dh_reset,
+                                  to_.dprojected, stream_);
+        multiply_({.rows = in_.shape.batch,
+                   .cols = n_.hidden,
+                   .inner = n_.projected,
+                   .a = to_.dprojected + t * n_.h_states,
+                   .b = in_.params.weight_hr,
+                   .c = to_.dunprojected});
+      }
       RunBackwardStep<T>(function_, layer_, {arrays, t, later}, stream_);
       multiply_({.rows = in_.shape.batch,
-                 .cols = n_.hidden,
+                 .cols = n_.outputs,
                  .inner = n_.columns,
                  .a = to_.dzh + t * n_.step_sums,
                  .b = in_.params.weight_hh,
@@ -284,7 +317,7 @@ class LayerBackward {
 
   void EndStates() const {
     const bool resets = in_.resets != nullptr;
-    RunEndState<T>(function_, layer_, first(), to_.dh, resets ? to_.dh_reset : nullptr, args_.dh0,
+    RunEndState<T>(function_, outputs_, first(), to_.dh, resets ? to_.dh_reset : nullptr, args_.dh0,
                    args_.dh_reset, stream_);
     RunEndState<T>(function_, layer_, first(), to_.dc, resets ? to_.dc_reset : nullptr, args_.dc0,
                    args_.dc_reset, stream_);
@@ -294,8 +327,8 @@ class LayerBackward {
   void WriteParamGradients() const {
     const RnnParams<T>& to = args_.dparams;
     const auto params = ParamsOf<T>(recipe_, in_.shape);
-    // The first two parameters are the weights.
-    if (std::none_of(params.begin() + 2, params.end(),
+    // The weights are the first two parameters and the last.
+    if (std::none_of(params.begin() + 2, params.end() - 1,
                      [&](const Param<T>& param) { return to.*param.member != nullptr; })) {
       return;
     }
@@ -323,11 +356,21 @@ class LayerBackward {
     const int64_t inputs = in_.shape.inputs;
     if (args_.dparams.weight_hh != nullptr) {
       multiply_({.rows = n_.columns,
-                 .cols = n_.hidden,
+                 .cols = n_.outputs,
                  .inner = n_.rows,
                  .a = to_.dzh,
                  .b = to_.h_before,
                  .c = args_.dparams.weight_hh,
+                 .a_transposed = true});
+    }
+    if (args_.dparams.weight_hr != nullptr) {
+      RunUnproject(function_, layer_, to_.unprojected, stream_);
+      multiply_({.rows = n_.projected,
+                 .cols = n_.hidden,
+                 .inner = n_.rows,
+                 .a = to_.dprojected,
+                 .b = to_.unprojected,
+                 .c = args_.dparams.weight_hr,
                  .a_transposed = true});
     }
     if (args_.dparams.weight_ih == nullptr && args_.dx == nullptr) return;
@@ -363,6 +406,7 @@ class LayerBackward {
   const Products<T> multiply_;
   void* const stream_;
   CellLayer<T> layer_;
+  const CellLayer<T> outputs_;  ///< for kernels of hidden states; has no saved arrays
   BackwardWorkspace<T> to_;
 };
 
@@ -413,8 +457,9 @@ void ForwardLayer(const char* function, const CellRecipe& recipe, const RnnForwa
   void* const stream = options.stream;
   if (shape.batch == 0) return;
   CellLayer<T> layer = LayerOf(recipe, in, options);
+  const CellLayer<T> outputs = OfOutputs(layer, n);
   if (shape.time == 0) {
-    RunBeginState<T>(function, layer, -1, in.h0, nullptr, args.h_n, stream);
+    RunBeginState<T>(function, outputs, -1, in.h0, nullptr, args.h_n, stream);
     RunBeginState<T>(function, layer, -1, in.c0, nullptr, args.c_n, stream);
     return;
   }
@@ -452,7 +497,7 @@ void ForwardLayer(const char* function, const CellRecipe& recipe, const RnnForwa
   }
   const int64_t last = shape.time - 1;
   const int64_t first = in.reverse ? last : 0;
-  RunBeginState(function, layer, first, in.h0, in.h_reset, to.h, stream);
+  RunBeginState(function, outputs, first, in.h0, in.h_reset, to.h, stream);
   RunBeginState(function, layer, first, in.c0, in.c_reset, to.c, stream);
   for (int64_t i = 0; i < shape.time; ++i) {
     const int64_t t = in.reverse ? last - i : i;
@@ -460,24 +505,34 @@ void ForwardLayer(const char* function, const CellRecipe& recipe, const RnnForwa
     T* const zh = layer.zh == nullptr ? to.zh : layer.zh + t * n.step_sums;
     multiply({.rows = shape.batch,
               .cols = n.columns,
-              .inner = shape.hidden,
+              .inner = n.outputs,
               .a = to.h,
               .b = in.params.weight_hh,
               .c = zh,
               .b_transposed = true});
+    const int64_t next = ends ? -1 : in.reverse ? t - 1 : t + 1;
+    const bool projects = n.projected > 0;
+    T* const h_out = ends ? args.h_n : to.h;
     RunForwardStep(function, layer,
                    {.t = t,
-                    .next = ends         ? -1
-                            : in.reverse ? t - 1
-                                         : t + 1,
+                    .next = next,
                     .zh = zh,
-                    .h = to.h,
+                    .h = projects ? nullptr : to.h,
                     .c = to.c,
                     .o = to.o,
-                    .y = args.y,
-                    .h_out = ends ? args.h_n : to.h,
+                    .y = projects ? to.unprojected : args.y,
+                    .h_out = projects ? nullptr : h_out,
                     .c_out = ends ? args.c_n : to.c},
                    stream);
+    if (!projects) continue;
+    multiply({.rows = shape.batch,
+              .cols = n.projected,
+              .inner = n.hidden,
+              .a = to.unprojected + t * n.states,
+              .b = in.params.weight_hr,
+              .c = to.projected,
+              .b_transposed = true});
+    RunEndProjection<T>(function, outputs, t, next, to.projected, to.h, args.y, h_out, stream);
   }
 }
 
@@ -493,11 +548,12 @@ void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBack
   for (const auto& param : ParamsOf<T>(recipe, shape)) {
     if (param.taken) FillZero(function, args.dparams.*param.member, param.size, stream);
   }
-  FillZero(function, args.dh_reset, shape.hidden, stream);
+  FillZero(function, args.dh_reset, shape.outputs(), stream);
   FillZero(function, args.dc_reset, shape.hidden, stream);
   if (shape.batch == 0) return;
   const CellLayer<T> layer = LayerOf(recipe, args.inputs, options);
-  RunBeginState<T>(function, layer, -1, args.dh_n, nullptr, args.dh0, stream);
+  RunBeginState<T>(function, OfOutputs(layer, Sizes(recipe, shape)), -1, args.dh_n, nullptr,
+                   args.dh0, stream);
   RunBeginState<T>(function, layer, -1, args.dc_n, nullptr, args.dc0, stream);
 }
 

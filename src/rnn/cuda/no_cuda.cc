@@ -37,6 +37,20 @@ void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>&) {
     FailWithoutCuda(function);                                                                     \
   }                                                                                                \
   template <>                                                                                      \
+  void RunEndProjection(const char* function, const CellLayer<T>&, int64_t, int64_t, const T*,     \
+                        const T*, T*, T*, void*) {                                                 \
+    FailWithoutCuda(function);                                                                     \
+  }                                                                                                \
+  template <>                                                                                      \
+  void RunGradientOfProjected(const char* function, const CellLayer<T>&, int64_t, int64_t,         \
+                              const T*, T*, T*, T*, void*) {                                       \
+    FailWithoutCuda(function);                                                                     \
+  }                                                                                                \
+  template <>                                                                                      \
+  void RunUnproject(const char* function, const CellLayer<T>&, T*, void*) {                        \
+    FailWithoutCuda(function);                                                                     \
+  }                                                                                                \
+  template <>                                                                                      \
   void RunStatesBefore(const char* function, const CellLayer<T>&, bool, const T*, const T*, T*,    \
                        void*) {                                                                    \
     FailWithoutCuda(function);                                                                     \

@@ -24,6 +24,7 @@ PersistentSlices Slice(const CellRecipe& recipe, const RnnShape& shape, int64_t 
   PersistentSlices slices;
   // A single step reads the weights only once in any case.
   if (blocks < 1 || shape.time < 2 || shape.batch < 1 || shape.batch > max_batch) return slices;
+  if (shape.projected > 0) return slices;  // the kernels hold only weight_hh
   // Prevents overflow below.
   if (shape.hidden > blocks * shared_bytes) return slices;
   slices.units = CeilDiv(shape.hidden, blocks);

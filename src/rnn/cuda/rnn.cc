@@ -25,8 +25,8 @@ CellRecipe CheckedRecipe(const char* function, Cell cell) {
 }
 
 template <class T>
-void CheckRnnShape(const char* function, const RnnShape& shape) {
-  internal::CheckRnnShape<T>(function, shape, /*arrays=*/64, /*units=*/1);
+void CheckRnnShape(const char* function, const CellRecipe& recipe, const RnnShape& shape) {
+  internal::CheckRnnShape<T>(function, recipe, shape, /*arrays=*/64, /*units=*/1);
 }
 
 template <class T>
@@ -38,7 +38,7 @@ template <template <class> class Args, class T>
 int64_t CheckedBytes(Cell cell, const Args<T>& args, const RnnOptions<T>& options) {
   constexpr const char* kFunction = "WorkspaceBytes";
   const CellRecipe recipe = CheckedRecipe(kFunction, cell);
-  CheckRnnShape<T>(kFunction, args.inputs.shape);
+  CheckRnnShape<T>(kFunction, recipe, args.inputs.shape);
   return WorkspaceBytesOf(recipe, args, options.persistent);
 }
 
@@ -47,14 +47,14 @@ int64_t CheckedBytes(Cell cell, const Args<T>& args, const RnnOptions<T>& option
 template <class T>
 int64_t RnnSavedSize(Cell cell, const RnnShape& shape) {
   const CellRecipe recipe = CheckedRecipe("RnnSavedSize", cell);
-  CheckRnnShape<T>("RnnSavedSize", shape);
+  CheckRnnShape<T>("RnnSavedSize", recipe, shape);
   return SavedElements<T>(recipe, shape);
 }
 
 template <class T>
 bool RnnFitsPersistent(Cell cell, const RnnShape& shape) {
   const CellRecipe recipe = CheckedRecipe("RnnFitsPersistent", cell);
-  CheckRnnShape<T>("RnnFitsPersistent", shape);
+  CheckRnnShape<T>("RnnFitsPersistent", recipe, shape);
   return internal::cuda::FitsPersistent<T>(recipe, shape);
 }
 
@@ -78,7 +78,7 @@ void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& o
   constexpr const char* kFunction = "RnnForward";
   const CellRecipe recipe = CheckedRecipe(kFunction, cell);
   const RnnShape& shape = args.inputs.shape;
-  CheckRnnShape<T>(kFunction, shape);
+  CheckRnnShape<T>(kFunction, recipe, shape);
   internal::CheckEps(kFunction, options.eps);
   Arrays arrays(kFunction);
   const int64_t saved = SavedElements<T>(recipe, shape);
@@ -99,7 +99,7 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   const CellRecipe recipe = CheckedRecipe(kFunction, cell);
   const RnnInputs<T>& inputs = args.inputs;
   const RnnShape& shape = inputs.shape;
-  CheckRnnShape<T>(kFunction, shape);
+  CheckRnnShape<T>(kFunction, recipe, shape);
   internal::CheckEps(kFunction, options.eps);
   if (args.sums) internal::Fail(kFunction, "sums", "be null on a GPU", "an address");
   const int64_t saved = SavedElements<T>(recipe, shape);
@@ -118,8 +118,8 @@ template <class T>
 void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options) {
   constexpr const char* kFunction = "RnnStep";
   const CellRecipe recipe = CheckedRecipe(kFunction, cell);
-  const RnnShape shape{1, args.batch, args.inputs, args.hidden};
-  CheckRnnShape<T>(kFunction, shape);
+  const RnnShape shape = internal::ShapeOf(args);
+  CheckRnnShape<T>(kFunction, recipe, shape);
   internal::CheckEps(kFunction, options.eps);
   Arrays arrays(kFunction);
   arrays.Add(args, recipe);

@@ -28,10 +28,12 @@ using ::testing::HasSubstr;
 using tests::ApplyOnDevice;
 using tests::ArrayName;
 using tests::CudaCells;
+using tests::CudaKinds;
 using tests::ErrorOf;
 using tests::Given;
 using tests::NameOf;
 using tests::OnDevice;
+using tests::Projected;
 using tests::RnnOnDevice;
 using tests::RnnProblem;
 using tests::RnnResult;
@@ -110,11 +112,12 @@ TYPED_TEST(RnnCudaTest, EveryCellAgreesWithTheCpuForFewUnits) {
   using T = TypeParam;
   constexpr RnnShape kShapes[] = {{1, 1, 1, 1}, {7, 2, 3, 1}, {5, 3, 2, 3}, {7, 5, 1, 3}};
   size_t i = 0;
-  for (const Cell cell : CudaCells()) {
+  for (const auto& [cell, projects] : CudaKinds()) {
     for (const Given& given : kGivens) {
       for (int twice = 0; twice < 2; ++twice) {
         const RnnShape& shape = kShapes[i++ % std::size(kShapes)];
-        this->ExpectWithin(kNarrowTolerance<T>, RnnProblem<T>(cell, shape, given));
+        this->ExpectWithin(kNarrowTolerance<T>,
+                           RnnProblem<T>(cell, Projected(shape, projects), given));
       }
     }
   }
@@ -131,12 +134,13 @@ constexpr double kTolerance = 64 * kUnit<T>;
 TYPED_TEST(RnnCudaTest, EveryCellAgreesWithTheCpuForManyUnits) {
   using T = TypeParam;
   size_t i = 0;
-  for (const Cell cell : CudaCells()) {
+  for (const auto& [cell, projects] : CudaKinds()) {
     for (const RnnShape& shape :
          {RnnShape{7, 5, 4, 16}, {7, 2, 33, 33}, {3, 2, 5, 100}, {2, 1, 3, 32}, {1, 5, 7, 65}}) {
       for (int twice = 0; twice < 2; ++twice) {
         const Given& given = kGivens[i++ % std::size(kGivens)];
-        this->ExpectWithin(kTolerance<T>, RnnProblem<T>(cell, shape, given, 0.5));
+        this->ExpectWithin(kTolerance<T>,
+                           RnnProblem<T>(cell, Projected(shape, projects), given, 0.5));
       }
     }
   }
@@ -272,8 +276,9 @@ TYPED_TEST(RnnCudaTest, PersistentNormsAreExactAtAnyMean) {
 
 TYPED_TEST(RnnCudaTest, NothingSavedGivesTheSameBits) {
   using T = TypeParam;
-  for (const Cell cell : CudaCells()) {
-    const RnnProblem<T> p(cell, {4, 3, 3, 17}, {.lengths = true, .resets = true});
+  for (const auto& [cell, projects] : CudaKinds()) {
+    const RnnProblem<T> p(cell, Projected({4, 3, 3, 17}, projects),
+                          {.lengths = true, .resets = true});
     RnnOnDevice<T> saving(p), other(p);
     saving.Forward();
     other.forward().saved = nullptr;
@@ -285,15 +290,16 @@ TYPED_TEST(RnnCudaTest, NothingSavedGivesTheSameBits) {
 TYPED_TEST(RnnCudaTest, StepsGiveTheSameBits) {
   using T = TypeParam;
   constexpr int64_t kTime = 5, kBatch = 3, kInputs = 3, kHidden = 17;
-  for (const Cell cell : CudaCells()) {
+  for (const auto& [cell, projects] : CudaKinds()) {
     for (const bool in_place : {false, true}) {
-      const RnnProblem<T> p(cell, {kTime, kBatch, kInputs, kHidden});
+      const RnnProblem<T> p(cell, Projected({kTime, kBatch, kInputs, kHidden}, projects));
       RnnOnDevice<T> device(p);
       device.Forward();
       const RnnResult<T> expected = device.Result();
       const bool lstm = internal::RecipeOf(cell).is_lstm();
       OnDevice<T> h(p.layer.h0), c(p.layer.c0), h_next(p.layer.h0), c_next(p.layer.c0);
       RnnStepArgs<T> args{.batch = kBatch, .inputs = kInputs, .hidden = kHidden};
+      args.projected = p.layer.shape.projected;
       const tests::WithWorkspace options(cuda::RnnOptions<T>{.eps = p.layer.eps},
                                          cuda::WorkspaceBytes(cell, args));
       args.params = device.forward().inputs.params;
@@ -321,10 +327,11 @@ TYPED_TEST(RnnCudaTest, StepsGiveTheSameBits) {
 // Each gradient has the same bits whichever others are requested.
 TYPED_TEST(RnnCudaTest, EveryGradientByItself) {
   using T = TypeParam;
-  const std::vector<Cell> cells = CudaCells();
-  for (size_t i = 0; i < 2 * cells.size(); ++i) {
-    const Cell cell = cells[i / 2];
-    const RnnProblem<T> p(cell, {3, 3, 3, 5}, {.lengths = true, .resets = true});
+  const std::vector<tests::Kind> kinds = CudaKinds();
+  for (size_t i = 0; i < 2 * kinds.size(); ++i) {
+    const auto& [cell, projects] = kinds[i / 2];
+    const RnnProblem<T> p(cell, Projected({3, 3, 3, 5}, projects),
+                          {.lengths = true, .resets = true});
     RnnOnDevice<T> device(p);
     device.options().persistent = i % 2 == 1;
     device.Forward();
@@ -359,14 +366,14 @@ TYPED_TEST(RnnCudaTest, EveryGradientByItself) {
 // No steps, and no sequences.
 TYPED_TEST(RnnCudaTest, NoSteps) {
   using T = TypeParam;
-  for (const Cell cell : CudaCells()) {
-    const RnnProblem<T> p(cell, {0, 3, 2, 5});
+  for (const auto& [cell, projects] : CudaKinds()) {
+    const RnnProblem<T> p(cell, Projected({0, 3, 2, 5}, projects));
     const RnnResult<T> out = ApplyOnDevice(p);
     EXPECT_TRUE(tests::SameBits(out.h, p.layer.h0)) << NameOf(cell);
     EXPECT_TRUE(tests::SameBits(out.c, p.layer.c0)) << NameOf(cell);
     EXPECT_TRUE(tests::SameBits(out.gradients[tests::kH0], p.loss.h)) << NameOf(cell);
     EXPECT_TRUE(tests::SameBits(out.gradients[tests::kC0], p.loss.c)) << NameOf(cell);
-    const RnnProblem<T> nothing(cell, {3, 0, 2, 5});
+    const RnnProblem<T> nothing(cell, Projected({3, 0, 2, 5}, projects));
     const RnnResult<T> of_nothing = ApplyOnDevice(nothing);
     for (size_t a = tests::kFirstParam; a < tests::kArrays; ++a) {
       for (const auto& gradients : {out.gradients, of_nothing.gradients}) {
@@ -379,8 +386,8 @@ TYPED_TEST(RnnCudaTest, NoSteps) {
 TYPED_TEST(RnnCudaTest, NanStaysInItsSequence) {
   using T = TypeParam;
   constexpr int64_t kBatch = 3, kInputs = 3, kHidden = 7;
-  for (const Cell cell : CudaCells()) {
-    RnnProblem<T> p(cell, {4, kBatch, kInputs, kHidden}, {.resets = true});
+  for (const auto& [cell, projects] : CudaKinds()) {
+    RnnProblem<T> p(cell, Projected({4, kBatch, kInputs, kHidden}, projects), {.resets = true});
     const RnnResult<T> before = ApplyOnDevice(p);
     p.layer.x[kInputs] = std::numeric_limits<T>::quiet_NaN();  // the first input of sequence 1
     const RnnResult<T> after = ApplyOnDevice(p);
@@ -391,12 +398,13 @@ TYPED_TEST(RnnCudaTest, NanStaysInItsSequence) {
       }
       return of_others;
     };
-    EXPECT_TRUE(std::isnan(after.y[kHidden])) << NameOf(cell);
-    EXPECT_TRUE(tests::SameBits(others(after.y, kHidden), others(before.y, kHidden)));
-    EXPECT_TRUE(tests::SameBits(others(after.h, kHidden), others(before.h, kHidden)));
+    const int64_t outputs = p.layer.shape.outputs();
+    EXPECT_TRUE(std::isnan(after.y[static_cast<size_t>(outputs)])) << NameOf(cell);
+    EXPECT_TRUE(tests::SameBits(others(after.y, outputs), others(before.y, outputs)));
+    EXPECT_TRUE(tests::SameBits(others(after.h, outputs), others(before.h, outputs)));
     EXPECT_TRUE(tests::SameBits(others(after.c, kHidden), others(before.c, kHidden)));
     for (const size_t a : {tests::kX, tests::kH0, tests::kC0}) {
-      const int64_t width = a == tests::kX ? kInputs : kHidden;
+      const int64_t width = a == tests::kX ? kInputs : a == tests::kH0 ? outputs : kHidden;
       EXPECT_TRUE(
           tests::SameBits(others(after.gradients[a], width), others(before.gradients[a], width)))
           << NameOf(cell) << " d" << ArrayName(a);
@@ -407,9 +415,10 @@ TYPED_TEST(RnnCudaTest, NanStaysInItsSequence) {
 // Past the length of a sequence, inputs and gradients of y are not read.
 TYPED_TEST(RnnCudaTest, NothingIsReadBeyondASequence) {
   using T = TypeParam;
-  for (const Cell cell : CudaCells()) {
+  for (const auto& [cell, projects] : CudaKinds()) {
     for (const bool reverse : {false, true}) {
-      RnnProblem<T> p(cell, {5, 3, 3, 5}, {.lengths = true, .resets = true, .reverse = reverse});
+      RnnProblem<T> p(cell, Projected({5, 3, 3, 5}, projects),
+                      {.lengths = true, .resets = true, .reverse = reverse});
       p.layer.lengths = {5, 2, 1};
       const RnnResult<T> before = ApplyOnDevice(p);
       for (size_t t = 0; t < 5; ++t) {
@@ -418,9 +427,10 @@ TYPED_TEST(RnnCudaTest, NothingIsReadBeyondASequence) {
           const size_t row = t * 3 + b;
           std::fill_n(p.layer.x.begin() + static_cast<std::ptrdiff_t>(row * 3), 3,
                       tests::Unset<T>());
-          std::fill_n(p.loss.y.begin() + static_cast<std::ptrdiff_t>(row * 5), 5,
+          const auto outputs = static_cast<size_t>(p.layer.shape.outputs());
+          std::fill_n(p.loss.y.begin() + static_cast<std::ptrdiff_t>(row * outputs), outputs,
                       tests::Unset<T>());
-          EXPECT_EQ(before.y[row * 5], 0);
+          EXPECT_EQ(before.y[row * outputs], 0);
           EXPECT_EQ(before.gradients[tests::kX][row * 3], 0);
         }
       }

@@ -97,6 +97,15 @@ inline std::vector<Cell> CudaCells() {
   return cells;
 }
 
+/// Returns their kinds of layers.
+inline std::vector<Kind> CudaKinds() {
+  std::vector<Kind> kinds;
+  for (const Kind& kind : kKinds) {
+    if (internal::RecipeOf(kind.cell).over == internal::Over::kRow) kinds.push_back(kind);
+  }
+  return kinds;
+}
+
 }  // namespace planish::tests
 
 #endif  // PLANISH_SRC_RNN_CUDA_TESTING_H_

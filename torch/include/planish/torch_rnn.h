@@ -48,7 +48,7 @@ const char* cell_name(Cell cell);
 struct RnnTensors {
   at::Tensor x;             ///< [T, B, I]
   at::Tensor weight_ih;     ///< [G, I]
-  at::Tensor weight_hh;     ///< [G, H]
+  at::Tensor weight_hh;     ///< [G, O]
   at::Tensor bias;          ///< [G]
   at::Tensor bias_hn;       ///< [H]
   at::Tensor ln_ih_weight;  ///< [G]
@@ -59,9 +59,10 @@ struct RnnTensors {
   at::Tensor ln_bias;       ///< [G]
   at::Tensor ln_c_weight;   ///< [H]
   at::Tensor ln_c_bias;     ///< [H]
-  at::Tensor h0;            ///< [B, H] the initial hidden state; undefined: zeros
+  at::Tensor weight_hr;     ///< [O, H] the projection of an LSTM, O < H; undefined: none, O = H
+  at::Tensor h0;            ///< [B, O] the initial hidden state; undefined: zeros
   at::Tensor c0;            ///< [B, H] the initial cell state (LSTMs); undefined: zeros
-  at::Tensor h_reset;       ///< [H] the hidden state after a reset; undefined: zeros
+  at::Tensor h_reset;       ///< [O] the hidden state after a reset; undefined: zeros
   at::Tensor c_reset;       ///< [H] the cell state after a reset (LSTMs); undefined: zeros
   at::Tensor lengths;       ///< [B] int64, each from 1 to T, in any order; undefined: all are T
   at::Tensor resets;  ///< [T, B] bool: true resets the state before this step; undefined: never
@@ -84,8 +85,8 @@ struct RnnSettings {
 
 /// Outputs of rnn_forward.
 struct RnnOutputs {
-  at::Tensor y;    ///< [T, B, H] the hidden state after every step; 0 past the length of a sequence
-  at::Tensor h_n;  ///< [B, H] the hidden state after the last step of each sequence
+  at::Tensor y;    ///< [T, B, O] the hidden state after every step; 0 past the length of a sequence
+  at::Tensor h_n;  ///< [B, O] the hidden state after the last step of each sequence
   at::Tensor c_n;  ///< [B, H] the cell state after it; [0] for cells without one
 };
 
@@ -96,8 +97,8 @@ struct RnnOutputs {
 /// derivatives, and those in forward mode, run the layer with PyTorch's operators, which takes much
 /// more time and memory.
 ///
-/// `packed` must hold the parameters of this layer. `tensors` then needs only weight_ih and
-/// weight_hh, for their sizes, and there are no derivatives.
+/// `packed` must hold the parameters of this layer. `tensors` then needs only weight_ih, weight_hh
+/// and, with a projection, weight_hr, for their sizes, and there are no derivatives.
 ///
 /// Under autocast, 16-bit tensors are converted to float, and y, h_n and c_n have x's type.
 ///
@@ -107,7 +108,7 @@ RnnOutputs rnn_forward(Cell cell, const RnnTensors& tensors, const RnnSettings& 
                        const RnnPacked& packed = {});
 
 /// Computes one step of a layer from x [B, I], the parameters, h0 and c0. Returns the next hidden
-/// and cell state, each [B, H]; the cell state is [0] for cells without one.
+/// state [B, O] and cell state [B, H]; the latter is [0] for cells without one.
 ///
 /// The results equal those of rnn_forward with T = 1 bit for bit; if gradients are needed, this
 /// calls rnn_forward. Throws as rnn_forward does, and if the cell has batch norm or one of the
@@ -162,9 +163,9 @@ class RnnSteps {
 
   explicit operator bool() const { return layer_ != nullptr; }
 
-  /// Computes one step from x [B, I] and the state before it, each [B, H]; undefined means zeros.
-  /// Returns the next hidden and cell state; the cell state is [0] for cells without one. Throws as
-  /// rnn_step does, and if a parameter has changed.
+  /// Computes one step from x [B, I] and the state before it, h [B, O] and c [B, H]; undefined
+  /// means zeros. Returns the next hidden and cell state; the cell state is [0] for cells without
+  /// one. Throws as rnn_step does, and if a parameter has changed.
   std::tuple<at::Tensor, at::Tensor> step(const at::Tensor& x, const at::Tensor& h = {},
                                           const at::Tensor& c = {}) const;
 
@@ -189,7 +190,7 @@ namespace nn {
 inline namespace PLANISH_API {
 
 /// Options of LayerNormLSTM, LayerNormGRU and LayerNormRNN: those of torch::nn::LSTM, GRU and RNN,
-/// without proj_size, and with the cell.
+/// and the cell.
 template <Cell kDefault>
 struct RecurrentOptions {
   static constexpr Cell kDefaultVariant = kDefault;
@@ -206,8 +207,10 @@ struct RecurrentOptions {
   TORCH_ARG(bool, batch_first) = false;
   /// The probability in [0, 1] of zeroing an output of a layer, except the last layer, in training.
   TORCH_ARG(double, dropout) = 0;
-  /// true: adds a layer that runs backward in time beside each layer; outputs have 2H elements.
+  /// true: adds a layer that runs backward in time beside each layer; outputs have 2 O elements.
   TORCH_ARG(bool, bidirectional) = false;
+  /// O of an LSTM whose h is multiplied by weight_hr, < H; 0: no projection, O = H.
+  TORCH_ARG(int64_t, proj_size) = 0;
   /// The cell, of the module's kind (LSTM, GRU or RNN), with or without norms.
   TORCH_ARG(Cell, variant) = kDefault;
   /// Added to variances, inside the root. TensorFlow Addons' cell uses 1e-3, contrib's 1e-12.
@@ -231,6 +234,7 @@ struct RecurrentCellOptions {
   TORCH_ARG(int64_t, input_size);       ///< I, >= 1
   TORCH_ARG(int64_t, hidden_size);      ///< H, >= 1
   TORCH_ARG(bool, bias) = true;         ///< false: no bias_ih and no bias_hh
+  TORCH_ARG(int64_t, proj_size) = 0;    ///< as in RecurrentOptions
   TORCH_ARG(Cell, variant) = kDefault;  ///< as in RecurrentOptions, without batch norm
   TORCH_ARG(double, eps) = 1e-5;        ///< added to variances, inside the root
   TORCH_ARG(bool, composed) = false;  ///< true: computes with PyTorch's operators; see RnnSettings
@@ -247,7 +251,7 @@ struct RnnSequences {
   /// [T, B] or [T, B, 1], in x's layout: nonzero resets the state before this step. bool, or 0 and
   /// 1 of any real type. Undefined: never.
   at::Tensor resets;
-  at::Tensor h_reset;  ///< [L, H] the hidden state after a reset; undefined: zeros
+  at::Tensor h_reset;  ///< [L, O] the hidden state after a reset; undefined: zeros
   at::Tensor c_reset;  ///< [L, H] the cell state after a reset (LSTM); undefined: zeros
 };
 
@@ -396,13 +400,14 @@ class HiddenStateCellImpl : public RecurrentCellImpl<Derived, Options> {
 /// State-dict keys of layer k:
 ///
 ///   weight_ih_l{k}                                      [4H, I or the width of the layer below]
-///   weight_hh_l{k}                                      [4H, H]
+///   weight_hh_l{k}                                      [4H, O]
 ///   bias_ih_l{k}                                        [4H], if the variant has a bias
 ///   bias_hh_l{k}                                        [4H], only in kLstm and kDrawLstm
 ///   ln_ih_weight_l{k}, ln_ih_bias_l{k}                  [4H], if the variant has the norm
 ///   ln_hh_weight_l{k}, ln_hh_bias_l{k}                  [4H], if the variant has the norm
 ///   ln_weight_l{k}, ln_bias_l{k}                        [4H], if the variant has the norm
 ///   ln_c_weight_l{k}, ln_c_bias_l{k}                    [H], if the variant has the norm
+///   weight_hr_l{k}                                      [O, H], only with proj_size
 ///
 /// Keys of the backward direction end in _reverse. kLstm has the keys, shapes and results of
 /// torch::nn::LSTM.

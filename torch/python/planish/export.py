@@ -216,8 +216,14 @@ def _rnn(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         sequences["resets"] = resets
     if call["reverse"]:
         sequences = {name: t.flip(0) for name, t in sequences.items()}
-    zeros = x.new_zeros(x.shape[1], tensors["weight_hh"].shape[1])
-    states = {name: tensors.pop(name, zeros) for name in ("h0", "c0")[: 1 + _is_lstm(cell)]}
+    widths = {"h0": tensors["weight_hh"].shape[1]}
+    if _is_lstm(cell):
+        widths["c0"] = tensors["weight_hr"].shape[1] if "weight_hr" in tensors else widths["h0"]
+    states = {
+        name: tensors[name] if name in tensors else x.new_zeros(x.shape[1], width)
+        for name, width in widths.items()
+    }
+    tensors = {name: tensor for name, tensor in tensors.items() if name not in states}
     names = [*states, *sequences, *tensors]
 
     def step(*values: Tensor) -> tuple[Tensor, ...]:

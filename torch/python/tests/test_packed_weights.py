@@ -44,6 +44,7 @@ def maker_of(module, options):
 LAYERS = [maker_of(layer, options) for layer, _, options in VARIANTS] + [
     pytest.param(lambda: LayerNormLSTM(I, H, 2, bidirectional=True), id="LayerNormLSTM deep"),
     pytest.param(lambda: LayerNormGRU(I, H, 2, batch_first=True), id="LayerNormGRU deep"),
+    pytest.param(lambda: LayerNormLSTM(I, H, 2, proj_size=2), id="LayerNormLSTM projected"),
 ]
 CELLS = [
     maker_of(cell, options) for _, cell, options in VARIANTS if options["variant"] != "batchnorm"
@@ -51,6 +52,7 @@ CELLS = [
 SOME_MODULES = [
     pytest.param(lambda: LayerNormLSTM(I, H), id="LayerNormLSTM"),
     pytest.param(lambda: LayerNormLSTMCell(I, H), id="LayerNormLSTMCell"),
+    pytest.param(lambda: LayerNormLSTMCell(I, H, proj_size=2), id="LayerNormLSTMCell projected"),
     pytest.param(lambda: LayerNormGRUCell(I, H, variant="plain"), id="LayerNormGRUCell plain"),
 ]
 
@@ -85,8 +87,11 @@ def inputs_of(module):
     dtype = next(module.parameters()).dtype
     if not hasattr(module, "steps"):
         return (torch.rand(4, 3, I, dtype=dtype),)
-    x, h = torch.rand(3, module.input_size, dtype=dtype), torch.rand(3, H, dtype=dtype)
-    return (x, (h, h) if isinstance(module, LayerNormLSTMCell) else h)
+    x = torch.rand(3, module.input_size, dtype=dtype)
+    h = torch.rand(3, module.proj_size or H, dtype=dtype)
+    if not isinstance(module, LayerNormLSTMCell):
+        return x, h
+    return x, (h, torch.rand(3, H, dtype=dtype))
 
 
 def expect_follows(module, write):

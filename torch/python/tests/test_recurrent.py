@@ -35,6 +35,12 @@ LAYERS = (
     + [(LayerNormRNN, {"variant": variant}) for variant in ("paper", "plain", "batchnorm")]
     + [(LayerNormRNN, {"variant": v, "nonlinearity": "relu"}) for v in ("paper", "plain")]
 )
+# LSTMs with a projection.
+PROJECTED = [(LayerNormLSTM, {"variant": variant, "proj_size": 4}) for variant in LSTM_VARIANTS]
+# Those with every kind of norms.
+LAYERS += [
+    case for case in PROJECTED if case[1]["variant"] in ("paper", "contrib", "plain", "batchnorm")
+]
 CELL_OF = {
     LayerNormLSTM: LayerNormLSTMCell,
     LayerNormGRU: LayerNormGRUCell,
@@ -42,6 +48,7 @@ CELL_OF = {
 }
 PLAIN = [
     (LayerNormLSTM, nn.LSTM, {}),
+    (LayerNormLSTM, nn.LSTM, {"proj_size": 4}),
     (LayerNormGRU, nn.GRU, {}),
     (LayerNormRNN, nn.RNN, {}),
     (LayerNormRNN, nn.RNN, {"nonlinearity": "relu"}),
@@ -51,12 +58,13 @@ I, H = 4, 5
 
 def name_of(value):
     if isinstance(value, dict):
-        return "-".join(value.values()) or "tanh"
+        return "-".join(map(str, value.values())) or "tanh"
     return getattr(value, "__name__", None)
 
 
-def all_layers(**marks):
-    return pytest.mark.parametrize(("layer", "options"), LAYERS, ids=name_of, **marks)
+def all_layers(more=()):
+    cases = LAYERS + [case for case in more if case not in LAYERS]
+    return pytest.mark.parametrize(("layer", "options"), cases, ids=name_of)
 
 
 def states_of(result):
@@ -76,9 +84,16 @@ def made(layer, options, *sizes, **others):
     return drawn(layer(*(sizes or (I, H)), **options, **others).double())
 
 
-def random_states(layer, *shape):
-    h = torch.randn(*shape, dtype=torch.float64)
-    return (h, torch.randn_like(h)) if layer in (LayerNormLSTM, LayerNormLSTMCell) else h
+def outputs_of(options):
+    """Returns the elements of a hidden state."""
+    return options.get("proj_size", H)
+
+
+def random_states(layer, *shape, outputs=H):
+    h = torch.randn(*shape[:-1], outputs, dtype=torch.float64)
+    if layer not in (LayerNormLSTM, LayerNormLSTMCell):
+        return h
+    return h, torch.randn(*shape, dtype=torch.float64)
 
 
 def assert_close(results, expected, **tolerance):
@@ -114,6 +129,7 @@ def lstm_step(variant, p, x, h, c):
     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
     of_c = c if variant in ("plain", "tflite") else norm(c, p, "ln_c", dim)
     h = o.sigmoid() * of_c.tanh()
+    h = h @ p["weight_hr"].T if "weight_hr" in p else h
     carried = ("fastrnns", "nemo", "tfa", "contrib", "torchaudio")
     return h, (of_c if variant in carried else c)
 
@@ -164,7 +180,6 @@ def step_of(module, p, x, states):
 def composed(module, x, hx=None, lengths=None, resets=None, h_reset=None, c_reset=None):
     """Computes a module without dropout for x [T, B, I] from the entries of its state dict."""
     T, B, _ = x.shape
-    count = 2 if isinstance(module, LayerNormLSTM) else 1
     entries = dict(module.named_parameters())
     directions = ("", "_reverse") if module.bidirectional else ("",)
     lengths = torch.full([B], T) if lengths is None else lengths
@@ -175,9 +190,12 @@ def composed(module, x, hx=None, lengths=None, resets=None, h_reset=None, c_rese
         suffix = f"_l{layer}{directions[direction]}"
         p = {k.removesuffix(suffix): v for k, v in entries.items() if k.endswith(suffix)}
         index = layer * len(directions) + direction
-        zeros = inputs.new_zeros(B, H)
-        states = [zeros] * count if hx is None else [s[index] for s in states_of(hx)]
-        reset_to = [zeros if s is None else s[index] for s in (h_reset, c_reset)]
+        zeros = [inputs.new_zeros(B, size) for size in (module.proj_size or H, H)]
+        count = 2 if isinstance(module, LayerNormLSTM) else 1
+        states = zeros[:count] if hx is None else [s[index] for s in states_of(hx)]
+        reset_to = [
+            z if s is None else s[index] for z, s in zip(zeros, (h_reset, c_reset), strict=True)
+        ]
         y = [None] * T
         for t in reversed(range(T)) if direction else range(T):
             there = (t < lengths)[:, None]
@@ -207,7 +225,7 @@ def with_gradients(call, inputs):
     return outputs, torch.autograd.grad(loss, inputs)
 
 
-@all_layers()
+@all_layers(PROJECTED)
 def test_every_variant_matches_its_equations(layer, options):
     module = made(layer, options)
     x = torch.randn(6, 3, I, dtype=torch.float64, requires_grad=True)
@@ -221,8 +239,9 @@ def test_layers_directions_and_sequences_match_the_equations(layer, options):
     module = made(layer, options, num_layers=2, bidirectional=True)
     T, B, L = 6, 4, 4
     x = torch.randn(T, B, I, dtype=torch.float64, requires_grad=True)
-    hx = random_states(layer, L, B, H)
-    sequences = {"resets": torch.rand(T, B) < 0.3, "h_reset": random_states(LayerNormGRU, L, H)}
+    hx = random_states(layer, L, B, H, outputs=outputs_of(options))
+    sequences = {"resets": torch.rand(T, B) < 0.3}
+    sequences["h_reset"] = random_states(LayerNormGRU, L, outputs_of(options))
     if layer is LayerNormLSTM:
         sequences["c_reset"] = random_states(LayerNormGRU, L, H)
     if options["variant"] != "batchnorm":  # batch norm's statistics depend on the other sequences
@@ -242,7 +261,7 @@ def test_cells_match_steps_of_their_layers(layer, options):
     module = layer(I, H, **options).double()
     module.load_state_dict({key + "_l0": value for key, value in cell.state_dict().items()})
     x = torch.randn(4, 3, I, dtype=torch.float64)
-    hx = random_states(layer, 3, H)
+    hx = random_states(layer, 3, H, outputs=outputs_of(options))
     first = tuple(s[None] for s in hx) if isinstance(hx, tuple) else hx[None]
     y, last = module(x, first)
     for t in range(4):
@@ -253,7 +272,8 @@ def test_cells_match_steps_of_their_layers(layer, options):
     # One vector instead of a batch, and no state.
     row = cell(x[0, 0], None)
     batch = cell(x[0, :1])
-    assert [state.shape for state in states_of(row)] == [(H,)] * len(states_of(row))
+    sizes = [(outputs_of(options),), (H,)][: len(states_of(row))]
+    assert [state.shape for state in states_of(row)] == sizes
     for state, expected in zip(states_of(row), states_of(batch), strict=True):
         assert torch.equal(state, expected[0])
 
@@ -306,7 +326,9 @@ def test_plain_variants_match_torch(ours, theirs, options, others):
 
     x = torch.randn(6, 3, I, dtype=torch.float64, requires_grad=True)
     L = module.num_layers * (2 if module.bidirectional else 1)
-    hx = random_states(ours, L, 6 if module.batch_first else 3, H)
+    hx = random_states(
+        ours, L, 6 if module.batch_first else 3, H, outputs=outputs_of(options)
+    )
     results = []
     for m in (module, torchs):
         torch.manual_seed(4)  # seeds dropout
@@ -318,7 +340,8 @@ def test_plain_variants_match_torch(ours, theirs, options, others):
 @plain()
 def test_one_sequence_without_a_batch_matches_torch(ours, theirs, options):
     module, torchs = pair(ours, theirs, options, bidirectional=True, batch_first=True)
-    x, hx = torch.randn(6, I, dtype=torch.float64), random_states(ours, 2, H)
+    x = torch.randn(6, I, dtype=torch.float64)
+    hx = random_states(ours, 2, H, outputs=outputs_of(options))
     assert_close(module(x, hx), torchs(x, hx))
     assert_close(module(x), torchs(x))
     resets = torch.tensor([False, False, False, True, False, False])
@@ -331,7 +354,7 @@ def test_packed_sequences_match_torch(ours, theirs, options):
     module, torchs = pair(ours, theirs, options, num_layers=2, bidirectional=True)
     sequences = [torch.randn(length, I, dtype=torch.float64) for length in (2, 5, 1, 5)]
     packed = pack_sequence(sequences, enforce_sorted=False)
-    hx = random_states(ours, 4, 4, H)
+    hx = random_states(ours, 4, 4, H, outputs=outputs_of(options))
     y, states = module(packed, hx)
     expected, expected_states = torchs(packed, hx)
     assert type(y) is PackedSequence
@@ -360,7 +383,7 @@ def test_lengths_match_packing(layer, options):
     assert (y[3:, 0] == 0).all() and (y[1:, 2] == 0).all()
 
 
-@plain()
+@plain([case for case in PLAIN if "proj_size" not in case[2]])  # torch has no such cell
 def test_plain_cells_match_torch(ours, theirs, options):
     module, torchs = pair(CELL_OF[ours], getattr(nn, theirs.__name__ + "Cell"), options)
     assert list(module.state_dict()) == list(torchs.state_dict())
@@ -432,14 +455,18 @@ def test_keys_shapes_and_initial_values(layer, options, bias):
     names = ["weight_ih", "weight_hh"] + [
         name for name in KEYS[layer, options["variant"]] if bias or not name.startswith("bias")
     ]
+    outputs = outputs_of(options)
+    if outputs < H:
+        names.append("weight_hr")
     suffixes = ["_l0", "_l0_reverse", "_l1", "_l1_reverse"]
     entries = module.state_dict()
     assert list(entries) == [name + suffix for suffix in suffixes for name in names]
     bound = 1 / H**0.5
     for key, value in entries.items():
         name = key.partition("_l0")[0].partition("_l1")[0]
-        inputs = I if "_l0" in key else 2 * H
-        shape = {"weight_ih": (G[layer], inputs), "weight_hh": (G[layer], H)}.get(name)
+        inputs = I if "_l0" in key else 2 * outputs
+        shapes = {"weight_ih": (G[layer], inputs), "weight_hh": (G[layer], outputs)}
+        shape = (shapes | {"weight_hr": (outputs, H)}).get(name)
         assert value.shape == (shape or ((H,) if name in OF_C else (G[layer],)))
         if name.startswith("ln_"):
             initial = torch.full_like(value, 1.0 if name.endswith("weight") else 0.0)
@@ -515,6 +542,8 @@ def test_modules_are_copied_and_saved(layer, options, tmp_path):
 
 def test_modules_print_their_options():
     assert repr(LayerNormLSTM(3, 4)) == "LayerNormLSTM(3, 4)"
+    assert repr(LayerNormLSTM(3, 4, proj_size=2)) == "LayerNormLSTM(3, 4, proj_size=2)"
+    assert repr(LayerNormLSTMCell(3, 4, proj_size=2)) == "LayerNormLSTMCell(3, 4, proj_size=2)"
     module = LayerNormRNN(
         3, 4, 2, "relu", False, True, 0.5, True, variant="plain", eps=1e-3, checkpoint=True
     )
@@ -607,18 +636,18 @@ def run_steps(step, layer, x, hx):
         (h, *c) = states_of(result)
         result = step(now + h[..., :I].sin(), result)
         outputs += states_of(result)
-    return torch.stack(outputs)
+    return torch.cat([output.flatten() for output in outputs])
 
 
 @pytest.mark.parametrize("batch", [(3,), ()], ids=["batch", "one"])
 @pytest.mark.parametrize(
-    ("layer", "options"), [case for case in LAYERS if "batchnorm" not in case[1].values()],
+    ("layer", "options"), [case for case in LAYERS if case[1]["variant"] != "batchnorm"],
     ids=name_of,
 )  # fmt: skip
 def test_steps_match_the_cell(layer, options, batch):
     cell = made(CELL_OF[layer], options)
     x = torch.randn(6, *batch, I, dtype=torch.float64, requires_grad=True)
-    hx = random_states(layer, *batch, H)
+    hx = random_states(layer, *batch, H, outputs=outputs_of(options))
     wanted = [x, *cell.parameters()]
     expected = run_steps(cell, layer, x, hx)
     weights = torch.randn_like(expected)
@@ -751,7 +780,7 @@ def test_a_reset_starts_another_sequence(layer, options, batch_first):
     x = torch.randn(2, 7, I, dtype=torch.float64)
     resets = torch.zeros(2, 7, dtype=torch.bool)
     resets[0, 3] = resets[0, 5] = resets[1, 0] = True
-    hx = random_states(layer, 2, 2, H)
+    hx = random_states(layer, 2, 2, H, outputs=outputs_of(options))
     layout = (lambda t: t) if batch_first else (lambda t: t.transpose(0, 1))
     y, last = module(layout(x), hx, resets=layout(resets))
     y = layout(y)
@@ -926,6 +955,7 @@ def test_parameters_created_in_inference_mode():
     [
         (LayerNormLSTM, {"variant": "paper"}, True),
         (LayerNormLSTM, {"variant": "contrib"}, False),
+        (LayerNormLSTM, {"variant": "paper", "proj_size": 4}, True),
         (LayerNormGRU, {"variant": "plain"}, True),  # its biases are split
         (LayerNormRNN, {"variant": "plain", "nonlinearity": "relu"}, False),
     ],
@@ -937,7 +967,8 @@ def test_compiles_in_one_graph(layer, options, training):
     compiled = torch.compile(module, fullgraph=True, backend="aot_eager", dynamic=True)
     for T, B in ((4, 3), (6, 2)):
         x = torch.randn(T, B, I, dtype=torch.float64, requires_grad=True)
-        hx, resets = random_states(layer, 2, B, H), torch.rand(T, B) < 0.3
+        hx = random_states(layer, 2, B, H, outputs=outputs_of(options))
+        resets = torch.rand(T, B) < 0.3
         inputs = [x, *module.parameters()]
         results = [
             with_gradients(lambda m=m: m(x, hx, resets=resets), inputs)

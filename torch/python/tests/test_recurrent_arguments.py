@@ -511,8 +511,8 @@ def test_helpers_of_packing_work_as_with_torch(layer, torchs, batch_first):
     ("call", "message"),
     [
         (
-            lambda: LayerNormLSTM(3, 4, proj_size=2),
-            "[LayerNormLSTM] proj_size must be 0, got 2",
+            lambda: LayerNormLSTM(3, 4, proj_size=4),
+            "[LayerNormLSTM] proj_size must be less than hidden_size, 4, got 4",
         ),
         (
             lambda: LayerNormLSTM(3.0, 4),

@@ -12,10 +12,25 @@ from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp,
 
 import planish  # noqa: F401  (registers the operators)
 
-rnn_forward = torch.ops.planish.rnn_forward
+
+class OfLayers:
+    """An operator, called with the names of CELLS."""
+
+    def __init__(self, operator):
+        self.operator, self.default = operator, operator.default
+
+    def __call__(self, cell, *arguments, **options):
+        return self.operator(cell_of(cell), *arguments, **options)
+
+
+def cell_of(name):
+    return name.split()[0] if isinstance(name, str) else name
+
+
+rnn_forward = OfLayers(torch.ops.planish.rnn_forward)
 rnn_backward = torch.ops.planish.rnn_backward
-rnn_step = torch.ops.planish.rnn_step
-rnn_pack = torch.ops.planish.rnn_pack
+rnn_step = OfLayers(torch.ops.planish.rnn_step)
+rnn_pack = OfLayers(torch.ops.planish.rnn_pack)
 
 # Warnings of vmap, which calls the operators one by one, and of functional.py's own scripts.
 pytestmark = [
@@ -27,11 +42,11 @@ PARAMS = (
     "weight_ih weight_hh bias bias_hn ln_ih_weight ln_ih_bias ln_hh_weight ln_hh_bias "
     "ln_weight ln_bias ln_c_weight ln_c_bias"
 ).split()
-DIFFERENTIABLE = ["x", *PARAMS, "h0", "c0", "h_reset", "c_reset"]
+DIFFERENTIABLE = ["x", *PARAMS, "h0", "c0", "h_reset", "c_reset", "weight_hr"]
 SEPARATE_NORMS = "ln_ih_weight ln_ih_bias ln_hh_weight ln_hh_bias"
 JOINT_NORM = "ln_weight ln_bias"
 NORM_OF_C = "ln_c_weight ln_c_bias"
-# The parameters of cells besides their weights.
+# The parameters of cells besides their weights, and of some layers with a projection.
 CELLS = {
     "rnn": "bias",
     "rnn_relu": "bias",
@@ -53,9 +68,13 @@ CELLS = {
     "ln_lstm_tflite": "bias ln_weight",
     "ln_gru_haste": "bias bias_hn ln_ih_weight ln_hh_weight",
     "ln_gru_dreamer": JOINT_NORM,
+    "lstm projected": "bias weight_hr",
+    "ln_lstm projected": f"bias {SEPARATE_NORMS} {NORM_OF_C} weight_hr",
+    "bn_lstm projected": f"bias ln_ih_weight ln_hh_weight {NORM_OF_C} weight_hr",
 }
 # Cells with every kind of arithmetic, place of norms and dimension of statistics.
 SOME_CELLS = ["ln_lstm", "ln_gru", "ln_lstm_contrib", "ln_gru_dreamer", "bn_rnn"]
+SOME_CELLS += ["ln_lstm projected"]
 # Both sides compute in double, in different order. Norms can amplify a rounding a thousandfold.
 SAME = {"rtol": 1e-10, "atol": 1e-10}
 
@@ -91,19 +110,24 @@ def make_layer(
     gates = hidden * (4 if is_lstm(cell) else 3 if "gru" in cell else 1)
     layer = {"x": random(time, batch, inputs)}
     layer["weight_ih"] = 0.5 * random(gates, inputs)
-    layer["weight_hh"] = 0.5 * random(gates, hidden)
-    for name in CELLS[cell].split():
+    names = CELLS[cell].split()
+    outputs = hidden - 1 if "weight_hr" in names else hidden
+    layer["weight_hh"] = 0.5 * random(gates, outputs)
+    for name in names:
+        if name == "weight_hr":
+            layer[name] = random(outputs, hidden)
+            continue
         size = hidden if name == "bias_hn" or name in NORM_OF_C.split() else gates
         layer[name] = name.endswith("_weight") + 0.4 * random(size)
     if states:
-        layer["h0"] = random(batch, hidden)
+        layer["h0"] = random(batch, outputs)
     if states and is_lstm(cell):
         layer["c0"] = random(batch, hidden)
     if lengths:
         layer["lengths"] = torch.arange(batch) % time + 1
     if resets:
         layer["resets"] = torch.rand(time, batch, generator=generator) < 0.4
-        layer["h_reset"] = random(hidden)
+        layer["h_reset"] = random(outputs)
     if resets and is_lstm(cell):
         layer["c_reset"] = random(hidden)
     return layer
@@ -111,7 +135,7 @@ def make_layer(
 
 def step_of(layer):
     """Returns the first step of a layer."""
-    step = {k: v for k, v in layer.items() if k in ["weight_ih", "h0", "c0", *PARAMS]}
+    step = {k: v for k, v in layer.items() if k in ["h0", "c0", *PARAMS, "weight_hr"]}
     return {"x": layer["x"][0], **step}
 
 
@@ -156,7 +180,7 @@ def backward_arguments(cell, layer, requires_grad=False, **settings):
         None if t is None else torch.randn_like(t).requires_grad_(requires_grad) for t in outputs
     ]
     mask = [name in layer and name != "bias" for name in DIFFERENTIABLE]
-    return (*outputs, y, saved, cell), layer | settings | {"mask": mask}
+    return (*outputs, y, saved, cell_of(cell)), layer | settings | {"mask": mask}
 
 
 def assert_all_close(ours, theirs, **tolerance):
@@ -358,7 +382,7 @@ def test_no_steps_and_no_sequences(cell, time, batch):
     function, tensors = function_of(cell, layer)
     leaves = leaves_of(tensors)
     outputs = function(*leaves)
-    assert outputs[0].shape == (time, batch, 3)
+    assert outputs[0].shape == (time, batch, layer["weight_hh"].shape[1])
     assert torch.equal(outputs[1], layer["h0"])
     gradients = torch.autograd.grad(loss_of(outputs), leaves, create_graph=True)
     names, _, _ = split(layer)
@@ -377,7 +401,7 @@ def test_no_steps_and_no_sequences(cell, time, batch):
     if not over_batch(cell):
         step = step_of(make_layer(cell, batch=0))
         h1, c1 = rnn_step(cell, **step)
-        assert h1.shape == (0, 3)
+        assert h1.shape == (0, layer["weight_hh"].shape[1])
         assert c1.shape == ((0, 3) if is_lstm(cell) else (0,))
 
 
@@ -416,7 +440,7 @@ def test_functional_transforms_agree_with_autograd(cell, sequences):
 
 
 @pytest.mark.parametrize("name", ["x", "weight_hh", "h0", "resets"])
-@pytest.mark.parametrize("cell", ["ln_lstm", "ln_gru", "bn_rnn"])
+@pytest.mark.parametrize("cell", ["ln_lstm", "ln_lstm projected", "ln_gru", "bn_rnn"])
 def test_vmap_matches_a_loop(cell, name):
     layer = make_layer(cell, resets=True)
     stack = torch.stack([layer[name], layer[name].flip(0), layer[name].roll(1, 0)], dim=1)
@@ -460,17 +484,18 @@ def test_vmap_matches_a_loop(cell, name):
         ("gru", {"lengths": True, "resets": True}, {"checkpoint": True}),
         ("ln_lstm_contrib", {"resets": True}, {"checkpoint": True}),
         ("bn_rnn", {"lengths": True}, {}),
+        ("ln_lstm projected", {"lengths": True, "resets": True}, {}),
     ],
-    ids=["ln_lstm", "stateless", "sequences", "gru", "checkpoint", "bn_rnn"],
+    ids=["ln_lstm", "stateless", "sequences", "gru", "checkpoint", "bn_rnn", "projected"],
 )
 def test_opcheck(cell, given, settings, requires_grad):
     layer = make_layer(cell, time=2, batch=3, **given)
     for t in layer.values():
         t.requires_grad_(requires_grad and t.is_floating_point())
-    torch.library.opcheck(rnn_forward.default, (cell,), layer | settings)
+    torch.library.opcheck(rnn_forward.default, (cell_of(cell),), layer | settings)
     if not over_batch(cell):
         step = step_of(layer) | {"x": layer["x"][0].detach().requires_grad_(requires_grad)}
-        torch.library.opcheck(rnn_step.default, (cell,), step)
+        torch.library.opcheck(rnn_step.default, (cell_of(cell),), step)
     settings = {k: v for k, v in settings.items() if k != "save"}
     arguments, rest = backward_arguments(cell, layer, requires_grad, **settings)
     torch.library.opcheck(rnn_backward.default, arguments, rest)
@@ -809,7 +834,7 @@ def test_errors_of_the_other_operators():
 
     arguments, rest = backward_arguments("ln_lstm", layer)
     wrong = rest | {"mask": rest["mask"][:3]}
-    assert "[rnn_backward] mask must have 17 values, got 3" in error_of(
+    assert "[rnn_backward] mask must have 18 values, got 3" in error_of(
         rnn_backward, *arguments, **wrong
     )
     wrong = rest | {"mask": [*rest["mask"][:15], True, False]}

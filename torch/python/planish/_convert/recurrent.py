@@ -86,8 +86,6 @@ def replace_layer(module: nn.Module, options: Options, owners: Owners) -> nn.Mod
         raise Unfit("it is a recurrent layer of another class")
     assert isinstance(module, nn.RNNBase)
     check_class(kind)
-    if module.proj_size > 0:
-        raise Unfit("it has a proj_size")
     names = [name for of_layer in module._all_weights for name in of_layer]
     check_parameters(module, names)
     own: dict[str, nn.Parameter] = {}
@@ -109,6 +107,8 @@ def replace_layer(module: nn.Module, options: Options, owners: Owners) -> nn.Mod
     arguments = {name: value for name, value in given.items() if value is not None}
     if isinstance(module, nn.RNN):
         arguments["nonlinearity"] = module.nonlinearity
+    if module.proj_size > 0:
+        arguments["proj_size"] = module.proj_size
     try:
         after = _layer(target, module, **arguments)
     except ValueError:
@@ -150,7 +150,11 @@ def restore_recurrent(module: Any) -> nn.Module:
     if hasattr(module, "nonlinearity"):
         arguments["nonlinearity"] = module.nonlinearity
     if hasattr(module, "num_layers"):
+        if module.proj_size > 0:
+            arguments["proj_size"] = module.proj_size
         after = _layer(target, module, **arguments)
+    elif module.proj_size > 0:
+        raise Unfit(f"torch.nn has no {kind.__name__} with a proj_size")
     else:
         after = target(
             module.input_size, module.hidden_size, bool(module.bias), device="meta", **arguments

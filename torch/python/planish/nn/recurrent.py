@@ -1,8 +1,8 @@
 """Recurrent layers with layer normalization, with the interfaces of ``torch.nn``.
 
-Shapes: T time steps, B sequences, I inputs, H hidden units, G gates times H (4H in an LSTM, in
-PyTorch's order i, f, g, o; 3H in a GRU, r, z, n; H in an RNN), D directions, L layers times
-directions. LN is layer normalization, ``(z - mean) / sqrt(var + eps)`` times a gain plus a bias;
+Shapes: T time steps, B sequences, I inputs, H hidden units, O elements of a hidden state (H, or
+``proj_size`` in an LSTM with a projection), G gates times H (4H in an LSTM, in PyTorch's order i,
+f, g, o; 3H in a GRU, r, z, n; H in an RNN), D directions, L layers times directions. LN is layer normalization, ``(z - mean) / sqrt(var + eps)`` times a gain plus a bias;
 ``s`` is the logistic function.
 """
 
@@ -135,6 +135,8 @@ class _Recurrent(nn.Module):
     """Base of layers and cells: holds the parameters, and the ``RnnLayer`` objects that run them."""
 
     _states: ClassVar[tuple[str, ...]] = ("h",)
+    #: The size of the projection of an LSTM's h; 0 without one.
+    proj_size: int = 0
     _undrawn = False  # set if parameters were on the meta device when they were to be drawn
 
     def __init__(
@@ -145,15 +147,22 @@ class _Recurrent(nn.Module):
         hidden_size: int,
         bias: bool,
         eps: float | None,
+        proj_size: int = 0,
     ) -> None:
         super().__init__()
         self._check_at_least_one("input_size", input_size)
         self._check_at_least_one("hidden_size", hidden_size)
+        self._check_integer("proj_size", proj_size)
+        if proj_size < 0:
+            raise self._error("proj_size must be at least 0", proj_size)
+        if proj_size >= hidden_size:
+            raise self._error(f"proj_size must be less than hidden_size, {hidden_size}", proj_size)
         self._check_bool("bias", bias)
         if variant not in variants:
             raise self._error(f"variant must be one of {', '.join(variants)}", variant)
         self.input_size = input_size
         self.hidden_size = hidden_size
+        self.proj_size = proj_size
         self.bias = bias
         self.variant = variant
         self.eps = check_eps(self._name(), variants[variant].eps if eps is None else eps)
@@ -169,9 +178,12 @@ class _Recurrent(nn.Module):
     def _error(self, what: str, value: object) -> ValueError:
         return ValueError(f"[{self._name()}] {what}, got {value}")
 
-    def _check_at_least_one(self, name: str, size: int) -> None:
+    def _check_integer(self, name: str, size: int) -> None:
         if not isinstance(size, int | numbers.Integral):
             raise self._error(f"{name} must be an integer", repr(size))
+
+    def _check_at_least_one(self, name: str, size: int) -> None:
+        self._check_integer(name, size)
         if size < 1:
             raise self._error(f"{name} must be at least 1", size)
 
@@ -193,9 +205,13 @@ class _Recurrent(nn.Module):
             what = f"x must have input_size, {self.input_size}, as its last dimension"
             raise self._error(what, list(x.shape))
 
+    def _width(self, state: str) -> int:
+        """Returns the elements of a state, "h" or "c"."""
+        return self.proj_size if state == "h" and self.proj_size > 0 else self.hidden_size
+
     def _add_layer(self, suffix: str, inputs: int, device: Any, dtype: Any) -> None:
         layer = torch.classes.planish.RnnLayer(self._cell, self.bias, suffix, type(self).__name__)
-        sizes = layer.sizes(inputs, self.hidden_size)
+        sizes = layer.sizes(inputs, self.hidden_size, self.proj_size)
         for name, size in sizes.items():
             data = torch.empty(size, device=device, dtype=dtype)
             self.register_parameter(name + suffix, nn.Parameter(data))
@@ -387,8 +403,6 @@ class _Layers(_Recurrent):
     """Base of LayerNormLSTM, LayerNormGRU and LayerNormRNN."""
 
     mode: str  #: "LSTM", "GRU", "RNN_TANH" or "RNN_RELU", like ``torch.nn.LSTM.mode``
-    #: The size of the projection of h: always 0, because there is none.
-    proj_size: ClassVar[int] = 0
 
     def __init__(
         self,
@@ -405,8 +419,9 @@ class _Layers(_Recurrent):
         variant: str,
         eps: float | None,
         checkpoint: bool,
+        proj_size: int = 0,
     ) -> None:
-        super().__init__(variants, variant, input_size, hidden_size, bias, eps)
+        super().__init__(variants, variant, input_size, hidden_size, bias, eps, proj_size)
         self._check_at_least_one("num_layers", num_layers)
         self._check_bool("batch_first", batch_first)
         self._check_bool("bidirectional", bidirectional)
@@ -430,7 +445,7 @@ class _Layers(_Recurrent):
         self._suffixes = [f"_l{k}{second}" for k in range(num_layers) for second in directions]
         for index, suffix in enumerate(self._suffixes):
             first = index < len(directions)
-            inputs = input_size if first else len(directions) * hidden_size
+            inputs = input_size if first else len(directions) * self._width("h")
             self._add_layer(suffix, inputs, device, dtype)
         self.reset_parameters()
 
@@ -450,6 +465,7 @@ class _Layers(_Recurrent):
                 "batch_first": (self.batch_first, False),
                 "dropout": (self.dropout, 0),
                 "bidirectional": (self.bidirectional, False),
+                "proj_size": (self.proj_size, 0),
                 "variant": (self.variant, "paper"),
                 "eps": (self.eps, 1e-5),
                 "checkpoint": (self.checkpoint, False),
@@ -503,9 +519,9 @@ class _Layers(_Recurrent):
             )
         return outputs
 
-    def _check_states(self, states: Sequence[Tensor | None], size: tuple[int, ...]) -> None:
+    def _check_states(self, states: Sequence[Tensor | None], *sizes: int) -> None:
         for name, state in zip(self._states, states, strict=True):
-            self._check_size(name + "_0", state, size)
+            self._check_size(name + "_0", state, (*sizes, self._width(name)))
 
     def _lengths_of(self, x: Tensor, lengths: Lengths | None, mask: Tensor | None) -> Tensor | None:
         """Returns lengths, or the lengths of mask, as int64 on x's device."""
@@ -555,17 +571,17 @@ class _Layers(_Recurrent):
         if x.dim() not in (2, 3):
             raise self._error("x must have 2 or 3 dimensions", list(x.shape))
         self._check_inputs(x)
-        layers, hidden = len(self._suffixes), self.hidden_size
+        layers = len(self._suffixes)
         if x.dim() == 2:
             self._check_left_out("lengths", lengths, "x [T, I]")
             self._check_left_out("mask", mask, "x [T, I]")
-            self._check_states(states, (layers, hidden))
+            self._check_states(states, layers)
         else:
             batch = x.shape[0 if self.batch_first else 1]
-            self._check_states(states, (layers, batch, hidden))
+            self._check_states(states, layers, batch)
         lengths, resets = self._lengths_of(x, lengths, mask), self._resets_of(x, resets)
         for name, reset_to in zip(self._states, resets_to, strict=True):
-            self._check_size(name + "_reset", reset_to, (layers, hidden))
+            self._check_size(name + "_reset", reset_to, (layers, self._width(name)))
 
         if x.dim() == 2:
             y, last = self._run_layers(
@@ -595,7 +611,7 @@ class _Layers(_Recurrent):
             raise self._error("x.data must have 2 dimensions", list(x.data.shape))
         self._check_inputs(x.data)
         padded, lengths = pad_packed_sequence(PackedSequence(x.data, x.batch_sizes))
-        self._check_states(states, (len(self._suffixes), padded.shape[1], self.hidden_size))
+        self._check_states(states, len(self._suffixes), padded.shape[1])
         if x.sorted_indices is not None:
             states = [
                 None if state is None else state.index_select(1, x.sorted_indices)
@@ -622,13 +638,14 @@ class LayerNormLSTM(_Layers):
         hidden_size: H, at least 1.
         num_layers: number of layers, at least 1; each takes the outputs of the one before.
         bias: False removes ``bias_ih`` and ``bias_hh``. The biases of the norms stay.
-        batch_first: inputs, outputs and resets are [B, T, ...]. States are [L, B, H] in any case.
+        batch_first: inputs, outputs and resets are [B, T, ...]. States are [L, B, ...] in any case.
         dropout: the probability of zeroing an output of a layer, except the last, in training.
         bidirectional: adds a layer that runs from the last step to the first beside each layer.
         device: the device of the parameters.
         dtype: the type of the parameters: ``torch.float32``, ``float64``, ``bfloat16`` or
             ``float16``. 16-bit types are computed in float32.
-        proj_size: must be 0; for code that passes it to ``torch.nn.LSTM``. There is no projection.
+        proj_size: O, less than H, multiplies h_t by ``weight_hr`` [O, H] (Sak et al. 2014, Eq. 7-8),
+            like ``torch.nn.LSTM``; 0: no projection, O = H.
         variant: the kind of LSTM:
 
             - ``"paper"``: the equations above.
@@ -656,11 +673,12 @@ class LayerNormLSTM(_Layers):
 
     Parameters of layer k (those of the backward direction end in ``_reverse``):
 
-    - ``weight_ih_l{k}`` [4H, I or D * H], ``weight_hh_l{k}`` [4H, H];
+    - ``weight_ih_l{k}`` [4H, I or D * O], ``weight_hh_l{k}`` [4H, O];
     - ``bias_ih_l{k}`` [4H], unless the variant has none; plain and draw also have ``bias_hh_l{k}``;
     - for each norm of the variant: ``ln_ih_weight_l{k}``, ``ln_ih_bias_l{k}``,
       ``ln_hh_weight_l{k}``, ``ln_hh_bias_l{k}``, ``ln_weight_l{k}``, ``ln_bias_l{k}`` [4H];
-      ``ln_c_weight_l{k}``, ``ln_c_bias_l{k}`` [H].
+      ``ln_c_weight_l{k}``, ``ln_c_bias_l{k}`` [H];
+    - with a projection, ``weight_hr_l{k}`` [O, H].
 
     A state dict of ``torch.nn.LSTM`` can be loaded with ``strict=False``. If the variant has only
     one bias, it becomes the sum of both.
@@ -699,11 +717,9 @@ class LayerNormLSTM(_Layers):
         eps: float | None = 1e-5,
         checkpoint: bool = False,
     ) -> None:
-        if proj_size != 0:
-            raise self._error("proj_size must be 0", proj_size)
         super().__init__(
             _LSTMS, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
-            device, dtype, variant, eps, checkpoint,
+            device, dtype, variant, eps, checkpoint, proj_size,
         )  # fmt: skip
 
     @overload
@@ -741,7 +757,7 @@ class LayerNormLSTM(_Layers):
         Args:
             input: [T, B, I], [B, T, I] with ``batch_first``, [T, I] for one sequence, or a
                 ``PackedSequence``.
-            hx: (h_0, c_0), each [L, B, H], or [L, H] for one sequence; zeros by default.
+            hx: (h_0, c_0), [L, B, O] and [L, B, H], without B for one sequence; zeros by default.
             lengths: [B] integers of any type, as a tensor, a sequence or a NumPy array, each from 1
                 to T, in any order. An alternative to packing. Past its length, a sequence is not
                 read, and its outputs are 0.
@@ -751,11 +767,11 @@ class LayerNormLSTM(_Layers):
                 pass a reset only to ``h_reset`` and ``c_reset``.
             mask: bool, [T, B] in the layout of the input, an alternative to ``lengths``: True
                 before the end of each sequence, False after it.
-            h_reset: [L, H] the hidden state after a reset; zeros by default.
+            h_reset: [L, O] the hidden state after a reset; zeros by default.
             c_reset: [L, H] the cell state after a reset; zeros by default.
 
         Returns:
-            y [T, B, D * H] in the layout of the input, and (h_n, c_n), with the shapes of hx. The
+            y [T, B, D * O] in the layout of the input, and (h_n, c_n), with the shapes of hx. The
             latter is the state after the last step of each sequence.
 
         >>> lstm = LayerNormLSTM(2, 3)
@@ -939,9 +955,10 @@ class _Step(_Recurrent):
         dtype: Any,
         variant: str,
         eps: float | None,
+        proj_size: int = 0,
     ) -> None:
         steps = {name: v for name, v in variants.items() if name != "batchnorm"}
-        super().__init__(steps, variant, input_size, hidden_size, bias, eps)
+        super().__init__(steps, variant, input_size, hidden_size, bias, eps, proj_size)
         self._add_layer("", input_size, device, dtype)
         self.reset_parameters()
 
@@ -949,6 +966,7 @@ class _Step(_Recurrent):
         return self._repr_of(
             {
                 "bias": (self.bias, True),
+                "proj_size": (self.proj_size, 0),
                 "variant": (self.variant, "paper"),
                 "eps": (self.eps, 1e-5),
             }
@@ -960,10 +978,9 @@ class _Step(_Recurrent):
             raise self._error("x must have 1 or 2 dimensions", list(x.shape))
         self._check_inputs(x)
         states = self._states_of(hx)
-        size = (self.hidden_size,) if dimensions == 1 else (x.shape[0], self.hidden_size)
         before: list[Tensor | None] = [None, None]
         for index, (name, state) in enumerate(zip(self._states, states, strict=True)):
-            self._check_size(name, state, size)
+            self._check_size(name, state, (*x.shape[:-1], self._width(name)))
             if state is not None:
                 before[index] = state.unsqueeze(0) if dimensions == 1 else state
         if dimensions == 1:
@@ -1027,8 +1044,8 @@ class _Steps:
 class LayerNormLSTMCell(_Step):
     """One step of ``LayerNormLSTM``, used like ``torch.nn.LSTMCell``.
 
-    Arguments and parameters are those of ``LayerNormLSTM`` that apply to a step. Names have no
-    ``_l{k}``, and there is no variant ``"batchnorm"``.
+    Arguments and parameters are those of ``LayerNormLSTM`` that apply to a step, with ``proj_size``.
+    Names have no ``_l{k}``, and there is no variant ``"batchnorm"``.
 
     >>> cell = LayerNormLSTMCell(3, 4)
     >>> h, c = cell(torch.randn(5, 3))
@@ -1047,10 +1064,13 @@ class LayerNormLSTMCell(_Step):
         device: Any = None,
         dtype: Any = None,
         *,
+        proj_size: int = 0,
         variant: LSTMCellVariant = "paper",
         eps: float | None = 1e-5,
     ) -> None:
-        super().__init__(_LSTMS, input_size, hidden_size, bias, device, dtype, variant, eps)
+        super().__init__(
+            _LSTMS, input_size, hidden_size, bias, device, dtype, variant, eps, proj_size
+        )
 
     @leaf
     def forward(
