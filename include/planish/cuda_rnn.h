@@ -13,8 +13,8 @@
 // be captured in a CUDA graph if its matmul can.
 //
 // Cells with batch norm throw ArgumentError, as do features that only the CPU has: checkpoint,
-// packed weights and RnnBackwardArgs::sums. In a library built without CUDA all functions throw
-// DeviceError.
+// packed weights and RnnBackwardArgs::sums. Heads take the time of dense weights. In a library
+// built without CUDA all functions throw DeviceError.
 //
 // Example: an LN-LSTM whose arrays are in device memory.
 //   const auto on_device = [](const std::vector<float>& values) {

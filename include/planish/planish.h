@@ -714,7 +714,7 @@ typedef struct planish_rnn_shape {
 typedef struct planish_rnn_params {
   uint32_t struct_size;
   const void* weight_ih;     ///< [G, I] input weights
-  const void* weight_hh;     ///< [G, O] recurrent weights
+  const void* weight_hh;     ///< [G, O / N] recurrent weights
   const void* bias;          ///< [G] added after the norms of the preactivations
   const void* bias_hn;       ///< [H] GRU: added to ah_n; the rest of PyTorch's bias_hh is in bias
   const void* ln_ih_weight;  ///< [G] gain of the norm of zx
@@ -764,6 +764,7 @@ typedef struct planish_rnn_pack_args {
   const planish_rnn_params* params;   ///< required; not read after the call
   planish_parallel_for parallel_for;  ///< default: the library's own threads
   int64_t projected;                  ///< as in planish_rnn_inputs
+  int64_t heads;                      ///< as in planish_rnn_inputs; default 1
 } planish_rnn_pack_args;
 PLANISH_C_API planish_status planish_rnn_pack_args_init(planish_rnn_pack_args* args, size_t size);
 
@@ -834,6 +835,9 @@ typedef struct planish_rnn_inputs {
   const void* h_reset;     ///< [O] hidden state after a reset, or NULL for zeros
   const void* c_reset;     ///< [H] cell state after a reset (LSTMs), or NULL for zeros
   int64_t projected;       ///< O of an LSTM with a projection, < H; 0: no projection, O = H
+  /// N, divides H; 1 with a projection; default 1. weight_hh is block-diagonal: a head's gates get
+  /// only the head's part of the state. Norms are over all heads.
+  int64_t heads;
 } planish_rnn_inputs;
 PLANISH_C_API planish_status planish_rnn_inputs_init(planish_rnn_inputs* inputs, size_t size);
 
@@ -916,6 +920,7 @@ typedef struct planish_rnn_step_args {
   void* h_next;                      ///< [B, O] hidden state after the step; may be h itself
   void* c_next;                      ///< [B, H] cell state after (LSTMs), or NULL; may be c itself
   int64_t projected;                 ///< as in planish_rnn_inputs
+  int64_t heads;                     ///< as in planish_rnn_inputs; default 1
 } planish_rnn_step_args;
 PLANISH_C_API planish_status planish_rnn_step_args_init(planish_rnn_step_args* args, size_t size);
 

@@ -14,8 +14,9 @@
 //
 // Sizes: T steps in time, B sequences, I inputs, H hidden units. G = gates * H. An RNN has 1 gate,
 // an LSTM 4 (i, f, g, o, as in PyTorch) and a GRU 3 (r, z, n). The hidden state has O elements: H,
-// or fewer in an LSTM with a projection. Arrays are contiguous, last index fastest. See core.h for
-// the contract on lifetime, alignment, aliasing, concurrency and exceptions.
+// or fewer in an LSTM with a projection. N heads have H / N units each. Arrays are contiguous, last
+// index fastest. See core.h for the contract on lifetime, alignment, aliasing, concurrency and
+// exceptions.
 //
 // Example: an LN-LSTM without parameters other than its weights.
 //   const planish::RnnShape shape{.time = 3, .batch = 1, .inputs = 1, .hidden = 2};
@@ -107,6 +108,9 @@ struct RnnShape {
   int64_t inputs = 0;     ///< I, elements of an input, >= 1
   int64_t hidden = 0;     ///< H, elements of a state, >= 1
   int64_t projected = 0;  ///< O of an LSTM with a projection, < H; 0: no projection, O = H
+  /// N, divides H; 1 with a projection. weight_hh is block-diagonal: a head's gates get only the
+  /// head's part of the state. Norms are over all heads.
+  int64_t heads = 1;
 
   /// Returns O, the elements of a hidden state.
   constexpr int64_t outputs() const { return projected > 0 ? projected : hidden; }
@@ -118,7 +122,7 @@ struct RnnShape {
 template <class E>
 struct RnnParams {
   E* weight_ih = nullptr;  ///< [G, I] input weights
-  E* weight_hh = nullptr;  ///< [G, O] recurrent weights
+  E* weight_hh = nullptr;  ///< [G, O / N] recurrent weights
   E* bias = nullptr;       ///< [G] added after the norms of the preactivations
   E* bias_hn = nullptr;    ///< [H] kGru, kLnGruHaste: added to ah_n; the rest of PyTorch's bias_hh
                            ///< goes into bias
@@ -143,12 +147,12 @@ class RnnPackedParams {
   /// Creates an empty object, equivalent to no packed weights.
   RnnPackedParams() = default;
 
-  /// Packs the parameters of a layer with `inputs` I and `hidden` H; `projected` as in RnnShape.
-  /// `params` are not read after the call. Throws ArgumentError as RnnForward does, and
+  /// Packs the parameters of a layer with `inputs` I and `hidden` H; `projected` and `heads` as in
+  /// RnnShape. `params` are not read after the call. Throws ArgumentError as RnnForward does, and
   /// std::bad_alloc.
   RnnPackedParams(Cell cell, int64_t inputs, int64_t hidden, const RnnParams<const T>& params,
                   const ParallelFor& parallel_for = {}, bool backward = false,
-                  int64_t projected = 0);
+                  int64_t projected = 0, int64_t heads = 1);
 
   explicit operator bool() const { return layer_ != nullptr; }
   bool backward() const { return backward_; }
@@ -270,6 +274,7 @@ struct RnnStepArgs {
   T* h_next = nullptr;        ///< [B, O] hidden state after the step; may be h itself
   T* c_next = nullptr;    ///< [B, H] cell state after the step (LSTMs), or null; may be c itself
   int64_t projected = 0;  ///< as in RnnShape
+  int64_t heads = 1;      ///< as in RnnShape
 };
 
 /// Returns the number of elements of type T that RnnForward saves for RnnBackward, with or without

@@ -97,6 +97,7 @@ struct RnnPackArgs {
   ParallelFor parallel_for;
   bool backward = false;
   int64_t projected = 0;
+  int64_t heads = 1;
 };
 
 PLANISH_C_STRUCT(planish_norm_options, NormOptions, eps, scale, slope, parallel_for, new_outputs)
@@ -137,17 +138,18 @@ PLANISH_C_STRUCT(planish_rnn_gradients, RnnParams<float>, weight_ih, weight_hh, 
                  ln_ih_weight, ln_ih_bias, ln_hh_weight, ln_hh_bias, ln_weight, ln_bias,
                  ln_c_weight, ln_c_bias, weight_hr)
 PLANISH_C_STRUCT(planish_rnn_pack_args, RnnPackArgs<float>, inputs, hidden, params, parallel_for,
-                 backward, projected)
+                 backward, projected, heads)
 PLANISH_C_STRUCT(planish_rnn_options, RnnOptions<float>, eps, checkpoint, parallel_for, packed)
 // planish_rnn_shape cannot grow, because other structs contain it.
 PLANISH_C_STRUCT_AND(visit("projected", c_struct.projected, cpp_struct.shape.projected);
+                     visit("heads", c_struct.heads, cpp_struct.shape.heads);
                      , planish_rnn_inputs, RnnInputs<float>, shape, x, params, h0, c0, lengths,
                      resets, h_reset, c_reset, reverse)
 PLANISH_C_STRUCT(planish_rnn_forward_args, RnnForwardArgs<float>, inputs, y, h_n, c_n, saved)
 PLANISH_C_STRUCT(planish_rnn_backward_args, RnnBackwardArgs<float>, inputs, y, saved, dy, dh_n,
                  dc_n, dx, dparams, sums, dh0, dc0, dh_reset, dc_reset)
 PLANISH_C_STRUCT(planish_rnn_step_args, RnnStepArgs<float>, batch, inputs, hidden, x, params, h, c,
-                 h_next, c_next, projected)
+                 h_next, c_next, projected, heads)
 
 PLANISH_C_STRUCT(planish_cuda_norm_options, cuda::NormOptions, eps, scale, slope, stream, workspace,
                  workspace_bytes)

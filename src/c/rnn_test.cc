@@ -37,6 +37,7 @@ Packed Pack(const RnnProblem<T>& p, bool backward) {
   args.inputs = p.layer.shape.inputs;
   args.hidden = p.layer.shape.hidden;
   args.projected = p.layer.shape.projected;
+  args.heads = p.layer.shape.heads;
   args.params = &params;
   args.backward = backward ? 1 : 0;
   planish_rnn_packed* packed = nullptr;
@@ -81,10 +82,10 @@ TYPED_TEST_SUITE(CRnnTest, AllTypes);
 
 TYPED_TEST(CRnnTest, LayersHaveTheBitsOfCpp) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : tests::kKinds) {
+  for (const auto& [cell, recurrence] : tests::kKinds) {
     for (const bool all : {false, true}) {
       SCOPED_TRACE(tests::NameOf(cell) + std::string(all ? ", all inputs" : ""));
-      const RnnProblem<T> p(cell, tests::Projected(kShape, projects),
+      const RnnProblem<T> p(cell, tests::Shaped(kShape, recurrence),
                             {.lengths = all, .resets = all, .reverse = all});
       RnnOptions<T> options = p.Options();
       options.eps = 1e-3;
@@ -127,11 +128,11 @@ TEST(CLnLstmTest, MatchesItsEquationsInDouble) {
 
 TYPED_TEST(CRnnTest, StepsHaveTheBitsOfALayer) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : tests::kKinds) {
+  for (const auto& [cell, recurrence] : tests::kKinds) {
     const internal::CellRecipe recipe = internal::RecipeOf(cell);
     if (recipe.over == internal::Over::kBatch) continue;
     SCOPED_TRACE(tests::NameOf(cell));
-    const RnnProblem<T> p(cell, tests::Projected(kShape, projects));
+    const RnnProblem<T> p(cell, tests::Shaped(kShape, recurrence));
     const RnnResult<T> expected = tests::Apply(p, p.Options());
     const Packed packed = Pack(p, /*backward=*/true);
     const Sums sums = MakeSums(packed);
@@ -147,6 +148,7 @@ TYPED_TEST(CRnnTest, StepsHaveTheBitsOfALayer) {
     args.inputs = kShape.inputs;
     args.hidden = kShape.hidden;
     args.projected = p.layer.shape.projected;
+    args.heads = p.layer.shape.heads;
     args.h = args.h_next = h.data();
     if (recipe.is_lstm()) args.c = args.c_next = c.data();
     for (int64_t t = 0; t < kShape.time; ++t) {

@@ -19,17 +19,18 @@ using tests::RnnProblem;
 using tests::RnnResult;
 
 TEST(RnnAllocationTest, NoneInAPackedStep) {
-  for (const auto& [cell, projects] : tests::kKinds) {
+  for (const auto& [cell, recurrence] : tests::kKinds) {
     if (internal::RecipeOf(cell).over == internal::Over::kBatch) continue;
     for (const int64_t batch : {1, 5}) {
-      const RnnProblem<float> p(cell, tests::Projected({1, batch, 33, 40}, projects));
-      const int64_t projected = p.layer.shape.projected;
+      const RnnProblem<float> p(cell, tests::Shaped({1, batch, 33, 40}, recurrence));
+      const int64_t projected = p.layer.shape.projected, heads = p.layer.shape.heads;
       RnnOptions<float> options = p.Options();
       options.packed =
-          RnnPackedParams<float>(cell, 33, 40, p.Inputs().params, {}, false, projected);
+          RnnPackedParams<float>(cell, 33, 40, p.Inputs().params, {}, false, projected, heads);
       std::vector<float> h = p.layer.h0, c = p.layer.c0;
       RnnStepArgs<float> args{.batch = batch, .inputs = 33, .hidden = 40};
       args.projected = projected;
+      args.heads = heads;
       args.x = p.layer.x.data();
       args.h = args.h_next = h.data();
       if (!c.empty()) args.c = args.c_next = c.data();
@@ -65,13 +66,15 @@ RnnResult<float> WriteOnlyWithAllMemory(const RnnResult<float>& before, const F&
 constexpr RnnShape kSegments{300, 3, 20, 24};
 
 TEST(RnnAllocationTest, ForwardAndBackwardWithTooLittleMemoryWriteNothing) {
-  for (const auto& [cell, projects] : {tests::Kind{Cell::kLnLstm, false},
-                                       {Cell::kLnGru, false},
-                                       {Cell::kRnn, false},
-                                       {Cell::kBnLstm, false},
-                                       {Cell::kLnLstm, true}}) {
+  using enum tests::Recurrence;
+  for (const auto& [cell, recurrence] : {tests::Kind{Cell::kLnLstm, kDense},
+                                         {Cell::kLnGru, kDense},
+                                         {Cell::kRnn, kDense},
+                                         {Cell::kBnLstm, kDense},
+                                         {Cell::kLnLstm, kProjected},
+                                         {Cell::kLnLstm, kHeads}}) {
     for (const bool checkpoint : {false, true}) {
-      const RnnProblem<float> p(cell, tests::Projected(kSegments, projects),
+      const RnnProblem<float> p(cell, tests::Shaped(kSegments, recurrence),
                                 {.lengths = cell == Cell::kLnGru});
       RnnOptions<float> options = p.Options(SerialFor);
       options.checkpoint = checkpoint;

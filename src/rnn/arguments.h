@@ -97,7 +97,7 @@ constexpr void VisitArguments(const RnnBackwardArgs<T>& args, const CellRecipe& 
 /// Returns the shape of a step, a layer with T = 1.
 template <class T>
 constexpr RnnShape ShapeOf(const RnnStepArgs<T>& args) {
-  return {1, args.batch, args.inputs, args.hidden, args.projected};
+  return {1, args.batch, args.inputs, args.hidden, args.projected, args.heads};
 }
 
 /// Visits all arrays except the parameters.

@@ -186,7 +186,7 @@ constexpr std::array<Param<E>, kParams> ParamsOf(const CellRecipe& recipe, const
   const bool cell = recipe.cell != CellNorm::kNone;
   const bool projects = recipe.is_lstm() && shape.projected > 0;
   return {{{"weight_ih", &P::weight_ih, true, columns * shape.inputs},
-           {"weight_hh", &P::weight_hh, true, columns * shape.outputs()},
+           {"weight_hh", &P::weight_hh, true, columns * shape.outputs() / shape.heads},
            {"bias", &P::bias, recipe.bias, columns},
            {"bias_hn", &P::bias_hn, recipe.has_bias_hn(), hidden},
            {"ln_ih_weight", &P::ln_ih_weight, separate, columns},

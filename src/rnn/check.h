@@ -33,6 +33,14 @@ void CheckRnnShape(const char* function, const CellRecipe& recipe, const RnnShap
   if (shape.projected > 0 && !recipe.is_lstm()) {
     Fail(function, "projected", "be 0 for a cell without c", std::to_string(shape.projected));
   }
+  at_least("heads", shape.heads, 1);
+  if (shape.hidden % shape.heads != 0) {
+    Fail(function, "heads", "divide hidden, " + std::to_string(shape.hidden),
+         std::to_string(shape.heads));
+  }
+  if (shape.projected > 0 && shape.heads > 1) {
+    Fail(function, "heads", "be 1 with projected", std::to_string(shape.heads));
+  }
   if (shape.projected >= shape.hidden) {
     Fail(function, "projected", "be less than hidden, " + std::to_string(shape.hidden),
          std::to_string(shape.projected));

@@ -159,6 +159,26 @@ TEST(RnnErrorsTest, Projection) {
             "[RnnForward] packed must have projected = 0, got 2");
 }
 
+TEST(RnnErrorsTest, Heads) {
+  const auto with = [](int64_t heads) {
+    return [=](auto& a, auto&) { a.inputs.shape.heads = heads; };
+  };
+  EXPECT_EQ(ForwardError(with(0)), "[RnnForward] heads must be at least 1, got 0");
+  EXPECT_EQ(ForwardError(with(2), Cell::kLnGru), "[RnnForward] heads must divide hidden, 5, got 2");
+  EXPECT_EQ(BackwardError(with(7)), "[RnnBackward] heads must divide hidden, 5, got 7");
+  EXPECT_EQ(ForwardError(with(5)), "");
+  EXPECT_EQ(ForwardError([](auto& a, auto&) {
+              a.inputs.shape.heads = 5;
+              a.inputs.shape.projected = 2;
+            }),
+            "[RnnForward] heads must be 1 with projected, got 5");
+  const RnnProblem<float> p(Cell::kLnLstm, {1, 1, 4, 5, 0, 5});
+  const auto packed =
+      RnnPackedParams<float>(Cell::kLnLstm, 4, 5, p.Inputs().params, {}, false, 0, 5);
+  EXPECT_EQ(ForwardError([&](auto&, auto& options) { options.packed = packed; }),
+            "[RnnForward] packed must have heads = 1, got 5");
+}
+
 TEST(RnnErrorsTest, Eps) {
   EXPECT_EQ(ForwardError([](auto&, auto& o) { o.eps = -1; }),
             "[RnnForward] eps must be finite and at least 0, got -1");
@@ -344,8 +364,8 @@ struct CallArrays {
 };
 
 TEST(RnnErrorsTest, Arrays) {
-  for (const auto& [cell, projects] : tests::kKinds) {
-    const RnnShape shape = tests::Projected(kShape, projects);
+  for (const auto& [cell, recurrence] : tests::kKinds) {
+    const RnnShape shape = tests::Shaped(kShape, recurrence);
     SCOPED_TRACE(tests::NameOf(cell));
     const internal::CellRecipe recipe = internal::RecipeOf(cell);
     const int64_t saved = RnnSavedSize<float>(cell, shape);
@@ -368,6 +388,7 @@ TEST(RnnErrorsTest, Arrays) {
     if (recipe.over == internal::Over::kBatch) continue;
     RnnStepArgs<float> step{.batch = 2, .inputs = 4, .hidden = 5};
     step.projected = shape.projected;
+    step.heads = shape.heads;
     CallArrays of_step;
     of_step.Add(step, recipe);
     of_step.Add(step.params, recipe, shape);

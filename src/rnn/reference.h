@@ -127,6 +127,19 @@ class ReferenceRnnRun {
     return Row(first, first + static_cast<std::ptrdiff_t>(n));
   }
 
+  /// Returns the product of a block-diagonal matrix [G, H / heads] with h.
+  Row HiddenProduct(const Row& weight, const Row& h) const {
+    const auto heads = static_cast<size_t>(call_.shape.heads);
+    if (heads == 1) return Product(weight, h);
+    const size_t units = hidden_ / heads;
+    Row product(weight.size() / units, Scalar(0));
+    for (size_t j = 0; j < product.size(); ++j) {
+      const size_t first = j % hidden_ / units * units;
+      for (size_t k = 0; k < units; ++k) product[j] += weight[j * units + k] * h[first + k];
+    }
+    return product;
+  }
+
   static Row Product(const Row& weight, const Row& v) {
     Row product(weight.size() / v.size(), Scalar(0));
     for (size_t j = 0; j < product.size(); ++j) {
@@ -179,7 +192,7 @@ class ReferenceRnnRun {
         c_[b] = Slice(call_.c_reset, 0, hidden_);
       }
       zx.push_back(Product(call_.weight_ih, Slice(call_.x, (t * batch_ + b) * inputs_, inputs_)));
-      zh.push_back(Product(call_.weight_hh, h_[b]));
+      zh.push_back(HiddenProduct(call_.weight_hh, h_[b]));
     }
     if (recipe_.sums == Sums::kSeparate) {
       NormalizeGroups(zx, call_.ln_ih_weight, call_.ln_ih_bias);

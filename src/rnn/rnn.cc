@@ -60,6 +60,7 @@ void AddParams(const char* function, Cell cell, const RnnShape& shape,
   same("inputs", layer.shape().inputs, shape.inputs);
   same("hidden", layer.order().hidden, shape.hidden);
   same("projected", layer.shape().projected, shape.projected);
+  same("heads", layer.shape().heads, shape.heads);
 }
 
 void CheckForBackward(const char* function, bool backward) {
@@ -115,11 +116,11 @@ template <class T>
 RnnPackedParams<T>::RnnPackedParams(Cell cell, int64_t inputs, int64_t hidden,
                                     const RnnParams<const T>& params,
                                     const ParallelFor& parallel_for, bool backward,
-                                    int64_t projected)
+                                    int64_t projected, int64_t heads)
     : backward_(backward) {
   constexpr const char* kFunction = "RnnPackedParams";
   const CellRecipe recipe = internal::RecipeOf(cell);
-  const RnnShape shape{0, 0, inputs, hidden, projected};
+  const RnnShape shape{0, 0, inputs, hidden, projected, heads};
   CheckRnnShape<T>(kFunction, recipe, shape);
   Arrays arrays(kFunction);
   arrays.Add(params, recipe, shape);

@@ -28,9 +28,9 @@ using tests::Given;
 using tests::Kind;
 using tests::kKinds;
 using tests::NameOf;
-using tests::Projected;
 using tests::RnnProblem;
 using tests::RnnResult;
+using tests::Shaped;
 
 // Odd sizes: every T to 7, every B to 5, and widths around those of vectors. They include one
 // element in a norm, one row in a batch norm, and one step.
@@ -51,9 +51,10 @@ constexpr Given kGivens[] = {{.states = false},
 std::string Describe(Cell cell, const RnnShape& s, const Given& given = {}) {
   return std::string(NameOf(cell)) + " T " + std::to_string(s.time) + " B " +
          std::to_string(s.batch) + " I " + std::to_string(s.inputs) + " H " +
-         std::to_string(s.hidden) + " O " + std::to_string(s.outputs()) +
-         (given.states ? " states" : "") + (given.lengths ? " lengths" : "") +
-         (given.resets ? " resets" : "") + (given.reverse ? " reverse" : "");
+         std::to_string(s.hidden) + " O " + std::to_string(s.outputs()) + " N " +
+         std::to_string(s.heads) + (given.states ? " states" : "") +
+         (given.lengths ? " lengths" : "") + (given.resets ? " resets" : "") +
+         (given.reverse ? " reverse" : "");
 }
 
 template <class T>
@@ -76,11 +77,11 @@ using ReferenceOf = std::conditional_t<std::is_same_v<T, double>, long double, d
 
 TYPED_TEST(RnnTest, ForwardMatchesTheReference) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
+  for (const auto& [cell, recurrence] : kKinds) {
     for (const RnnShape& shape : kShapes) {
       for (const Given& given : kGivens) {
         SCOPED_TRACE(Describe(cell, shape, given));
-        const RnnProblem<T> p(cell, Projected(shape, projects), given);
+        const RnnProblem<T> p(cell, Shaped(shape, recurrence), given);
         RnnResult<T> out = tests::Unwritten(p);
         RnnForward<T>(cell, tests::ForwardArgs(p, out), p.Options());
         const auto exact = internal::ReferenceRnnForward(p.template Reference<ReferenceOf<T>>());
@@ -95,11 +96,11 @@ TYPED_TEST(RnnTest, ForwardMatchesTheReference) {
 // Checks every element of every gradient, in small layers.
 TYPED_TEST(RnnTest, GradientsMatchTheComplexStep) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
+  for (const auto& [cell, recurrence] : kKinds) {
     for (const RnnShape& shape : {RnnShape{1, 1, 1, 1}, {3, 2, 2, 3}, {4, 4, 3, 2}, {5, 3, 1, 3}}) {
       for (const Given& given : kGivens) {
         SCOPED_TRACE(Describe(cell, shape, given));
-        const RnnProblem<T> p(cell, Projected(shape, projects), given);
+        const RnnProblem<T> p(cell, Shaped(shape, recurrence), given);
         const RnnResult<T> out = tests::Apply(p, p.Options());
         using Real = ReferenceOf<T>;
         const auto reference = p.template Reference<Real>();
@@ -153,12 +154,12 @@ double WorstAlongDirections(const RnnProblem<T>& p, const RnnResult<T>& out, std
 
 TYPED_TEST(RnnTest, GradientsMatchAlongDirections) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
+  for (const auto& [cell, recurrence] : kKinds) {
     size_t i = 0;
     for (const RnnShape& shape : kShapes) {
       for (int twice = 0; twice < 2; ++twice) {
         const Given& given = kGivens[i++ % std::size(kGivens)];
-        const RnnProblem<T> p(cell, Projected(shape, projects), given);
+        const RnnProblem<T> p(cell, Shaped(shape, recurrence), given);
         std::string where;
         const double worst =
             WorstAlongDirections<ReferenceOf<T>>(p, tests::Apply(p, p.Options()), &where);
@@ -173,9 +174,9 @@ TYPED_TEST(RnnTest, GradientsMatchAlongDirections) {
 // 1.
 TEST(RnnDeepTest, MatchesTheReference) {
   constexpr double kDeep = 1e-11;  // 500 steps of a few 1e-16 each, some times rstd, about 10
-  for (const auto& [cell, projects] : kKinds) {
+  for (const auto& [cell, recurrence] : kKinds) {
     for (const double hidden_gain : {0.1, 0.3}) {
-      const RnnProblem<double> p(cell, Projected(RnnShape{500, 4, 3, 7}, projects),
+      const RnnProblem<double> p(cell, Shaped(RnnShape{500, 4, 3, 7}, recurrence),
                                  {.reverse = hidden_gain == 0.3}, hidden_gain);
       const RnnResult<double> out = tests::Apply(p, p.Options());
       const auto exact = internal::ReferenceRnnForward(p.Reference());
@@ -197,13 +198,13 @@ constexpr size_t kPadded = std::is_same_v<T, float> ? 16 : 8;
 // sequences.
 constexpr RnnShape kSmall = {50, 70, 3, 5};
 // Like kSmall, with enough work for every thread.
-constexpr RnnShape kLarge = {50, 70, 3, 40};
+constexpr RnnShape kLarge = {50, 70, 3, 60};
 
 TYPED_TEST(RnnTest, SameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
+  for (const auto& [cell, recurrence] : kKinds) {
     for (const Given& given : {Given{}, Given{.lengths = true, .resets = true, .reverse = true}}) {
-      const RnnProblem<T> p(cell, Projected(kLarge, projects), given);
+      const RnnProblem<T> p(cell, Shaped(kLarge, recurrence), given);
       const RnnResult<T> expected = tests::Apply(p, p.Options(SerialFor));
       for (const int parts : tests::ThreadCounts()) {
         EXPECT_EQ(tests::Apply(p, p.Options(tests::OnThreads(parts))).DiffersIn(expected), "")
@@ -231,10 +232,10 @@ class OwnWeights {
 // and the sequences of the rest.
 TYPED_TEST(RnnTest, SameBitsForSharedWeights) {
   using T = TypeParam;
-  constexpr RnnShape kWide = {5, 30, 3, 130};
-  for (const auto& [cell, projects] : kKinds) {
+  constexpr RnnShape kWide = {5, 30, 3, 144};
+  for (const auto& [cell, recurrence] : kKinds) {
     for (const Given& given : {Given{}, Given{.lengths = true, .resets = true, .reverse = true}}) {
-      const RnnProblem<T> p(cell, Projected(kWide, projects), given);
+      const RnnProblem<T> p(cell, Shaped(kWide, recurrence), given);
       const auto apply = [&](int64_t own, const ParallelFor& parallel_for, bool checkpoint) {
         const OwnWeights set(own);
         RnnOptions<T> options = p.Options(parallel_for);
@@ -268,10 +269,10 @@ TYPED_TEST(RnnTest, SameBitsWithNtStores) {
   constexpr int64_t kLine = 64 / sizeof(T);
   constexpr RnnShape kShape = {5, 30, 3, 21};
   tests::ForEachTarget([&](const std::string& target) {
-    for (const auto& [cell, projects] : kKinds) {
+    for (const auto& [cell, recurrence] : kKinds) {
       for (const Given& given :
            {Given{}, Given{.lengths = true, .resets = true, .reverse = true}}) {
-        const RnnProblem<T> p(cell, Projected(kShape, projects), given);
+        const RnnProblem<T> p(cell, Shaped(kShape, recurrence), given);
         const auto apply = [&](const ParallelFor& parallel_for, int64_t offset) {
           RnnResult<T> out = tests::Unwritten(p);
           const auto size = std::ssize(out.saved);
@@ -352,9 +353,9 @@ TYPED_TEST(RnnTest, SameBitsForFewSequences) {
 
 TYPED_TEST(RnnTest, CheckpointsGiveTheSameBits) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
+  for (const auto& [cell, recurrence] : kKinds) {
     for (const Given& given : kGivens) {
-      const RnnProblem<T> p(cell, Projected(kSmall, projects), given);
+      const RnnProblem<T> p(cell, Shaped(kSmall, recurrence), given);
       RnnOptions<T> options = p.Options();
       const RnnResult<T> expected = tests::Apply(p, options);
       options.checkpoint = true;
@@ -403,8 +404,8 @@ TEST(RnnSavedSizeTest, EqualsTheTableInTheHeader) {
 TYPED_TEST(RnnTest, AllThatIsSavedIsWritten) {
   using T = TypeParam;
   const auto check = [](const Kind& kind, const RnnShape& shape, bool lengths, bool checkpoint) {
-    const auto& [cell, projects] = kind;
-    RnnProblem<T> p(cell, Projected(shape, projects), {.lengths = lengths});
+    const auto& [cell, recurrence] = kind;
+    RnnProblem<T> p(cell, Shaped(shape, recurrence), {.lengths = lengths});
     // The layer also has steps that no sequence has.
     for (int64_t& length : p.layer.lengths) length = std::max<int64_t>(1, length - 1);
     RnnResult<T> out = tests::Unwritten(p, checkpoint);
@@ -430,8 +431,8 @@ TYPED_TEST(RnnTest, AllThatIsSavedIsWritten) {
 
 TYPED_TEST(RnnTest, NothingSavedGivesTheSameBits) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
-    const RnnProblem<T> p(cell, Projected(kSmall, projects), {.lengths = true, .resets = true});
+  for (const auto& [cell, recurrence] : kKinds) {
+    const RnnProblem<T> p(cell, Shaped(kSmall, recurrence), {.lengths = true, .resets = true});
     RnnResult<T> expected = tests::Unwritten(p), out = tests::Unwritten(p);
     RnnForward<T>(cell, tests::ForwardArgs(p, expected), p.Options());
     auto args = tests::ForwardArgs(p, out);
@@ -443,10 +444,10 @@ TYPED_TEST(RnnTest, NothingSavedGivesTheSameBits) {
 
 TYPED_TEST(RnnTest, StepsGiveTheSameBits) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
+  for (const auto& [cell, recurrence] : kKinds) {
     if (internal::RecipeOf(cell).over == internal::Over::kBatch) continue;
     for (const bool in_place : {false, true}) {
-      const RnnProblem<T> p(cell, Projected(RnnShape{7, 5, 3, 17}, projects));
+      const RnnProblem<T> p(cell, Shaped(RnnShape{7, 5, 3, 17}, recurrence));
       RnnResult<T> expected = tests::Unwritten(p), out = tests::Unwritten(p);
       RnnForward<T>(cell, tests::ForwardArgs(p, expected), p.Options());
       const bool lstm = internal::RecipeOf(cell).is_lstm();
@@ -455,6 +456,7 @@ TYPED_TEST(RnnTest, StepsGiveTheSameBits) {
       for (size_t t = 0; t < 7; ++t) {
         RnnStepArgs<T> args{.batch = 5, .inputs = 3, .hidden = 17};
         args.projected = p.layer.shape.projected;
+        args.heads = p.layer.shape.heads;
         args.x = p.layer.x.data() + t * inputs;
         args.params = p.Inputs().params;
         args.h = h.data();
@@ -494,13 +496,13 @@ RnnPackedParams<T> Pack(const RnnProblem<T>& p, const ParallelFor& parallel_for 
                         bool backward = false) {
   const RnnShape& s = p.layer.shape;
   return RnnPackedParams<T>(p.layer.cell, s.inputs, s.hidden, p.Inputs().params, parallel_for,
-                            backward, s.projected);
+                            backward, s.projected, s.heads);
 }
 
 TYPED_TEST(RnnTest, PackedParametersGiveTheSameBits) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
-    const RnnProblem<T> p(cell, Projected(RnnShape{7, 5, 3, 17}, projects),
+  for (const auto& [cell, recurrence] : kKinds) {
+    const RnnProblem<T> p(cell, Shaped(RnnShape{7, 5, 3, 17}, recurrence),
                           {.lengths = true, .resets = true});
     RnnResult<T> expected = tests::Unwritten(p), out = tests::Unwritten(p);
     RnnForward<T>(cell, tests::ForwardArgs(p, expected), p.Options());
@@ -530,8 +532,8 @@ TEST(RnnPackedParamsTest, KeepTheirSimdTarget) {
 
 TYPED_TEST(RnnTest, PackedParametersGiveTheSameGradients) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
-    const RnnProblem<T> p(cell, Projected(RnnShape{7, 5, 3, 17}, projects),
+  for (const auto& [cell, recurrence] : kKinds) {
+    const RnnProblem<T> p(cell, Shaped(RnnShape{7, 5, 3, 17}, recurrence),
                           {.lengths = true, .resets = true});
     for (const bool checkpoint : {false, true}) {
       RnnOptions<T> options = p.Options();
@@ -620,15 +622,15 @@ RnnOptions<T> PackedForBoth(const RnnProblem<T>& p, const ParallelFor& parallel_
 // Fewer than 256 rows, or a multiple of a segment's rows, are summed as in RnnBackward.
 TYPED_TEST(RnnTest, SumsOfStepsGiveTheSameBits) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
+  for (const auto& [cell, recurrence] : kKinds) {
     for (const RnnShape& shape : {RnnShape{7, 5, 3, 17}, {104, 5, 2, 3}, {1, 300, 1, 2}}) {
       SCOPED_TRACE(Describe(cell, shape));
-      const RnnProblem<T> p(cell, Projected(shape, projects));
+      const RnnProblem<T> p(cell, Shaped(shape, recurrence));
       const RnnResult<T> expected = tests::Apply(p, p.Options());
       EXPECT_EQ(InPieces(p, PackedForBoth(p), 1).DiffersIn(expected), "");
       EXPECT_EQ(InPieces(p, PackedForBoth(p, tests::OnThreads(3)), 1).DiffersIn(expected), "");
     }
-    const RnnProblem<T> p(cell, Projected(RnnShape{7, 5, 3, 17}, projects));
+    const RnnProblem<T> p(cell, Shaped(RnnShape{7, 5, 3, 17}, recurrence));
     EXPECT_EQ(InPieces(p, PackedForBoth(p), 3).DiffersIn(tests::Apply(p, p.Options())), "");
   }
 }
@@ -637,8 +639,8 @@ TYPED_TEST(RnnTest, SumsOfStepsGiveTheSameBits) {
 // are summed in another order. The states have the same bits.
 TYPED_TEST(RnnTest, SumsOfPiecesAreTheSequences) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
-    const RnnProblem<T> p(cell, Projected(RnnShape{71, 5, 3, 7}, projects));
+  for (const auto& [cell, recurrence] : kKinds) {
+    const RnnProblem<T> p(cell, Shaped(RnnShape{71, 5, 3, 7}, recurrence));
     const RnnResult<T> expected = tests::Apply(p, p.Options());
     for (const int64_t steps : {1, 20, 60}) {
       const RnnResult<T> out = InPieces(p, PackedForBoth(p), steps);
@@ -656,15 +658,15 @@ TYPED_TEST(RnnTest, SumsOfPiecesAreTheSequences) {
 // Calls with different numbers of sequences, with lengths and resets, before and after a Write.
 TYPED_TEST(RnnTest, SumsAreOfAllCalls) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
-    const RnnProblem<T> first(cell, Projected(RnnShape{3, 2, 3, 7}, projects));
+  for (const auto& [cell, recurrence] : kKinds) {
+    const RnnProblem<T> first(cell, Shaped(RnnShape{3, 2, 3, 7}, recurrence));
     const RnnOptions<T> options = PackedForBoth(first);
     RnnGradientSums<T> sums(options.packed);
     std::array<std::vector<double>, tests::kArrays> expected;
     for (const RnnShape& shape :
          {RnnShape{3, 2, 3, 7}, {2, 70, 3, 7}, {0, 2, 3, 7}, {5, 90, 3, 7}}) {
       const bool any = shape.time > 0;
-      RnnProblem<T> p(cell, Projected(shape, projects), {.lengths = any, .resets = any}, 1, 3);
+      RnnProblem<T> p(cell, Shaped(shape, recurrence), {.lengths = any, .resets = any}, 1, 3);
       for (size_t a = tests::kFirstParam; a < tests::kArrays; ++a) {
         const auto member = internal::kReferenceArrays<T>[a].member;
         p.layer.*member = first.layer.*member;
@@ -722,9 +724,9 @@ bool RowsSame(const std::vector<T>& a, const std::vector<T>& b, int64_t batch, i
 TYPED_TEST(RnnTest, NanStaysInItsSequence) {
   using T = TypeParam;
   constexpr RnnShape kShape = {5, 4, 3, 7};
-  for (const auto& [cell, projects] : kKinds) {
+  for (const auto& [cell, recurrence] : kKinds) {
     if (internal::RecipeOf(cell).over == internal::Over::kBatch) continue;
-    RnnProblem<T> p(cell, Projected(kShape, projects));
+    RnnProblem<T> p(cell, Shaped(kShape, recurrence));
     const RnnResult<T> expected = tests::Apply(p, p.Options());
     p.layer.x[(1 * 4 + 2) * 3 + 1] = tests::Unset<T>();  // step 1 of sequence 2
     const RnnResult<T> out = tests::Apply(p, p.Options());
@@ -762,8 +764,8 @@ TYPED_TEST(RnnTest, AnInfiniteInputActsLikeAHugeOne) {
 // A reset replaces the state, so NaN does not pass it, forward or backward.
 TYPED_TEST(RnnTest, NanEndsAtAReset) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
-    RnnProblem<T> p(cell, Projected(RnnShape{4, 3, 3, 5}, projects), {.resets = true});
+  for (const auto& [cell, recurrence] : kKinds) {
+    RnnProblem<T> p(cell, Shaped(RnnShape{4, 3, 3, 5}, recurrence), {.resets = true});
     std::fill(p.layer.resets.begin(), p.layer.resets.end(), uint8_t{0});
     std::fill_n(p.layer.resets.begin() + 2 * 3, 3, uint8_t{1});  // all before step 2
     const RnnResult<T> expected = tests::Apply(p, p.Options());
@@ -782,9 +784,9 @@ TYPED_TEST(RnnTest, NanEndsAtAReset) {
 // Past the length of a sequence, inputs are not read.
 TYPED_TEST(RnnTest, PaddingDoesNotMatter) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
+  for (const auto& [cell, recurrence] : kKinds) {
     for (const bool reverse : {false, true}) {
-      RnnProblem<T> p(cell, Projected(RnnShape{5, 4, 3, 7}, projects),
+      RnnProblem<T> p(cell, Shaped(RnnShape{5, 4, 3, 7}, recurrence),
                       {.lengths = true, .reverse = reverse});
       p.layer.lengths = {3, 5, 1, 5};
       const RnnResult<T> expected = tests::Apply(p, p.Options());
@@ -804,9 +806,9 @@ TYPED_TEST(RnnTest, PaddingDoesNotMatter) {
 
 TYPED_TEST(RnnTest, NoSteps) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
+  for (const auto& [cell, recurrence] : kKinds) {
     for (const bool checkpoint : {false, true}) {
-      const RnnProblem<T> p(cell, Projected(RnnShape{0, 3, 2, 5}, projects));
+      const RnnProblem<T> p(cell, Shaped(RnnShape{0, 3, 2, 5}, recurrence));
       RnnOptions<T> options = p.Options();
       options.checkpoint = checkpoint;
       const RnnResult<T> out = tests::Apply(p, options);
@@ -823,9 +825,9 @@ TYPED_TEST(RnnTest, NoSteps) {
 
 TYPED_TEST(RnnTest, NoSequences) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
+  for (const auto& [cell, recurrence] : kKinds) {
     for (const bool checkpoint : {false, true}) {
-      const RnnProblem<T> p(cell, Projected(RnnShape{3, 0, 2, 5}, projects), {.resets = true});
+      const RnnProblem<T> p(cell, Shaped(RnnShape{3, 0, 2, 5}, recurrence), {.resets = true});
       RnnOptions<T> options = p.Options();
       options.checkpoint = checkpoint;
       const RnnResult<T> out = tests::Apply(p, options);
@@ -841,8 +843,8 @@ TYPED_TEST(RnnTest, NoSequences) {
 // Each gradient equals that of a call with all gradients; absent gradients of outputs are zeros.
 TYPED_TEST(RnnTest, GradientsOneByOne) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
-    const RnnProblem<T> p(cell, Projected(RnnShape{3, 4, 3, 5}, projects), {.resets = true});
+  for (const auto& [cell, recurrence] : kKinds) {
+    const RnnProblem<T> p(cell, Shaped(RnnShape{3, 4, 3, 5}, recurrence), {.resets = true});
     const RnnResult<T> expected = tests::Apply(p, p.Options());
     for (size_t a = 0; a < tests::kArrays; ++a) {
       if (expected.gradients[a].empty()) continue;
@@ -860,8 +862,8 @@ TYPED_TEST(RnnTest, GradientsOneByOne) {
 
 TYPED_TEST(RnnTest, LossOfSomeOutputs) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
-    const RnnProblem<T> p(cell, Projected(RnnShape{3, 4, 3, 5}, projects));
+  for (const auto& [cell, recurrence] : kKinds) {
+    const RnnProblem<T> p(cell, Shaped(RnnShape{3, 4, 3, 5}, recurrence));
     for (int which = 0; which < 3; ++which) {
       RnnProblem<T> zeros = p, nulls = p;
       auto& weights = which == 0 ? zeros.loss.y : which == 1 ? zeros.loss.h : zeros.loss.c;
@@ -880,8 +882,8 @@ TYPED_TEST(RnnTest, LossOfSomeOutputs) {
 // A null parameter is ones or zeros, and can still have a gradient.
 TYPED_TEST(RnnTest, NullParameters) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : kKinds) {
-    RnnProblem<T> written(cell, Projected(RnnShape{3, 4, 3, 5}, projects)), null = written;
+  for (const auto& [cell, recurrence] : kKinds) {
+    RnnProblem<T> written(cell, Shaped(RnnShape{3, 4, 3, 5}, recurrence)), null = written;
     for (size_t a = tests::kFirstParam + 2; a < tests::kArrays; ++a) {
       if (std::string(ArrayName(a)) == "weight_hr") continue;
       const auto member = internal::kReferenceArrays<T>[a].member;

@@ -12,6 +12,7 @@
 #include "planish/rnn.h"
 #include "src/norm/testing.h"
 #include "src/rnn/cell.h"
+#include "src/rnn/kinds_testing.h"
 #include "src/rnn/reference.h"
 
 // Tools for tests of recurrent layers: layers with random elements, the outputs of both directions
@@ -26,28 +27,6 @@ inline constexpr size_t kX = 0, kH0 = 1, kC0 = 2, kHReset = 3, kCReset = 4, kFir
 
 inline const char* ArrayName(size_t array) {
   return internal::kReferenceArrays<double>[array].name;
-}
-
-/// A cell, and whether the layer has a projection.
-struct Kind {
-  Cell cell;
-  bool projects;
-};
-
-/// All cells, and all LSTMs with a projection.
-inline const std::vector<Kind> kKinds = [] {
-  std::vector<Kind> kinds;
-  for (const Cell cell : internal::kCells) kinds.push_back({cell, false});
-  for (const Cell cell : internal::kCells) {
-    if (internal::RecipeOf(cell).is_lstm()) kinds.push_back({cell, true});
-  }
-  return kinds;
-}();
-
-/// Returns the shape with a projection to about half of the units, if `projects`.
-inline RnnShape Projected(RnnShape shape, bool projects) {
-  if (projects) shape.projected = shape.hidden / 2;
-  return shape;
 }
 
 /// The optional inputs of a layer that a problem has.
@@ -89,7 +68,8 @@ struct RnnProblem {
       double mean = 0, deviation = 0.3;
       if (name == "weight_ih") deviation = 1 / std::sqrt(static_cast<double>(shape.inputs));
       if (name == "weight_hh") {
-        deviation = hidden_gain / std::sqrt(static_cast<double>(shape.outputs()));
+        const int64_t terms = shape.outputs() / shape.heads;
+        deviation = hidden_gain / std::sqrt(static_cast<double>(terms));
       }
       if (name == "weight_hr") deviation = 1 / std::sqrt(static_cast<double>(shape.hidden));
       if (name.ends_with("_weight")) mean = 1;

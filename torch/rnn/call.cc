@@ -50,12 +50,12 @@ bool Takes(size_t field, const CellRecipe& recipe) {
 }
 
 SymSizes SizesOf(size_t field, const CellRecipe& recipe, const Sizes& sizes) {
-  const auto& [time, batch, inputs, hidden, outputs, projects] = sizes;
+  const auto& [time, batch, inputs, hidden, outputs, heads, projects] = sizes;
   if (field == kWeightHr) return {outputs, hidden};
   if (IsParam(field)) {
     SymSizes param = {hidden * ParamOf(field, recipe).size};
     if (kFields[field].member == &RnnTensors::weight_ih) param.push_back(inputs);
-    if (kFields[field].member == &RnnTensors::weight_hh) param.push_back(outputs);
+    if (kFields[field].member == &RnnTensors::weight_hh) param.push_back(outputs / heads);
     return param;
   }
   switch (field) {
@@ -89,15 +89,22 @@ void CheckLike(const char* function, const char* name, const Tensor& t, const Ca
                     t.scalar_type(), " on ", t.device());
 }
 
-Sizes WeightSizes(const RnnTensors& tensors) {
-  const bool projects = tensors.weight_hr.defined();
-  const c10::SymInt outputs = tensors.weight_hh.sym_size(1);
-  return {.time = 0,
-          .batch = 0,
-          .inputs = tensors.weight_ih.sym_size(1),
-          .hidden = projects ? tensors.weight_hr.sym_size(1) : outputs,
-          .outputs = outputs,
-          .projects = projects};
+Sizes WeightSizes(const CellRecipe& recipe, const RnnTensors& tensors) {
+  const int64_t gates = recipe.gates();
+  const c10::SymInt rows = tensors.weight_hh.sym_size(0), columns = tensors.weight_hh.sym_size(1);
+  Sizes sizes = {.time = 0,
+                 .batch = 0,
+                 .inputs = tensors.weight_ih.sym_size(1),
+                 .hidden = columns,
+                 .outputs = columns};
+  if (tensors.weight_hr.defined()) {
+    sizes.hidden = tensors.weight_hr.sym_size(1);
+    sizes.projects = true;
+  } else if (rows != columns * gates && rows > 0 && rows % (columns * gates) == 0) {
+    sizes.hidden = sizes.outputs = rows / gates;
+    sizes.heads = (sizes.hidden / columns).guard_int(__FILE__, __LINE__);
+  }
+  return sizes;
 }
 
 Sizes CheckParams(const char* function, const Call& call) {
@@ -111,7 +118,7 @@ Sizes CheckParams(const char* function, const Call& call) {
                       kFields[field].name, " must have 2 dimensions and at least one column, got ",
                       weight.sym_sizes());
   }
-  const Sizes sizes = WeightSizes(call.tensors);
+  const Sizes sizes = WeightSizes(call.recipe(), call.tensors);
   for (size_t field = kFirstParam; field < kH0; ++field) CheckTensor(function, field, call, sizes);
   TORCH_CHECK_VALUE(!sizes.projects || sizes.outputs < sizes.hidden, "[", function,
                     "] weight_hr must have fewer rows than columns, got ",

@@ -46,12 +46,14 @@ using SymSizes = c10::SmallVector<c10::SymInt, 3>;
 /// The sizes of RnnShape. `outputs` is O, with or without a projection.
 struct Sizes {
   c10::SymInt time, batch, inputs, hidden, outputs;
+  int64_t heads = 1;
   bool projects = false;
 
   RnnShape ints() const {
     const auto to_int = [](const c10::SymInt& size) { return size.guard_int(__FILE__, __LINE__); };
-    return {to_int(time), to_int(batch), to_int(inputs), to_int(hidden),
-            projects ? to_int(outputs) : 0};
+    return {
+        to_int(time), to_int(batch), to_int(inputs), to_int(hidden), projects ? to_int(outputs) : 0,
+        heads};
   }
 };
 
@@ -72,8 +74,9 @@ void CheckLike(const char* function, const char* name, const at::Tensor& t, cons
 /// ensures.
 void CheckGiven(const char* function, const RnnTensors& tensors, size_t first);
 
-/// Returns the sizes of a layer's weights, with T = B = 0.
-Sizes WeightSizes(const RnnTensors& tensors);
+/// Returns the sizes of a layer's weights, with T = B = 0. The number of heads is H divided by the
+/// columns of weight_hh, unless there is a projection.
+Sizes WeightSizes(const internal::CellRecipe& recipe, const RnnTensors& tensors);
 
 /// Checks the parameters. Returns their sizes, with T = B = 0.
 Sizes CheckParams(const char* function, const Call& call);

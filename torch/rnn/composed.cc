@@ -55,7 +55,7 @@ class ComposedLayer {
       : recipe_(internal::RecipeOf(cell)),
         p_(tensors),
         settings_(settings),
-        sizes_(WeightSizes(tensors)) {}
+        sizes_(WeightSizes(recipe_, tensors)) {}
 
   RnnOutputs operator()() const {
     const Tensor& x = p_.x;
@@ -150,10 +150,26 @@ class ComposedLayer {
     return recipe_.sums == Sums::kJoint ? zx : MaybeAdd(zx, p_.bias);
   }
 
+  /// Returns weight_hh h, [B, G].
+  Tensor HiddenProduct(const Tensor& h) const {
+    if (sizes_.heads == 1) return h.matmul(p_.weight_hh.t());
+    const int64_t heads = sizes_.heads, gates = recipe_.gates();
+    const c10::SymInt batch = h.sym_size(0), units = p_.weight_hh.sym_size(1);
+    // [N, B, H / N] times [N, H / N, gates * H / N].
+    const Tensor of_heads = h.reshape_symint({batch, heads, units}).transpose(0, 1);
+    const Tensor weights = p_.weight_hh.reshape_symint({gates, heads, units, units})
+                               .permute({1, 3, 0, 2})
+                               .reshape_symint({heads, units, units * gates});
+    return of_heads.matmul(weights)
+        .reshape_symint({heads, batch, gates, units})
+        .permute({1, 2, 0, 3})
+        .reshape_symint({batch, units * (heads * gates)});
+  }
+
   /// Returns the next h and c.
   std::pair<Tensor, Tensor> Step(const Tensor& ax, const Tensor& h, const Tensor& c,
                                  const Tensor& active) const {
-    Tensor ah = h.matmul(p_.weight_hh.t());
+    Tensor ah = HiddenProduct(h);
     if (recipe_.sums == Sums::kSeparate) {
       ah = Norm(ah, recipe_.groups, p_.ln_hh_weight, p_.ln_hh_bias, active);
     }

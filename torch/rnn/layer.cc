@@ -39,9 +39,9 @@ std::vector<ModuleParam> ModuleParams(Cell cell, bool bias) {
 
 std::vector<int64_t> SizesOf(const ModuleParam& param, Cell cell, const RnnShape& shape) {
   std::vector<int64_t> sizes;
-  for (const c10::SymInt& size :
-       SizesOf(param.field, internal::RecipeOf(cell),
-               Sizes{shape.time, shape.batch, shape.inputs, shape.hidden, shape.outputs()})) {
+  for (const c10::SymInt& size : SizesOf(param.field, internal::RecipeOf(cell),
+                                         Sizes{shape.time, shape.batch, shape.inputs, shape.hidden,
+                                               shape.outputs(), shape.heads})) {
     sizes.push_back(size.expect_int());
   }
   return sizes;
@@ -243,8 +243,10 @@ struct PythonSteps final : torch::CustomClassHolder {
 };
 
 c10::Dict<std::string, std::vector<int64_t>> ParameterSizes(const Self& self, int64_t inputs,
-                                                            int64_t hidden, int64_t projected) {
-  const RnnShape shape = {.inputs = inputs, .hidden = hidden, .projected = projected};
+                                                            int64_t hidden, int64_t projected,
+                                                            int64_t heads) {
+  const RnnShape shape = {
+      .inputs = inputs, .hidden = hidden, .projected = projected, .heads = heads};
   c10::Dict<std::string, std::vector<int64_t>> sizes;
   for (const ModuleParam& param : self->params(projected > 0)) {
     sizes.insert(param.name, SizesOf(param, self->cell(), shape));

@@ -63,6 +63,12 @@ void CheckOptions(const std::string& module, const Options& options) {
                     projected);
   TORCH_CHECK_VALUE(projected == 0 || internal::RecipeOf(Options::kDefaultVariant).is_lstm(), "[",
                     module, "] proj_size must be 0, got ", projected);
+  CheckAtLeastOne(module, "num_heads", options.num_heads());
+  TORCH_CHECK_VALUE(options.hidden_size() % options.num_heads() == 0, "[", module,
+                    "] num_heads must divide hidden_size, ", options.hidden_size(), ", got ",
+                    options.num_heads());
+  TORCH_CHECK_VALUE(projected == 0 || options.num_heads() == 1, "[", module,
+                    "] num_heads must be 1 with proj_size, got ", options.num_heads());
   const int gates = internal::RecipeOf(Options::kDefaultVariant).gates();
   TORCH_CHECK_VALUE(internal::RecipeOf(options.variant()).gates() == gates, "[", module,
                     "] variant must be a cell with ", gates, gates == 1 ? " gate" : " gates",
@@ -124,7 +130,10 @@ void ResetParameters(torch::nn::Module& module, Cell cell, int64_t hidden) {
 /// Returns the sizes of a module's layer with `inputs` inputs.
 template <class Options>
 RnnShape ShapeOf(const Options& options, int64_t inputs) {
-  return {.inputs = inputs, .hidden = options.hidden_size(), .projected = options.proj_size()};
+  return {.inputs = inputs,
+          .hidden = options.hidden_size(),
+          .projected = options.proj_size(),
+          .heads = options.num_heads()};
 }
 
 Tensor SelectOrUndefined(const Tensor& t, int64_t index) {
@@ -224,6 +233,7 @@ void RecurrentImpl<Derived, Options>::pretty_print(std::ostream& stream) const {
          << ", batch_first=" << options.batch_first() << ", dropout=" << options.dropout()
          << ", bidirectional=" << options.bidirectional();
   if (options.proj_size() > 0) stream << ", proj_size=" << options.proj_size();
+  if (options.num_heads() > 1) stream << ", num_heads=" << options.num_heads();
   stream << ", variant=" << cell_name(options.variant()) << ", eps=" << options.eps()
          << ", checkpoint=" << options.checkpoint()
          << (options.composed() ? ", composed=true)" : ")");
@@ -378,6 +388,7 @@ void RecurrentCellImpl<Derived, Options>::pretty_print(std::ostream& stream) con
          << "(input_size=" << options.input_size() << ", hidden_size=" << options.hidden_size()
          << ", bias=" << options.bias();
   if (options.proj_size() > 0) stream << ", proj_size=" << options.proj_size();
+  if (options.num_heads() > 1) stream << ", num_heads=" << options.num_heads();
   stream << ", variant=" << cell_name(options.variant()) << ", eps=" << options.eps()
          << (options.composed() ? ", composed=true)" : ")");
 }

@@ -363,7 +363,7 @@ Gradients EmptyGradients(const BackwardCall& call, const Sizes& sizes, at::Scala
 
 StepResults EmptyStep(const Call& layer, at::ScalarType type) {
   const Tensor& x = layer.tensors.x;
-  Sizes sizes = WeightSizes(layer.tensors);
+  Sizes sizes = WeightSizes(layer.recipe(), layer.tensors);
   sizes.batch = x.sym_size(1);
   const auto empty = [&](c10::SymIntArrayRef shape) { return EmptyOn(x, shape, type); };
   return {empty(SizesOf(kH0, layer.recipe(), sizes)),
@@ -551,7 +551,7 @@ StepResults StepKernel(const StepCall& call) {
   const RnnTensors tensors = Computed(layer.tensors, /*params=*/!call.packed);
   StepResults results = EmptyStep(layer, ComputeType(TypeOf(layer)));
   ByType(tensors.x.scalar_type(), [&]<class T>() {
-    const RnnShape shape = WeightSizes(call.tensors).ints();
+    const RnnShape shape = WeightSizes(call.recipe(), call.tensors).ints();
     const RnnStepArgs<T> args = {.batch = tensors.x.size(1),
                                  .inputs = shape.inputs,
                                  .hidden = shape.hidden,
@@ -561,7 +561,8 @@ StepResults StepKernel(const StepCall& call) {
                                  .c = Data<T>(tensors.c0),
                                  .h_next = MutableData<T>(results.h1),
                                  .c_next = CarriedC<T>(call, results.c1),
-                                 .projected = shape.projected};
+                                 .projected = shape.projected,
+                                 .heads = shape.heads};
     if (tensors.x.is_cpu()) return RnnStep<T>(call.cell, args, CoreOptions<StepCall, T>(call));
     RunOnGpu<T>(call, tensors, args, cuda::RnnStep<T>);
   });

@@ -135,7 +135,7 @@ PackedWeights Pack(const Call& call, const Sizes& sizes, bool backward) {
   ByType(tensors.weight_ih.scalar_type(), [&]<class T>() {
     packed.of<T>() = RnnPackedParams<T>(call.cell, shape.inputs, shape.hidden,
                                         CoreParams<T>(call.recipe(), tensors), TorchParallelFor,
-                                        backward, shape.projected);
+                                        backward, shape.projected, shape.heads);
   });
   return packed;
 }

@@ -47,9 +47,9 @@ using tests::FlipABit;
 using tests::Given;
 using tests::IsLstm;
 using tests::Leaves;
-using tests::Projected;
 using tests::Random;
 using tests::RandomLayer;
+using tests::Shaped;
 
 /// Named results, and gradients of a random loss.
 using Named = std::vector<std::pair<std::string, Tensor>>;
@@ -114,8 +114,15 @@ Tensor Norm(bool batch, const Tensor& z, const Tensor& gain, const Tensor& bias,
 
 std::pair<Tensor, Tensor> ComposedStep(Cell cell, const RnnTensors& p, const Tensor& x,
                                        const Tensor& h, const Tensor& c, double eps) {
-  const int64_t n = p.weight_hr.defined() ? p.weight_hr.size(1) : h.size(1);
-  const Tensor zx = x.matmul(p.weight_ih.t()), zh = h.matmul(p.weight_hh.t());
+  const int64_t n = p.weight_hh.size(0) / RecipeOf(cell).gates();
+  // A block-diagonal weight_hh, as a whole matrix of zeros and blocks.
+  const int64_t units = p.weight_hh.size(1), heads = h.size(1) / units;
+  const Tensor blocks = at::block_diag(std::vector<Tensor>(
+      static_cast<size_t>(heads), at::ones({units, units}, p.weight_hh.options())));
+  const Tensor weight_hh =
+      heads == 1 ? p.weight_hh
+                 : p.weight_hh.repeat({1, heads}) * blocks.repeat({RecipeOf(cell).gates(), 1});
+  const Tensor zx = x.matmul(p.weight_ih.t()), zh = h.matmul(weight_hh.t());
   const Tensor bias = Over(p.bias, at::zeros_like(zx[0]));
   const auto ih = [&](bool batch, at::IntArrayRef groups) {
     return Norm(batch, zx, p.ln_ih_weight, p.ln_ih_bias, eps, groups);
@@ -189,8 +196,9 @@ std::pair<Tensor, Tensor> ComposedStep(Cell cell, const RnnTensors& p, const Ten
 }
 
 RnnOutputs Composed(Cell cell, const RnnTensors& p, const RnnSettings& settings) {
-  const int64_t time = p.x.size(0), batch = p.x.size(1), outputs = p.weight_hh.size(1);
-  const int64_t hidden = p.weight_hr.defined() ? p.weight_hr.size(1) : outputs;
+  const int64_t time = p.x.size(0), batch = p.x.size(1);
+  const int64_t hidden = p.weight_hh.size(0) / RecipeOf(cell).gates();
+  const int64_t outputs = p.weight_hr.defined() ? p.weight_hr.size(0) : hidden;
   const Tensor zeros = at::zeros({batch, outputs}, p.x.options());
   const Tensor zeros_c = at::zeros({batch, hidden}, p.x.options());
   Tensor h = Over(p.h0, zeros), c = Over(p.c0, zeros_c);
@@ -222,11 +230,11 @@ class EveryCell : public ::testing::TestWithParam<tests::Kind> {
   int threads_ = at::get_num_threads();
 };
 
-INSTANTIATE_TEST_SUITE_P(Cells, EveryCell, ::testing::ValuesIn(tests::KindsOf(internal::kCells)),
+INSTANTIATE_TEST_SUITE_P(Cells, EveryCell, ::testing::ValuesIn(tests::kKinds),
                          [](const auto& kind) { return tests::NameOf(kind.param); });
 
 TEST_P(EveryCell, MatchesItsEquations) {
-  const auto [cell, projects] = GetParam();
+  const auto [cell, recurrence] = GetParam();
   // The composed cells take statistics over all sequences, even those that have ended.
   const bool lengths = RecipeOf(cell).over == internal::Over::kRow;
   for (const Given& given : {Given{}, Given{.states = false}, Given{.affine = false},
@@ -236,7 +244,7 @@ TEST_P(EveryCell, MatchesItsEquations) {
     SCOPED_TRACE(::testing::Message()
                  << "lengths " << given.lengths << ", resets " << given.resets << ", reverse "
                  << given.reverse << ", affine " << given.affine);
-    const RnnTensors layer = RandomLayer(cell, Projected({6, 5, 3, 7}, projects), given);
+    const RnnTensors layer = RandomLayer(cell, Shaped({6, 5, 3, 7}, recurrence), given);
     const Named ours = Ours(cell, layer, given.settings());
     const RnnTensors leaves = Leaves(layer);
     const Named theirs = WithGradients(leaves, Composed(cell, leaves, given.settings()));
@@ -249,11 +257,11 @@ TEST_P(EveryCell, MatchesItsEquations) {
 }
 
 TEST_P(EveryCell, HasSecondDerivatives) {
-  const auto [cell, projects] = GetParam();
+  const auto [cell, recurrence] = GetParam();
   const bool lengths = RecipeOf(cell).over == internal::Over::kRow;
   for (const Given& given : {Given{}, Given{.lengths = lengths, .resets = true, .reverse = true},
                              Given{.states = false, .affine = false, .checkpoint = true}}) {
-    const RnnTensors layer = RandomLayer(cell, Projected({3, 4, 3, 5}, projects), given);
+    const RnnTensors layer = RandomLayer(cell, Shaped({3, 4, 3, 5}, recurrence), given);
     const auto second = [&](auto forward) {
       const RnnTensors leaves = Leaves(layer);
       const RnnOutputs outputs = forward(leaves);
@@ -300,8 +308,8 @@ Tensor SavedOf(Cell cell, const RnnTensors& layer, bool save = false) {
 }
 
 TEST_P(EveryCell, SavesNothingWithoutGradients) {
-  const auto [cell, projects] = GetParam();
-  const RnnTensors layer = RandomLayer(cell, Projected({4, 2, 3, 5}, projects));
+  const auto [cell, recurrence] = GetParam();
+  const RnnTensors layer = RandomLayer(cell, Shaped({4, 2, 3, 5}, recurrence));
   EXPECT_EQ(SavedOf(cell, layer).numel(), 0);
   const int64_t kept = SavedOf(cell, Leaves(layer)).numel();
   EXPECT_EQ(kept, SavedOf(cell, layer, /*save=*/true).numel());
@@ -313,14 +321,14 @@ TEST_P(EveryCell, SavesNothingWithoutGradients) {
 
 // `saved` has the same size on every device.
 TEST_P(EveryCell, SavedFitsWhatAGpuSaves) {
-  const auto [cell, projects] = GetParam();
+  const auto [cell, recurrence] = GetParam();
   if (internal::RecipeOf(cell).over == internal::Over::kBatch) return;  // not on a GPU
   for (const int64_t time : {1, 2, 7}) {
     for (const int64_t batch : {1, 3, 4}) {
       for (const int64_t hidden : {1, 2, 3, 8, 15, 16, 17, 33}) {
         const RnnShape shape = {time, batch, 2, hidden};
         for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-          const RnnTensors layer = RandomLayer(cell, Projected(shape, projects), {}, type);
+          const RnnTensors layer = RandomLayer(cell, Shaped(shape, recurrence), {}, type);
           EXPECT_GE(SavedOf(cell, layer, /*save=*/true).numel(),
                     type == at::kFloat ? cuda::RnnSavedSize<float>(cell, shape)
                                        : cuda::RnnSavedSize<double>(cell, shape))
@@ -345,12 +353,12 @@ TEST_P(EveryCell, SavedSizeIsLinearInSteps) {
 }
 
 TEST_P(EveryCell, AcceptsNoStepsAndNoSequences) {
-  const auto [cell, projects] = GetParam();
+  const auto [cell, recurrence] = GetParam();
   for (const RnnShape& shape : {RnnShape{0, 2, 3, 4}, RnnShape{3, 0, 3, 4}, RnnShape{0, 0, 3, 4}}) {
-    const RnnTensors layer = RandomLayer(cell, Projected(shape, projects), {.resets = true});
+    const RnnTensors layer = RandomLayer(cell, Shaped(shape, recurrence), {.resets = true});
     for (const auto& [name, t] : Ours(cell, layer)) {
       if (name == "y") {
-        EXPECT_EQ(t.sizes(), at::IntArrayRef({shape.time, shape.batch, projects ? 2 : 4}));
+        EXPECT_EQ(t.sizes(), at::IntArrayRef({shape.time, shape.batch, layer.h0.size(1)}));
       } else if (name == "h_n") {
         ExpectSame(t, layer.h0, name);
       } else if (name == "c_n") {
@@ -365,9 +373,9 @@ TEST_P(EveryCell, AcceptsNoStepsAndNoSequences) {
 }
 
 TEST_P(EveryCell, AcceptsNonContiguousTensors) {
-  const auto [cell, projects] = GetParam();
+  const auto [cell, recurrence] = GetParam();
   const Given given = {.lengths = true, .resets = true};
-  const RnnTensors layer = RandomLayer(cell, Projected({4, 3, 5, 6}, projects), given);
+  const RnnTensors layer = RandomLayer(cell, Shaped({4, 3, 5, 6}, recurrence), given);
   RnnTensors strided = layer;
   for (const Field& field : kFields) {
     Tensor& t = strided.*field.member;
@@ -386,10 +394,10 @@ TEST_P(EveryCell, AcceptsNonContiguousTensors) {
 }
 
 TEST_P(EveryCell, StepsMatchTheSequence) {
-  const auto [cell, projects] = GetParam();
+  const auto [cell, recurrence] = GetParam();
   if (RecipeOf(cell).over == internal::Over::kBatch) return;  // rnn_step rejects it
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-    const RnnTensors layer = RandomLayer(cell, Projected({4, 3, 5, 6}, projects), {}, type);
+    const RnnTensors layer = RandomLayer(cell, Shaped({4, 3, 5, 6}, recurrence), {}, type);
     const RnnOutputs sequence = rnn_forward(cell, layer);
     RnnTensors step = layer;
     for (int64_t t = 0; t < 4; ++t) {
@@ -405,9 +413,9 @@ TEST_P(EveryCell, StepsMatchTheSequence) {
 }
 
 TEST_P(EveryCell, StepsHaveGradients) {
-  const auto [cell, projects] = GetParam();
+  const auto [cell, recurrence] = GetParam();
   if (RecipeOf(cell).over == internal::Over::kBatch) return;
-  const RnnTensors layer = RandomLayer(cell, Projected({4, 3, 5, 6}, projects));
+  const RnnTensors layer = RandomLayer(cell, Shaped({4, 3, 5, 6}, recurrence));
   const Named sequence = Ours(cell, layer);
   const RnnTensors leaves = Leaves(layer);
   RnnTensors step = leaves;
@@ -428,10 +436,10 @@ TEST_P(EveryCell, StepsHaveGradients) {
 }
 
 TEST_P(EveryCell, AcceptsPackedWeights) {
-  const auto [cell, projects] = GetParam();
+  const auto [cell, recurrence] = GetParam();
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     const Given given = {.lengths = true, .resets = true};
-    const RnnTensors layer = RandomLayer(cell, Projected({4, 3, 5, 6}, projects), given, type);
+    const RnnTensors layer = RandomLayer(cell, Shaped({4, 3, 5, 6}, recurrence), given, type);
     const RnnPacked packed = rnn_pack(cell, layer);
     RnnTensors others = layer;  // of the parameters, only the weights, for their sizes
     for (size_t field = kFirstParam + 2; field < kWeightHr; ++field) {
@@ -454,8 +462,8 @@ TEST_P(EveryCell, AcceptsPackedWeights) {
 }
 
 TEST_P(EveryCell, InfersShapesOnTheMetaDevice) {
-  const auto [cell, projects] = GetParam();
-  const RnnTensors layer = RandomLayer(cell, Projected({4, 3, 5, 6}, projects), {.resets = true});
+  const auto [cell, recurrence] = GetParam();
+  const RnnTensors layer = RandomLayer(cell, Shaped({4, 3, 5, 6}, recurrence), {.resets = true});
   RnnTensors meta = Leaves(layer);
   for (size_t i = 0; i < kTensors; ++i) {
     Tensor& t = meta.*kFields[i].member;
@@ -485,7 +493,7 @@ TEST_P(EveryCell, InfersShapesOnTheMetaDevice) {
   const at::NoGradGuard guard;
   const auto [h, c] = rnn_step(cell, step);
   EXPECT_TRUE(h.is_meta());
-  EXPECT_EQ(h.sizes(), at::IntArrayRef({3, projects ? 3 : 6}));
+  EXPECT_EQ(h.sizes(), at::IntArrayRef({3, layer.h0.size(1)}));
   EXPECT_EQ(c.numel(), IsLstm(cell) ? 18 : 0);
 }
 
@@ -1454,6 +1462,11 @@ TEST(RecurrentModules, RejectInvalidArguments) {
   EXPECT_THAT(made(Options(3, 4).dropout(1.5)), HasSubstr("dropout must be from 0 to 1, got 1.5"));
   EXPECT_THAT(made(Options(3, 4).eps(-1)),
               HasSubstr("[LayerNormLSTM] eps must be finite and at least 0, got -1"));
+  EXPECT_THAT(made(Options(3, 4).num_heads(0)), HasSubstr("num_heads must be at least 1, got 0"));
+  EXPECT_THAT(made(Options(3, 4).num_heads(3)),
+              HasSubstr("[LayerNormLSTM] num_heads must divide hidden_size, 4, got 3"));
+  EXPECT_THAT(made(Options(3, 4).num_heads(2).proj_size(2)),
+              HasSubstr("num_heads must be 1 with proj_size, got 2"));
   EXPECT_THAT(made(Options(3, 4).proj_size(-1)), HasSubstr("proj_size must be at least 0, got -1"));
   EXPECT_THAT(made(Options(3, 4).proj_size(4)),
               HasSubstr("[LayerNormLSTM] proj_size must be less than hidden_size, 4, got 4"));
@@ -1559,15 +1572,18 @@ TEST(RecurrentCells, PlainVariantsMatchPyTorch) {
   }
 }
 
-class StepsOfLayers : public ::testing::TestWithParam<int64_t> {};
+class StepsOfLayers : public ::testing::TestWithParam<std::pair<int64_t, int64_t>> {};
 
-INSTANTIATE_TEST_SUITE_P(Projections, StepsOfLayers, ::testing::Values(0, 2));
+INSTANTIATE_TEST_SUITE_P(Recurrences, StepsOfLayers,
+                         ::testing::Values(std::pair(0, 1), std::pair(2, 1), std::pair(0, 2)));
 
 TEST_P(StepsOfLayers, MatchTheirCells) {
   at::manual_seed(12);
-  const int64_t projected = GetParam();
-  nn::LayerNormLSTM layer(nn::LayerNormLSTMOptions(kInputs, kHidden).proj_size(projected));
-  nn::LayerNormLSTMCell cell(nn::LayerNormLSTMCellOptions(kInputs, kHidden).proj_size(projected));
+  const auto [projected, heads] = GetParam();
+  nn::LayerNormLSTM layer(
+      nn::LayerNormLSTMOptions(kInputs, kHidden).proj_size(projected).num_heads(heads));
+  nn::LayerNormLSTMCell cell(
+      nn::LayerNormLSTMCellOptions(kInputs, kHidden).proj_size(projected).num_heads(heads));
   {
     const at::NoGradGuard guard;
     for (auto& item : cell->named_parameters()) {

@@ -257,7 +257,7 @@ struct RnnSteps::Layer {
       const at::AutoDispatchBelowADInplaceOrView guard;
       return std::tuple(inputs[0].contiguous(), Contiguous(inputs[1]), Contiguous(inputs[2]));
     }();
-    RnnShape shape = WeightSizes(call.tensors).ints();
+    RnnShape shape = WeightSizes(call.recipe(), call.tensors).ints();
     shape.time = 1;
     shape.batch = x.size(0);
     const auto options = x.options().requires_grad(false);

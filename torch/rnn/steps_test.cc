@@ -36,9 +36,9 @@ using tests::FlipABit;
 using tests::Given;
 using tests::IsLstm;
 using tests::Leaves;
-using tests::Projected;
 using tests::Random;
 using tests::RandomLayer;
+using tests::Shaped;
 using Tensors = std::vector<Tensor>;
 
 constexpr double kEps = 1e-3;
@@ -131,32 +131,32 @@ class EveryStepCell : public ::testing::TestWithParam<tests::Kind> {
   int threads_ = at::get_num_threads();
 };
 
-std::vector<Cell> CellsOfSteps() {
-  std::vector<Cell> cells;
-  for (const Cell cell : internal::kCells) {
-    if (internal::RecipeOf(cell).over == internal::Over::kRow) cells.push_back(cell);
+std::vector<tests::Kind> KindsOfSteps() {
+  std::vector<tests::Kind> kinds;
+  for (const tests::Kind& kind : tests::kKinds) {
+    if (internal::RecipeOf(kind.cell).over == internal::Over::kRow) kinds.push_back(kind);
   }
-  return cells;
+  return kinds;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cells, EveryStepCell, ::testing::ValuesIn(tests::KindsOf(CellsOfSteps())),
+INSTANTIATE_TEST_SUITE_P(Cells, EveryStepCell, ::testing::ValuesIn(KindsOfSteps()),
                          [](const auto& kind) { return tests::NameOf(kind.param); });
 
 // Matrix products have 256 rows: tests fewer, as many, and more.
 TEST_P(EveryStepCell, MatchesGradientsOfSingleSteps) {
-  const auto [cell, projects] = GetParam();
+  const auto [cell, recurrence] = GetParam();
   for (const RnnShape& shape :
        {RnnShape{1, 2, 3, 5}, {6, 5, 3, 7}, {16, 16, 2, 3}, {3, 150, 3, 2}}) {
     for (const Given& given : {Given{}, Given{.states = false, .affine = false}}) {
-      ExpectSameGradients(cell, RandomLayer(cell, Projected(shape, projects), given), OfAllStates);
+      ExpectSameGradients(cell, RandomLayer(cell, Shaped(shape, recurrence), given), OfAllStates);
     }
   }
 }
 
 TEST_P(EveryStepCell, HasTheBitsOfASequence) {
-  const auto [cell, projects] = GetParam();
+  const auto [cell, recurrence] = GetParam();
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-    const RnnTensors layer = RandomLayer(cell, Projected({7, 5, 3, 6}, projects), {}, type);
+    const RnnTensors layer = RandomLayer(cell, Shaped({7, 5, 3, 6}, recurrence), {}, type);
     const RnnTensors ours = Leaves(layer), theirs = Leaves(layer);
     const Tensor loss = OfAllStates(ours, Together(cell, ours));
     // 35 rows are one product, in the same order as in the sequence.
@@ -175,8 +175,8 @@ TEST_P(EveryStepCell, HasTheBitsOfASequence) {
 }
 
 TEST_P(EveryStepCell, AllowsUnusedDetachedAndBranchedSteps) {
-  const auto [cell, projects] = GetParam();
-  const RnnTensors layer = RandomLayer(cell, Projected({8, 3, 3, 5}, projects));
+  const auto [cell, recurrence] = GetParam();
+  const RnnTensors layer = RandomLayer(cell, Shaped({8, 3, 3, 5}, recurrence));
   // The loss sees the first half only through c and h of the second half, and not the last step.
   ExpectSameGradients(cell, layer, [](const RnnTensors& leaves, const Step& step) {
     State state = {leaves.h0, leaves.c0};
@@ -211,23 +211,24 @@ TEST_P(EveryStepCell, AllowsUnusedDetachedAndBranchedSteps) {
 
 // Inputs computed from the previous output, as in a decoder.
 TEST_P(EveryStepCell, AllowsInputsComputedFromOutputs) {
-  const auto [cell, projects] = GetParam();
-  ExpectSameGradients(cell, RandomLayer(cell, Projected({6, 3, projects ? 2 : 5, 5}, projects)),
-                      [](const RnnTensors& leaves, const Step& step) {
-                        State state = {leaves.h0, leaves.c0};
-                        for (int64_t t = 0; t < 6; ++t)
-                          state = step(leaves.x[t] + state.h.tanh(), state);
-                        return Weighted(state.h, 1);
-                      });
+  const auto [cell, recurrence] = GetParam();
+  ExpectSameGradients(
+      cell,
+      RandomLayer(cell, Shaped({6, 3, Shaped({.hidden = 5}, recurrence).outputs(), 5}, recurrence)),
+      [](const RnnTensors& leaves, const Step& step) {
+        State state = {leaves.h0, leaves.c0};
+        for (int64_t t = 0; t < 6; ++t) state = step(leaves.x[t] + state.h.tanh(), state);
+        return Weighted(state.h, 1);
+      });
 }
 
 TEST_P(EveryStepCell, HasTheSameBitsOnAnyNumberOfThreads) {
-  const auto [cell, projects] = GetParam();
+  const auto [cell, recurrence] = GetParam();
   Tensors expected;
   for (const int threads : {1, 3}) {
     at::set_num_threads(threads);
     const RnnTensors leaves =
-        Leaves(RandomLayer(cell, Projected({5, 64, 90, 130}, projects), {}, at::kFloat));
+        Leaves(RandomLayer(cell, Shaped({5, 64, 90, 130}, recurrence), {}, at::kFloat));
     const Tensor loss = OfAllStates(leaves, Together(cell, leaves));
     Tensors now = torch::autograd::grad({loss}, Inputs(leaves));
     now.push_back(loss);

@@ -11,10 +11,10 @@
 #include <functional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "planish/torch_rnn.h"
 #include "src/rnn/cell.h"
+#include "src/rnn/kinds_testing.h"
 #include "torch/rnn/fields.h"
 
 // Tools for tests of recurrent layers: layers with random elements, and comparisons.
@@ -63,33 +63,6 @@ inline void FlipABit(const Tensor& t) {
   bytes[t.nbytes() - 1] ^= 1;
 }
 
-/// A cell, and whether the layer has a projection.
-struct Kind {
-  Cell cell;
-  bool projects;
-};
-
-/// Returns the kinds of layers of some cells: each cell, and each LSTM with a projection.
-template <class Cells>
-std::vector<Kind> KindsOf(const Cells& cells) {
-  std::vector<Kind> kinds;
-  for (const Cell cell : cells) kinds.push_back({cell, false});
-  for (const Cell cell : cells) {
-    if (IsLstm(cell)) kinds.push_back({cell, true});
-  }
-  return kinds;
-}
-
-inline std::string NameOf(const Kind& kind) {
-  return std::string(cell_name(kind.cell)) + (kind.projects ? "_projected" : "");
-}
-
-/// Returns the shape with a projection to about half of the units, if `projects`.
-inline RnnShape Projected(RnnShape shape, bool projects) {
-  if (projects) shape.projected = shape.hidden / 2;
-  return shape;
-}
-
 /// The optional inputs of a layer.
 struct Given {
   bool states = true;
@@ -119,7 +92,7 @@ inline RnnTensors RandomLayer(Cell cell, const RnnShape& s, const Given& given =
     param = 0.4 * Random({table[i].size}, type);
     if (name.ends_with("_weight")) param += 1;
     if (name == "weight_ih") param = param.view({-1, s.inputs});
-    if (name == "weight_hh") param = param.view({-1, s.outputs()});
+    if (name == "weight_hh") param = param.view({-1, s.outputs() / s.heads});
     if (name == "weight_hr") param = param.view({-1, s.hidden});
   }
   if (given.states) layer.h0 = Random({s.batch, s.outputs()}, type);

@@ -146,13 +146,8 @@ void BackwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const Slots<co
   }
   layer_.ForRuns(t, begin, end, [&](int64_t first, int64_t last) {
     // The gradient of a GRU's state also bypasses the product.
-    layer_.StepProduct({.rows = last - first,
-                        .a = dzh + first * columns,
-                        .a_stride = columns,
-                        .c = to.dh + first * padded_outputs,
-                        .c_stride = padded_outputs,
-                        .accumulate = recipe.is_gru()},
-                       layer_.packed().hh_transposed());
+    layer_.HiddenProductBackward(last - first, dzh + first * columns,
+                                 to.dh + first * padded_outputs, recipe.is_gru());
   });
   layer_.ForActive(t, begin, end, [&](int64_t b) {
     if (!layer_.Reset(t, b)) return;

@@ -83,13 +83,8 @@ void ForwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const ForwardSt
   const bool separate = recipe.sums == Sums::kSeparate;
   T* zh = added ? zx : slots.At(separate && layer_.in_place() ? kXhatHh : kZh, t);
   layer_.ForRuns(t, begin, end, [&](int64_t first, int64_t last) {
-    layer_.StepProduct({.rows = last - first,
-                        .a = state.h + first * padded_outputs,
-                        .a_stride = padded_outputs,
-                        .c = zh + first * columns,
-                        .c_stride = columns,
-                        .accumulate = added},
-                       layer_.packed().hh());
+    layer_.HiddenProduct(last - first, state.h + first * padded_outputs, zh + first * columns,
+                         added);
   });
   const int64_t rstds = recipe.over == Over::kRow ? recipe.norms() : 0;
   const int64_t coefficients_c = recipe.over == Over::kRow ? kCoefficients : 0;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include "planish/rnn.h"
@@ -216,19 +217,80 @@ class LayerCall {
                 [&](int64_t first, int64_t last) { Multiply(args, weights, first, last); });
   }
 
+  /// Computes zh [rows, columns] from h [rows], or adds to it, like StepProduct.
+  void HiddenProduct(int64_t rows, const T* h, T* zh, bool accumulate) const {
+    const auto product = [&](size_t block, const auto& multiply) {
+      const HiddenBlock& part = packed_.blocks()[block];
+      multiply({.rows = rows,
+                .a = h + part.unit,
+                .a_stride = h_rows_.padded(),
+                .c = zh + part.column,
+                .c_stride = columns_,
+                .accumulate = accumulate || in_.shape.heads > 1},
+               packed_.hh(block));
+    };
+    // Blocks of heads can share columns, so they are added.
+    if (!accumulate && in_.shape.heads > 1) std::fill_n(zh, rows * columns_, T{0});
+    ForBlocks(rows, packed_.blocks_are_disjoint(), product);
+  }
+
+  /// Computes the gradient dh [rows] from dzh [rows, columns], or adds to it, like StepProduct.
+  void HiddenProductBackward(int64_t rows, const T* dzh, T* dh, bool accumulate) const {
+    const auto product = [&](size_t block, const auto& multiply) {
+      const HiddenBlock& part = packed_.blocks()[block];
+      const bool first = block == 0 || packed_.blocks()[block - 1].head != part.head;
+      multiply({.rows = rows,
+                .a = dzh + part.column,
+                .a_stride = columns_,
+                .c = dh + part.unit,
+                .c_stride = h_rows_.padded(),
+                .accumulate = accumulate || !first},
+               packed_.hh_transposed(block));
+    };
+    ForBlocks(rows, /*disjoint=*/true, product);
+  }
+
   /// Makes non-temporal stores visible to other threads. Called at the end of a thread's work.
   void FinishStores() const {
     if (cell_.keep == Keep::kNtStores) hwy::FlushStream();
   }
 
  private:
+  /// Calls product(block, multiply) for all blocks of weight_hh. If threads split steps, they split
+  /// a single block by columns, and disjoint heads by heads.
+  template <class F>
+  void ForBlocks(int64_t rows, bool disjoint, const F& product) const {
+    const auto blocks = static_cast<int64_t>(packed_.blocks().size());
+    const auto alone = [](const GemmArgs<T>& args, const PackedMatrix<T>& weights) {
+      Multiply(args, weights, 0, weights.panels());
+    };
+    if (splits_steps_ && disjoint && in_.shape.heads > 1) {
+      const int64_t heads = in_.shape.heads, of_head = blocks / heads;
+      const int64_t products = std::max<int64_t>(1, rows) * StepProducts() / heads;
+      RunParallel(parallel_for_, heads, std::max<int64_t>(1, kGrainStepProducts / products),
+                  [&](int64_t first, int64_t last) {
+                    for (int64_t i = first * of_head; i < last * of_head; ++i) {
+                      product(static_cast<size_t>(i), alone);
+                    }
+                  });
+      return;
+    }
+    for (int64_t i = 0; i < blocks; ++i) {
+      product(static_cast<size_t>(i),
+              [this](const GemmArgs<T>& args, const PackedMatrix<T>& weights) {
+                this->StepProduct(args, weights);
+              });
+    }
+  }
+
   static int64_t StepWeightBytes(const PackedLayer<T>& packed) {
-    return packed.hh().matrix_bytes() +
-           (packed.shape().projected > 0 ? packed.hr().matrix_bytes() : 0);
+    int64_t bytes = packed.shape().projected > 0 ? packed.hr().matrix_bytes() : 0;
+    for (size_t i = 0; i < packed.hh_blocks(); ++i) bytes += packed.hh(i).matrix_bytes();
+    return bytes;
   }
   /// Returns the products of a sequence's step with weight_hh and weight_hr.
   int64_t StepProducts() const {
-    return columns_ * h_rows_.width() + in_.shape.projected * hidden_;
+    return columns_ * h_rows_.width() / in_.shape.heads + in_.shape.projected * hidden_;
   }
 
   const PackedLayer<T>& packed_;

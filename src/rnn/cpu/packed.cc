@@ -9,12 +9,13 @@ template <class T>
 void PackedLayer<T>::Pack(Cell cell, const RnnShape& shape, const RnnParams<const T>& params) {
   const int64_t hidden = shape.hidden;
   cell_ = cell;
-  shape_ = {0, 0, shape.inputs, hidden, shape.projected};
+  shape_ = {0, 0, shape.inputs, hidden, shape.projected, shape.heads};
   kernels_ = Cells<T>();
   call_.recipe = RecipeOf(cell);
   call_.order = OrderOf<T>(call_.recipe, hidden, kernels_.lanes);
   const CellRecipe& recipe = call_.recipe;
   const Order& order = call_.order;
+  SetBlocks();
   const int64_t elements = 3 * order.columns + 3 * order.padded;
   T* next = elements_.Get(elements);
   std::fill_n(next, elements, T{0});
@@ -63,6 +64,26 @@ void PackedLayer<T>::Pack(Cell cell, const RnnShape& shape, const RnnParams<cons
 }
 
 template <class T>
+void PackedLayer<T>::SetBlocks() {
+  const Order& order = call_.order;
+  blocks_.clear();
+  if (shape_.heads == 1) {
+    blocks_.push_back({0, 0, order.columns, 0, shape_.outputs()});
+  }
+  const int64_t units = shape_.hidden / shape_.heads;
+  for (int64_t head = 0; shape_.heads > 1 && head < shape_.heads; ++head) {
+    const int64_t first = head * units / order.lanes;  // vectors of units
+    const int64_t last = ((head + 1) * units + order.lanes - 1) / order.lanes;
+    for (int g = 0; g < order.groups; ++g) {
+      const Order::Group& group = order.group[static_cast<size_t>(g)];
+      const int64_t vector = group.gates * order.lanes;
+      blocks_.push_back(
+          {head, group.begin + first * vector, (last - first) * vector, head * units, units});
+    }
+  }
+}
+
+template <class T>
 GemmMatrix<T> PackedLayer<T>::Projection(const RnnParams<const T>& params) const {
   const int64_t hidden = shape_.hidden;
   return {.data = params.weight_hr, .n = shape_.projected, .k = hidden, .stride = hidden};
@@ -73,12 +94,20 @@ void PackedLayer<T>::PackWeights(const RnnParams<const T>& params,
                                  const ParallelFor& parallel_for) {
   const Order& order = call_.order;
   const int64_t n = call_.recipe.gates() * order.hidden;
-  const auto row_of = [this](int64_t column) { return this->rows()[column]; };
-  const auto pack = [&](const T* weight, int64_t k, PackedMatrix<T>& to) {
-    to.Pack({.data = weight, .n = n, .k = k, .stride = k}, order.columns, row_of, parallel_for);
+  const auto pack = [&](const T* weight, int64_t k, int64_t columns, const auto& row_of,
+                        PackedMatrix<T>& to) {
+    to.Pack({.data = weight, .n = n, .k = k, .stride = k}, columns, row_of, parallel_for);
   };
-  pack(params.weight_ih, shape_.inputs, ih_);
-  pack(params.weight_hh, shape_.outputs(), hh_);
+  pack(
+      params.weight_ih, shape_.inputs, order.columns, [this](int64_t j) { return this->rows()[j]; },
+      ih_);
+  hh_.resize(blocks_.size());
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const HiddenBlock& block = blocks_[i];
+    pack(
+        params.weight_hh, block.units, block.columns,
+        [&](int64_t j) { return this->RowIn(block, j); }, hh_[i]);
+  }
   if (shape_.projected > 0) hr_.Pack(Projection(params), parallel_for);
 }
 
@@ -87,13 +116,23 @@ void PackedLayer<T>::PackTransposed(const RnnParams<const T>& params, bool dx,
                                     const ParallelFor& parallel_for) {
   const Order& order = call_.order;
   const int64_t rows = call_.recipe.gates() * order.hidden;
-  const auto row_of = [this](int64_t column) { return this->rows()[column]; };
-  const auto pack = [&](const T* weight, int64_t k, PackedMatrix<T>& to) {
-    to.Pack({.data = weight, .n = k, .k = rows, .stride = k, .transposed = true}, order.columns,
-            row_of, parallel_for);
+  const auto pack = [&](const T* weight, int64_t k, int64_t columns, const auto& row_of,
+                        PackedMatrix<T>& to) {
+    to.Pack({.data = weight, .n = k, .k = rows, .stride = k, .transposed = true}, columns, row_of,
+            parallel_for);
   };
-  pack(params.weight_hh, shape_.outputs(), hh_transposed_);
-  if (dx) pack(params.weight_ih, shape_.inputs, ih_transposed_);
+  hh_transposed_.resize(blocks_.size());
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const HiddenBlock& block = blocks_[i];
+    pack(
+        params.weight_hh, block.units, block.columns,
+        [&](int64_t j) { return this->RowIn(block, j); }, hh_transposed_[i]);
+  }
+  if (dx) {
+    pack(
+        params.weight_ih, shape_.inputs, order.columns,
+        [this](int64_t j) { return this->rows()[j]; }, ih_transposed_);
+  }
   if (shape_.projected == 0) return;
   GemmMatrix<T> transposed = Projection(params);
   std::swap(transposed.n, transposed.k);

@@ -9,18 +9,18 @@
 namespace planish::internal {
 namespace {
 
-/// Copies the first `width` elements of each column, `stride` apart, to the column's row of `to`.
-template <class T>
-void WriteRows(const PackedLayer<T>& layer, const T* from, int64_t stride, int64_t width,
+/// Copies the first `width` elements of each of `columns` columns, `stride` apart, to the row
+/// row_of(column) of `to`, unless it is negative.
+template <class T, class F>
+void WriteRows(int64_t columns, const F& row_of, const T* from, int64_t stride, int64_t width,
                const ParallelFor& parallel_for, T* to) {
   if (!to) return;
-  RunParallel(parallel_for, layer.order().columns, GrainFor(width),
-              [&](int64_t begin, int64_t end) {
-                for (int64_t j = begin; j < end; ++j) {
-                  const int64_t row = layer.rows()[j];
-                  if (row >= 0) std::copy_n(from + j * stride, width, to + row * width);
-                }
-              });
+  RunParallel(parallel_for, columns, GrainFor(width), [&](int64_t begin, int64_t end) {
+    for (int64_t j = begin; j < end; ++j) {
+      const int64_t row = row_of(j);
+      if (row >= 0) std::copy_n(from + j * stride, width, to + row * width);
+    }
+  });
 }
 
 /// Resizes the buffer to at least n elements, keeping its contents, even if it throws.
@@ -59,6 +59,18 @@ const std::vector<CellSums<T>>& ParamSums<T>::Groups(int64_t groups) {
 }
 
 template <class T>
+int64_t ParamSums<T>::HiddenWidth(const HiddenBlock& block) const {
+  return layer_->shape().heads == 1 ? layer_->padded_outputs() : block.units;
+}
+
+template <class T>
+int64_t ParamSums<T>::HiddenSize() const {
+  int64_t size = 0;
+  for (const HiddenBlock& block : layer_->blocks()) size += block.columns * HiddenWidth(block);
+  return size;
+}
+
+template <class T>
 void ParamSums<T>::Reserve(int64_t capacity, bool own_x, Weights weights) {
   const Order& order = layer_->order();
   const int64_t inputs = layer_->shape().inputs, projected = layer_->shape().projected;
@@ -73,7 +85,7 @@ void ParamSums<T>::Reserve(int64_t capacity, bool own_x, Weights weights) {
   if (own_x) Grow(x_, rows * inputs);
   const bool weight_hr = weights.hr && projected > 0;
   if (weights.ih) Grow(dweight_ih_, order.columns * inputs);
-  if (weights.hh) Grow(dweight_hh_, order.columns * padded_outputs);
+  if (weights.hh) Grow(dweight_hh_, HiddenSize());
   if (weight_hr) Grow(dweight_hr_, projected * order.padded);
   const int64_t widths[] = {weights.ih ? inputs : 0, weights.hh ? padded_outputs : 0,
                             weight_hr ? order.padded : 0};
@@ -106,17 +118,17 @@ template <class T>
 void ParamSums<T>::Multiply(const T* x, Weights weights, const ParallelFor& parallel_for) {
   if (waiting_ == 0) return;
   const Order& order = layer_->order();
-  // Adds a^T b, for `n` columns of the collected rows a and all `k` columns of b.
+  // Adds a^T b, for `n` columns of the collected rows a and `k` columns of b.
   const auto add_product = [&](const T* a, int64_t a_stride, int64_t n, const T* b, int64_t k,
-                               Buffer<T>& to) {
+                               int64_t b_stride, T* to) {
     MultiplyTransposed<T>({.m = waiting_,
                            .n = n,
                            .k = k,
                            .a = a + first() * a_stride,
                            .a_stride = a_stride,
                            .b = b,
-                           .b_stride = k,
-                           .c = to.Get(n * k),
+                           .b_stride = b_stride,
+                           .c = to,
                            .c_stride = k,
                            .accumulate = any_},
                           scratch_, parallel_for);
@@ -126,16 +138,23 @@ void ParamSums<T>::Multiply(const T* x, Weights weights, const ParallelFor& para
   const T* const dzh =
       dz_.data() + (layer_->call().recipe.uses_only_sum() ? 0 : capacity_ * order.columns);
   if (weights.ih) {
-    add_product(dz_.data(), columns, columns, x ? x : x_.data() + first() * inputs, inputs,
-                dweight_ih_);
+    add_product(dz_.data(), columns, columns, x ? x : x_.data() + first() * inputs, inputs, inputs,
+                dweight_ih_.Get(columns * inputs));
   }
   if (weights.hh) {
-    add_product(dzh, columns, columns, h_before_.data() + first() * padded_outputs, padded_outputs,
-                dweight_hh_);
+    T* to = dweight_hh_.Get(HiddenSize());
+    for (const HiddenBlock& block : layer_->blocks()) {
+      const int64_t width = HiddenWidth(block);
+      add_product(dzh + block.column, columns, block.columns,
+                  h_before_.data() + first() * padded_outputs + block.unit, width, padded_outputs,
+                  to);
+      to += block.columns * width;
+    }
   }
   if (weights.hr && projected > 0) {
     add_product(dprojected_.data(), padded_outputs, projected,
-                unprojected_.data() + first() * order.padded, order.padded, dweight_hr_);
+                unprojected_.data() + first() * order.padded, order.padded, order.padded,
+                dweight_hr_.Get(projected * order.padded));
   }
   any_ = true;
   waiting_ = 0;
@@ -147,19 +166,27 @@ void ParamSums<T>::Write(const RnnParams<T>& d, const ParallelFor& parallel_for)
   const CellRecipe& recipe = layer_->call().recipe;
   const Order& order = layer_->order();
   const int64_t hidden = order.hidden, inputs = layer_->shape().inputs;
-  const int64_t outputs = layer_->shape().outputs(), projected = layer_->shape().projected;
+  const int64_t projected = layer_->shape().projected;
   const auto write_rows = [&](const T* from, int64_t stride, int64_t width, T* to) {
-    WriteRows(*layer_, from, stride, width, parallel_for, to);
+    WriteRows(
+        order.columns, [&](int64_t j) { return layer_->rows()[j]; }, from, stride, width,
+        parallel_for, to);
   };
-  const auto write_weight = [&](Buffer<T>& from, int64_t stride, int64_t width, T* to) {
-    if (any_) {
-      write_rows(from.data(), stride, width, to);
-    } else if (to) {
-      std::fill_n(to, recipe.gates() * hidden * width, T{0});  // no steps
+  const int64_t rows = recipe.gates() * hidden;
+  if (any_) {
+    write_rows(dweight_ih_.data(), inputs, inputs, d.weight_ih);
+    const T* from = dweight_hh_.data();
+    for (const HiddenBlock& block : layer_->blocks()) {
+      if (!d.weight_hh) break;
+      WriteRows(
+          block.columns, [&](int64_t j) { return layer_->RowIn(block, j); }, from,
+          HiddenWidth(block), block.units, parallel_for, d.weight_hh);
+      from += block.columns * HiddenWidth(block);
     }
-  };
-  write_weight(dweight_ih_, inputs, inputs, d.weight_ih);
-  write_weight(dweight_hh_, layer_->padded_outputs(), outputs, d.weight_hh);
+  } else {  // no steps
+    if (d.weight_ih) std::fill_n(d.weight_ih, rows * inputs, T{0});
+    if (d.weight_hh) std::fill_n(d.weight_hh, rows * layer_->blocks()[0].units, T{0});
+  }
   for (int64_t row = 0; d.weight_hr && row < projected; ++row) {
     T* const to = d.weight_hr + row * hidden;
     any_ ? std::copy_n(dweight_hr_.data() + row * order.padded, hidden, to)

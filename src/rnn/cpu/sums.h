@@ -76,7 +76,11 @@ class ParamSums {
   std::vector<Buffer<T>> group_memory_;
   std::vector<CellSums<T>> groups_;
   Buffer<T> dz_, h_before_, x_, dprojected_, unprojected_;
-  Buffer<T> dweight_ih_, dweight_hh_, dweight_hr_;
+  /// Returns the elements of weight_hh's gradient, and the width of a block's rows in it.
+  int64_t HiddenSize() const;
+  int64_t HiddenWidth(const HiddenBlock& block) const;
+
+  Buffer<T> dweight_ih_, dweight_hh_, dweight_hr_;  ///< dweight_hh_: the blocks in turn
   PackedMatrix<T> scratch_;
   bool any_ = false;  ///< whether a matrix product has been added
   int64_t capacity_ = 0, waiting_ = 0;

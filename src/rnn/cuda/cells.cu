@@ -424,6 +424,25 @@ BeginState(CellLayer<T> a, int64_t first, const T* from, const T* reset, T* to) 
 
 template <class T>
 PLANISH_KERNEL(kElementThreads, 1)
+ExpandHeads(CellLayer<T> a, int64_t units, const T* blocks, T* matrix) {
+  ForElements(a.gates * a.hidden * a.hidden, [&](int64_t i) {
+    const int64_t row = i / a.hidden, k = i % a.hidden;
+    const bool own = row % a.hidden / units == k / units;
+    matrix[i] = own ? blocks[row * units + k % units] : T{0};
+  });
+}
+
+template <class T>
+PLANISH_KERNEL(kElementThreads, 1)
+TakeHeads(CellLayer<T> a, int64_t units, const T* matrix, T* blocks) {
+  ForElements(a.gates * a.hidden * units, [&](int64_t i) {
+    const int64_t row = i / units, first = row % a.hidden / units * units;
+    blocks[i] = matrix[row * a.hidden + first + i % units];
+  });
+}
+
+template <class T>
+PLANISH_KERNEL(kElementThreads, 1)
 EndProjection(CellLayer<T> a, int64_t t, int64_t next, const T* projected, const T* h, T* y,
               T* h_out) {
   const int64_t states = a.batch * a.hidden;
@@ -622,6 +641,21 @@ void RunForwardStep(const char* function, const CellLayer<T>& layer, const Forwa
 }
 
 template <class T>
+void RunExpandHeads(const char* function, const CellLayer<T>& layer, int64_t heads, const T* blocks,
+                    T* matrix, void* stream) {
+  Run(function, ExpandHeads<T>, OverElements(layer.gates * layer.hidden * layer.hidden), stream,
+      layer, layer.hidden / heads, blocks, matrix);
+}
+
+template <class T>
+void RunTakeHeads(const char* function, const CellLayer<T>& layer, int64_t heads, const T* matrix,
+                  T* blocks, void* stream) {
+  const int64_t units = layer.hidden / heads;
+  Run(function, TakeHeads<T>, OverElements(layer.gates * layer.hidden * units), stream, layer,
+      units, matrix, blocks);
+}
+
+template <class T>
 void RunEndProjection(const char* function, const CellLayer<T>& layer, int64_t t, int64_t next,
                       const T* projected, const T* h, T* y, T* h_out, void* stream) {
   Run(function, EndProjection<T>, OverElements(layer.batch * layer.hidden), stream, layer, t, next,
@@ -720,6 +754,8 @@ void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>& m) {
   template void RunStatistics(const char*, const CellLayer<T>&, void*);                            \
   template void RunForwardStep(const char*, const CellLayer<T>&, const ForwardStepCall<T>&,        \
                                void*);                                                             \
+  template void RunExpandHeads(const char*, const CellLayer<T>&, int64_t, const T*, T*, void*);    \
+  template void RunTakeHeads(const char*, const CellLayer<T>&, int64_t, const T*, T*, void*);      \
   template void RunEndProjection(const char*, const CellLayer<T>&, int64_t, int64_t, const T*,     \
                                  const T*, T*, T*, void*);                                         \
   template void RunGradientOfProjected(const char*, const CellLayer<T>&, int64_t, int64_t,         \

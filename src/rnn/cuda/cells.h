@@ -135,6 +135,14 @@ template <class T>
 void RunForwardStep(const char* function, const CellLayer<T>& layer, const ForwardStepCall<T>& step,
                     void* stream);
 
+/// Writes the block-diagonal matrix of `heads` blocks [G, H / heads] as [G, H], with zeros.
+template <class T>
+void RunExpandHeads(const char* function, const CellLayer<T>& layer, int64_t heads, const T* blocks,
+                    T* matrix, void* stream);
+/// Copies its blocks back.
+template <class T>
+void RunTakeHeads(const char* function, const CellLayer<T>& layer, int64_t heads, const T* matrix,
+                  T* blocks, void* stream);
 /// A projection after a step, for a layer whose hidden units are the O outputs. Writes y and the
 /// state h_out, the initial state of `next`, from the products `projected` [B, O] and the state h
 /// before the step. h_out may be h, or null.

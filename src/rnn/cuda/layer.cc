@@ -38,13 +38,14 @@ struct Sizes {
         columns(recipe.gates() * shape.hidden),
         outputs(shape.outputs()),
         projected(shape.projected),
+        heads(shape.heads),
         states(shape.batch * shape.hidden),
         h_states(shape.batch * shape.outputs()),
         step_sums(shape.batch * columns),
         rows(shape.time * shape.batch),
         parts((rows + kRnnRowsInTurn - 1) / kRnnRowsInTurn) {}
 
-  int64_t hidden, columns, outputs, projected, states, h_states, step_sums, rows, parts;
+  int64_t hidden, columns, outputs, projected, heads, states, h_states, step_sums, rows, parts;
 };
 
 bool HasCellNorm(const CellRecipe& recipe) { return recipe.cell != CellNorm::kNone; }
@@ -121,6 +122,7 @@ template <class T>
 struct ForwardWorkspace {
   T *h = nullptr, *c = nullptr, *o = nullptr;
   T* zh = nullptr;                                     ///< of one step, unless it is saved
+  T* weight_hh = nullptr;                              ///< with heads: expanded
   T *unprojected = nullptr, *projected = nullptr;      ///< of all steps, and of one
   double *sum_parts = nullptr, *cell_parts = nullptr;  ///< of the persistent kernel
 };
@@ -132,6 +134,7 @@ ForwardWorkspace<T> TakeForward(Workspace& workspace, const CellRecipe& recipe, 
                                 bool saved, const PersistentPlan& plan, CellLayer<T>& layer) {
   ForwardWorkspace<T> to;
   TakeParams(workspace, recipe, n, layer.params);
+  if (n.heads > 1) workspace.Take(to.weight_hh, n.columns * n.hidden);
   if (plan.fits) {
     workspace.Take(to.h, 2 * n.states / n.hidden * plan.stride);
     workspace.Take(to.sum_parts, plan.sum_parts);
@@ -160,6 +163,7 @@ struct BackwardWorkspace {
   T *dh = nullptr, *dc = nullptr, *dh_reset = nullptr, *dc_reset = nullptr;
   T *dprojected = nullptr, *unprojected = nullptr;  ///< of all steps
   T* dunprojected = nullptr;
+  T* weight_hh = nullptr;  ///< with heads: expanded; then its gradient
   T *partials = nullptr, *cell_partials = nullptr;
   double *sum_parts = nullptr, *cell_parts = nullptr;  ///< of the persistent kernel
   T* state_partials = nullptr;
@@ -172,6 +176,7 @@ BackwardWorkspace<T> TakeBackward(Workspace& workspace, const CellRecipe& recipe
                                   CellLayer<T>& layer) {
   BackwardWorkspace<T> to;
   TakeParams(workspace, recipe, n, layer.params);
+  if (n.heads > 1) workspace.Take(to.weight_hh, n.columns * n.hidden);
   workspace.Take(to.da, n.rows * n.columns);
   to.dzh = to.da;
   if (!HasOneGradient(recipe)) workspace.Take(to.dzh, n.rows * n.columns);
@@ -197,6 +202,15 @@ BackwardWorkspace<T> TakeBackward(Workspace& workspace, const CellRecipe& recipe
     workspace.Take(to.state_partials, plan.buffers * plan.partials);
   }
   return to;
+}
+
+/// Returns weight_hh [G, O], expanded to `expanded` if the layer has heads.
+template <class T>
+const T* ExpandedWeight(const char* function, const CellLayer<T>& layer, const RnnInputs<T>& in,
+                        T* expanded, void* stream) {
+  if (in.shape.heads == 1) return in.params.weight_hh;
+  RunExpandHeads(function, layer, in.shape.heads, in.params.weight_hh, expanded, stream);
+  return expanded;
 }
 
 /// Matrix products, by the caller's function or by this library's kernel.
@@ -272,6 +286,7 @@ class LayerBackward {
 
   /// Computes the gradients of the sums of all steps, and of the first states.
   void RunSteps() const {
+    const T* const weight_hh = ExpandedWeight<T>(function_, layer_, in_, to_.weight_hh, stream_);
     const BackwardArrays<T> arrays = {.y = args_.y,
                                       .h_before = to_.h_before,
                                       .dy = n_.projected > 0 ? nullptr : args_.dy,
@@ -284,7 +299,7 @@ class LayerBackward {
                                       .dc_reset = to_.dc_reset};
     if (plan_.fits) {
       RunBackwardPersistent<T>(function_, layer_,
-                               {arrays, plan_, in_.reverse, in_.params.weight_hh, to_.sum_parts,
+                               {arrays, plan_, in_.reverse, weight_hh, to_.sum_parts,
                                 to_.cell_parts, to_.state_partials},
                                stream_);
       return;
@@ -308,7 +323,7 @@ class LayerBackward {
                  .cols = n_.outputs,
                  .inner = n_.columns,
                  .a = to_.dzh + t * n_.step_sums,
-                 .b = in_.params.weight_hh,
+                 .b = weight_hh,
                  .c = to_.dh,
                  .accumulate = true});
       later = t;
@@ -360,8 +375,12 @@ class LayerBackward {
                  .inner = n_.rows,
                  .a = to_.dzh,
                  .b = to_.h_before,
-                 .c = args_.dparams.weight_hh,
+                 .c = n_.heads > 1 ? to_.weight_hh : args_.dparams.weight_hh,
                  .a_transposed = true});
+      if (n_.heads > 1) {
+        RunTakeHeads<T>(function_, layer_, n_.heads, to_.weight_hh, args_.dparams.weight_hh,
+                        stream_);
+      }
     }
     if (args_.dparams.weight_hr != nullptr) {
       RunUnproject(function_, layer_, to_.unprojected, stream_);
@@ -472,6 +491,7 @@ void ForwardLayer(const char* function, const CellRecipe& recipe, const RnnForwa
   const Products<T> multiply(function, options);
 
   RunPackParams(function, layer, in.params, stream);
+  const T* const weight_hh = ExpandedWeight<T>(function, layer, in, to.weight_hh, stream);
   multiply({.rows = n.rows,
             .cols = n.columns,
             .inner = shape.inputs,
@@ -484,7 +504,7 @@ void ForwardLayer(const char* function, const CellRecipe& recipe, const RnnForwa
     return RunPersistent<T>(function, layer,
                             {.plan = plan,
                              .reverse = in.reverse,
-                             .weight_hh = in.params.weight_hh,
+                             .weight_hh = weight_hh,
                              .h0 = in.h0,
                              .c0 = in.c0,
                              .h = to.h,
@@ -507,7 +527,7 @@ void ForwardLayer(const char* function, const CellRecipe& recipe, const RnnForwa
               .cols = n.columns,
               .inner = n.outputs,
               .a = to.h,
-              .b = in.params.weight_hh,
+              .b = weight_hh,
               .c = zh,
               .b_transposed = true});
     const int64_t next = ends ? -1 : in.reverse ? t - 1 : t + 1;

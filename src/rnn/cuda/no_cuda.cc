@@ -37,6 +37,14 @@ void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>&) {
     FailWithoutCuda(function);                                                                     \
   }                                                                                                \
   template <>                                                                                      \
+  void RunExpandHeads(const char* function, const CellLayer<T>&, int64_t, const T*, T*, void*) {   \
+    FailWithoutCuda(function);                                                                     \
+  }                                                                                                \
+  template <>                                                                                      \
+  void RunTakeHeads(const char* function, const CellLayer<T>&, int64_t, const T*, T*, void*) {     \
+    FailWithoutCuda(function);                                                                     \
+  }                                                                                                \
+  template <>                                                                                      \
   void RunEndProjection(const char* function, const CellLayer<T>&, int64_t, int64_t, const T*,     \
                         const T*, T*, T*, void*) {                                                 \
     FailWithoutCuda(function);                                                                     \

@@ -13,10 +13,10 @@ using internal::emulation::SetOrder;
 // The order of threads does not change the bits, so no barrier is missing. Blocks of one warp and
 // of several, and more units than threads.
 TEST(RnnCudaEmulated, TheOrderOfThreadsChangesNoBit) {
-  for (const auto& [cell, projects] : tests::CudaKinds()) {
+  for (const auto& [cell, recurrence] : tests::CudaKinds()) {
     for (const RnnShape& shape : {RnnShape{3, 2, 3, 5}, {2, 2, 3, 70}, {1, 1, 2, 530}}) {
       if (shape.hidden == 530 && cell != Cell::kLnLstm && cell != Cell::kLnGru) continue;
-      const tests::RnnProblem<float> p(cell, tests::Projected(shape, projects),
+      const tests::RnnProblem<float> p(cell, tests::Shaped(shape, recurrence),
                                        {.lengths = true, .resets = true});
       const auto first = tests::ApplyOnDevice(p);
       for (const Order order : {Order::kBackward, Order::kRandom}) {

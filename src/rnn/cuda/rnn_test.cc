@@ -33,10 +33,10 @@ using tests::ErrorOf;
 using tests::Given;
 using tests::NameOf;
 using tests::OnDevice;
-using tests::Projected;
 using tests::RnnOnDevice;
 using tests::RnnProblem;
 using tests::RnnResult;
+using tests::Shaped;
 
 constexpr Given kGivens[] = {{.states = false},
                              {},
@@ -112,12 +112,12 @@ TYPED_TEST(RnnCudaTest, EveryCellAgreesWithTheCpuForFewUnits) {
   using T = TypeParam;
   constexpr RnnShape kShapes[] = {{1, 1, 1, 1}, {7, 2, 3, 1}, {5, 3, 2, 3}, {7, 5, 1, 3}};
   size_t i = 0;
-  for (const auto& [cell, projects] : CudaKinds()) {
+  for (const auto& [cell, recurrence] : CudaKinds()) {
     for (const Given& given : kGivens) {
       for (int twice = 0; twice < 2; ++twice) {
         const RnnShape& shape = kShapes[i++ % std::size(kShapes)];
         this->ExpectWithin(kNarrowTolerance<T>,
-                           RnnProblem<T>(cell, Projected(shape, projects), given));
+                           RnnProblem<T>(cell, Shaped(shape, recurrence), given));
       }
     }
   }
@@ -134,13 +134,13 @@ constexpr double kTolerance = 64 * kUnit<T>;
 TYPED_TEST(RnnCudaTest, EveryCellAgreesWithTheCpuForManyUnits) {
   using T = TypeParam;
   size_t i = 0;
-  for (const auto& [cell, projects] : CudaKinds()) {
+  for (const auto& [cell, recurrence] : CudaKinds()) {
     for (const RnnShape& shape :
          {RnnShape{7, 5, 4, 16}, {7, 2, 33, 33}, {3, 2, 5, 100}, {2, 1, 3, 32}, {1, 5, 7, 65}}) {
       for (int twice = 0; twice < 2; ++twice) {
         const Given& given = kGivens[i++ % std::size(kGivens)];
         this->ExpectWithin(kTolerance<T>,
-                           RnnProblem<T>(cell, Projected(shape, projects), given, 0.5));
+                           RnnProblem<T>(cell, Shaped(shape, recurrence), given, 0.5));
       }
     }
   }
@@ -276,8 +276,8 @@ TYPED_TEST(RnnCudaTest, PersistentNormsAreExactAtAnyMean) {
 
 TYPED_TEST(RnnCudaTest, NothingSavedGivesTheSameBits) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : CudaKinds()) {
-    const RnnProblem<T> p(cell, Projected({4, 3, 3, 17}, projects),
+  for (const auto& [cell, recurrence] : CudaKinds()) {
+    const RnnProblem<T> p(cell, Shaped({4, 3, 3, 17}, recurrence),
                           {.lengths = true, .resets = true});
     RnnOnDevice<T> saving(p), other(p);
     saving.Forward();
@@ -290,9 +290,9 @@ TYPED_TEST(RnnCudaTest, NothingSavedGivesTheSameBits) {
 TYPED_TEST(RnnCudaTest, StepsGiveTheSameBits) {
   using T = TypeParam;
   constexpr int64_t kTime = 5, kBatch = 3, kInputs = 3, kHidden = 17;
-  for (const auto& [cell, projects] : CudaKinds()) {
+  for (const auto& [cell, recurrence] : CudaKinds()) {
     for (const bool in_place : {false, true}) {
-      const RnnProblem<T> p(cell, Projected({kTime, kBatch, kInputs, kHidden}, projects));
+      const RnnProblem<T> p(cell, Shaped({kTime, kBatch, kInputs, kHidden}, recurrence));
       RnnOnDevice<T> device(p);
       device.Forward();
       const RnnResult<T> expected = device.Result();
@@ -300,6 +300,7 @@ TYPED_TEST(RnnCudaTest, StepsGiveTheSameBits) {
       OnDevice<T> h(p.layer.h0), c(p.layer.c0), h_next(p.layer.h0), c_next(p.layer.c0);
       RnnStepArgs<T> args{.batch = kBatch, .inputs = kInputs, .hidden = kHidden};
       args.projected = p.layer.shape.projected;
+      args.heads = p.layer.shape.heads;
       const tests::WithWorkspace options(cuda::RnnOptions<T>{.eps = p.layer.eps},
                                          cuda::WorkspaceBytes(cell, args));
       args.params = device.forward().inputs.params;
@@ -329,8 +330,8 @@ TYPED_TEST(RnnCudaTest, EveryGradientByItself) {
   using T = TypeParam;
   const std::vector<tests::Kind> kinds = CudaKinds();
   for (size_t i = 0; i < 2 * kinds.size(); ++i) {
-    const auto& [cell, projects] = kinds[i / 2];
-    const RnnProblem<T> p(cell, Projected({3, 3, 3, 5}, projects),
+    const auto& [cell, recurrence] = kinds[i / 2];
+    const RnnProblem<T> p(cell, Shaped({3, 3, 3, 5}, recurrence),
                           {.lengths = true, .resets = true});
     RnnOnDevice<T> device(p);
     device.options().persistent = i % 2 == 1;
@@ -366,14 +367,14 @@ TYPED_TEST(RnnCudaTest, EveryGradientByItself) {
 // No steps, and no sequences.
 TYPED_TEST(RnnCudaTest, NoSteps) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : CudaKinds()) {
-    const RnnProblem<T> p(cell, Projected({0, 3, 2, 5}, projects));
+  for (const auto& [cell, recurrence] : CudaKinds()) {
+    const RnnProblem<T> p(cell, Shaped({0, 3, 2, 5}, recurrence));
     const RnnResult<T> out = ApplyOnDevice(p);
     EXPECT_TRUE(tests::SameBits(out.h, p.layer.h0)) << NameOf(cell);
     EXPECT_TRUE(tests::SameBits(out.c, p.layer.c0)) << NameOf(cell);
     EXPECT_TRUE(tests::SameBits(out.gradients[tests::kH0], p.loss.h)) << NameOf(cell);
     EXPECT_TRUE(tests::SameBits(out.gradients[tests::kC0], p.loss.c)) << NameOf(cell);
-    const RnnProblem<T> nothing(cell, Projected({3, 0, 2, 5}, projects));
+    const RnnProblem<T> nothing(cell, Shaped({3, 0, 2, 5}, recurrence));
     const RnnResult<T> of_nothing = ApplyOnDevice(nothing);
     for (size_t a = tests::kFirstParam; a < tests::kArrays; ++a) {
       for (const auto& gradients : {out.gradients, of_nothing.gradients}) {
@@ -386,8 +387,8 @@ TYPED_TEST(RnnCudaTest, NoSteps) {
 TYPED_TEST(RnnCudaTest, NanStaysInItsSequence) {
   using T = TypeParam;
   constexpr int64_t kBatch = 3, kInputs = 3, kHidden = 7;
-  for (const auto& [cell, projects] : CudaKinds()) {
-    RnnProblem<T> p(cell, Projected({4, kBatch, kInputs, kHidden}, projects), {.resets = true});
+  for (const auto& [cell, recurrence] : CudaKinds()) {
+    RnnProblem<T> p(cell, Shaped({4, kBatch, kInputs, kHidden}, recurrence), {.resets = true});
     const RnnResult<T> before = ApplyOnDevice(p);
     p.layer.x[kInputs] = std::numeric_limits<T>::quiet_NaN();  // the first input of sequence 1
     const RnnResult<T> after = ApplyOnDevice(p);
@@ -415,9 +416,9 @@ TYPED_TEST(RnnCudaTest, NanStaysInItsSequence) {
 // Past the length of a sequence, inputs and gradients of y are not read.
 TYPED_TEST(RnnCudaTest, NothingIsReadBeyondASequence) {
   using T = TypeParam;
-  for (const auto& [cell, projects] : CudaKinds()) {
+  for (const auto& [cell, recurrence] : CudaKinds()) {
     for (const bool reverse : {false, true}) {
-      RnnProblem<T> p(cell, Projected({5, 3, 3, 5}, projects),
+      RnnProblem<T> p(cell, Shaped({5, 3, 3, 5}, recurrence),
                       {.lengths = true, .resets = true, .reverse = reverse});
       p.layer.lengths = {5, 2, 1};
       const RnnResult<T> before = ApplyOnDevice(p);

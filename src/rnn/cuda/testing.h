@@ -97,11 +97,16 @@ inline std::vector<Cell> CudaCells() {
   return cells;
 }
 
-/// Returns their kinds of layers.
+/// Returns their kinds of layers. Projections and heads add kernels that do not depend on the cell,
+/// so a few cells have them.
 inline std::vector<Kind> CudaKinds() {
   std::vector<Kind> kinds;
-  for (const Kind& kind : kKinds) {
-    if (internal::RecipeOf(kind.cell).over == internal::Over::kRow) kinds.push_back(kind);
+  for (const Cell cell : CudaCells()) kinds.push_back({cell, Recurrence::kDense});
+  for (const Cell cell : {Cell::kLstm, Cell::kLnLstm, Cell::kLnLstmContrib}) {
+    kinds.push_back({cell, Recurrence::kProjected});
+  }
+  for (const Cell cell : {Cell::kRnn, Cell::kLnLstm, Cell::kGru}) {
+    kinds.push_back({cell, Recurrence::kHeads});
   }
   return kinds;
 }

@@ -48,7 +48,7 @@ const char* cell_name(Cell cell);
 struct RnnTensors {
   at::Tensor x;             ///< [T, B, I]
   at::Tensor weight_ih;     ///< [G, I]
-  at::Tensor weight_hh;     ///< [G, O]
+  at::Tensor weight_hh;     ///< [G, O / N] for N heads; without a projection, its sizes define N
   at::Tensor bias;          ///< [G]
   at::Tensor bias_hn;       ///< [H]
   at::Tensor ln_ih_weight;  ///< [G]
@@ -211,6 +211,8 @@ struct RecurrentOptions {
   TORCH_ARG(bool, bidirectional) = false;
   /// O of an LSTM whose h is multiplied by weight_hr, < H; 0: no projection, O = H.
   TORCH_ARG(int64_t, proj_size) = 0;
+  /// N, divides H; 1 with proj_size. weight_hh is block-diagonal: RnnShape::heads.
+  TORCH_ARG(int64_t, num_heads) = 1;
   /// The cell, of the module's kind (LSTM, GRU or RNN), with or without norms.
   TORCH_ARG(Cell, variant) = kDefault;
   /// Added to variances, inside the root. TensorFlow Addons' cell uses 1e-3, contrib's 1e-12.
@@ -235,6 +237,7 @@ struct RecurrentCellOptions {
   TORCH_ARG(int64_t, hidden_size);      ///< H, >= 1
   TORCH_ARG(bool, bias) = true;         ///< false: no bias_ih and no bias_hh
   TORCH_ARG(int64_t, proj_size) = 0;    ///< as in RecurrentOptions
+  TORCH_ARG(int64_t, num_heads) = 1;    ///< as in RecurrentOptions
   TORCH_ARG(Cell, variant) = kDefault;  ///< as in RecurrentOptions, without batch norm
   TORCH_ARG(double, eps) = 1e-5;        ///< added to variances, inside the root
   TORCH_ARG(bool, composed) = false;  ///< true: computes with PyTorch's operators; see RnnSettings
@@ -400,7 +403,7 @@ class HiddenStateCellImpl : public RecurrentCellImpl<Derived, Options> {
 /// State-dict keys of layer k:
 ///
 ///   weight_ih_l{k}                                      [4H, I or the width of the layer below]
-///   weight_hh_l{k}                                      [4H, O]
+///   weight_hh_l{k}                                      [4H, O / N]
 ///   bias_ih_l{k}                                        [4H], if the variant has a bias
 ///   bias_hh_l{k}                                        [4H], only in kLstm and kDrawLstm
 ///   ln_ih_weight_l{k}, ln_ih_bias_l{k}                  [4H], if the variant has the norm

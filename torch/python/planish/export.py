@@ -216,9 +216,10 @@ def _rnn(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         sequences["resets"] = resets
     if call["reverse"]:
         sequences = {name: t.flip(0) for name, t in sequences.items()}
-    widths = {"h0": tensors["weight_hh"].shape[1]}
+    hidden = tensors["weight_hh"].shape[0] // (4 if _is_lstm(cell) else 3 if "gru" in cell else 1)
+    widths = {"h0": tensors["weight_hr"].shape[0] if "weight_hr" in tensors else hidden}
     if _is_lstm(cell):
-        widths["c0"] = tensors["weight_hr"].shape[1] if "weight_hr" in tensors else widths["h0"]
+        widths["c0"] = hidden
     states = {
         name: tensors[name] if name in tensors else x.new_zeros(x.shape[1], width)
         for name, width in widths.items()

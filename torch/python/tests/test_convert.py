@@ -383,7 +383,7 @@ def test_recurrent_layers():
     assert not report.left
     for name, parameter in model.named_parameters():
         assert not parameter.is_meta
-        if "lstm.bias" in name:
+        if "lstm.bias" in name or "projected.bias" in name:
             both = own[name] + own[name.replace("bias_ih", "bias_hh")]
             assert torch.equal(parameter, both)
         elif ".ln_" in name:
@@ -396,10 +396,13 @@ def test_recurrent_layers():
     x = normal(2, 5, 3)
     assert torch.equal(model["lstm"](x)[0], fresh(x)[0])
     assert not model["lstm"].training
-    plain = nn.Sequential(copy.deepcopy(before["lstm"]))
-    planish.convert(plain, "layer_norm_rnn", variant="plain")
-    expected = before["lstm"](x)[0]
-    assert distance(plain[0](x)[0], expected) < 1e-6  # outputs below 1
+    for name in ("lstm", "projected"):
+        plain = nn.Sequential(copy.deepcopy(before[name]))
+        planish.convert(plain, "layer_norm_rnn", variant="plain")
+        assert distance(plain[0](x)[0], before[name](x)[0]) < 1e-6  # outputs below 1
+        planish.convert(plain, "torch")
+        assert type(plain[0]) is nn.LSTM and plain[0].proj_size == before[name].proj_size
+        assert torch.equal(plain[0](x)[0], before[name](x)[0])
 
 
 COMPUTED = "is not a parameter: a hook or a wrapper computes it"

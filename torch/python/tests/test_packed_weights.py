@@ -45,6 +45,7 @@ LAYERS = [maker_of(layer, options) for layer, _, options in VARIANTS] + [
     pytest.param(lambda: LayerNormLSTM(I, H, 2, bidirectional=True), id="LayerNormLSTM deep"),
     pytest.param(lambda: LayerNormGRU(I, H, 2, batch_first=True), id="LayerNormGRU deep"),
     pytest.param(lambda: LayerNormLSTM(I, H, 2, proj_size=2), id="LayerNormLSTM projected"),
+    pytest.param(lambda: LayerNormGRU(I, H, num_heads=H), id="LayerNormGRU heads"),
 ]
 CELLS = [
     maker_of(cell, options) for _, cell, options in VARIANTS if options["variant"] != "batchnorm"

@@ -515,6 +515,18 @@ def test_helpers_of_packing_work_as_with_torch(layer, torchs, batch_first):
             "[LayerNormLSTM] proj_size must be less than hidden_size, 4, got 4",
         ),
         (
+            lambda: LayerNormGRU(3, 4, num_heads=3),
+            "[LayerNormGRU] num_heads must divide hidden_size, 4, got 3",
+        ),
+        (
+            lambda: LayerNormRNN(3, 4, num_heads=0),
+            "[LayerNormRNN] num_heads must be at least 1, got 0",
+        ),
+        (
+            lambda: LayerNormLSTM(3, 4, proj_size=2, num_heads=2),
+            "[LayerNormLSTM] num_heads must be 1 with proj_size, got 2",
+        ),
+        (
             lambda: LayerNormLSTM(3.0, 4),
             "[LayerNormLSTM] input_size must be an integer, got 3.0",
         ),

@@ -46,7 +46,7 @@ DIFFERENTIABLE = ["x", *PARAMS, "h0", "c0", "h_reset", "c_reset", "weight_hr"]
 SEPARATE_NORMS = "ln_ih_weight ln_ih_bias ln_hh_weight ln_hh_bias"
 JOINT_NORM = "ln_weight ln_bias"
 NORM_OF_C = "ln_c_weight ln_c_bias"
-# The parameters of cells besides their weights, and of some layers with a projection.
+# The parameters of cells besides their weights, and of some layers with a projection or heads.
 CELLS = {
     "rnn": "bias",
     "rnn_relu": "bias",
@@ -68,13 +68,16 @@ CELLS = {
     "ln_lstm_tflite": "bias ln_weight",
     "ln_gru_haste": "bias bias_hn ln_ih_weight ln_hh_weight",
     "ln_gru_dreamer": JOINT_NORM,
+    "ln_lstm heads": f"bias {SEPARATE_NORMS} {NORM_OF_C}",
+    "ln_gru heads": SEPARATE_NORMS,
+    "rnn heads": "bias",
     "lstm projected": "bias weight_hr",
     "ln_lstm projected": f"bias {SEPARATE_NORMS} {NORM_OF_C} weight_hr",
     "bn_lstm projected": f"bias ln_ih_weight ln_hh_weight {NORM_OF_C} weight_hr",
 }
 # Cells with every kind of arithmetic, place of norms and dimension of statistics.
 SOME_CELLS = ["ln_lstm", "ln_gru", "ln_lstm_contrib", "ln_gru_dreamer", "bn_rnn"]
-SOME_CELLS += ["ln_lstm projected"]
+SOME_CELLS += ["ln_lstm projected", "ln_gru heads"]
 # Both sides compute in double, in different order. Norms can amplify a rounding a thousandfold.
 SAME = {"rtol": 1e-10, "atol": 1e-10}
 
@@ -112,7 +115,8 @@ def make_layer(
     layer["weight_ih"] = 0.5 * random(gates, inputs)
     names = CELLS[cell].split()
     outputs = hidden - 1 if "weight_hr" in names else hidden
-    layer["weight_hh"] = 0.5 * random(gates, outputs)
+    heads = 3 if cell.endswith("heads") else 1
+    layer["weight_hh"] = 0.5 * random(gates, outputs // heads)
     for name in names:
         if name == "weight_hr":
             layer[name] = random(outputs, hidden)
@@ -382,7 +386,7 @@ def test_no_steps_and_no_sequences(cell, time, batch):
     function, tensors = function_of(cell, layer)
     leaves = leaves_of(tensors)
     outputs = function(*leaves)
-    assert outputs[0].shape == (time, batch, layer["weight_hh"].shape[1])
+    assert outputs[0].shape == (time, batch, layer["h0"].shape[1])
     assert torch.equal(outputs[1], layer["h0"])
     gradients = torch.autograd.grad(loss_of(outputs), leaves, create_graph=True)
     names, _, _ = split(layer)
@@ -401,7 +405,7 @@ def test_no_steps_and_no_sequences(cell, time, batch):
     if not over_batch(cell):
         step = step_of(make_layer(cell, batch=0))
         h1, c1 = rnn_step(cell, **step)
-        assert h1.shape == (0, layer["weight_hh"].shape[1])
+        assert h1.shape == (0, layer["h0"].shape[1])
         assert c1.shape == ((0, 3) if is_lstm(cell) else (0,))
 
 
@@ -440,7 +444,7 @@ def test_functional_transforms_agree_with_autograd(cell, sequences):
 
 
 @pytest.mark.parametrize("name", ["x", "weight_hh", "h0", "resets"])
-@pytest.mark.parametrize("cell", ["ln_lstm", "ln_lstm projected", "ln_gru", "bn_rnn"])
+@pytest.mark.parametrize("cell", ["ln_lstm", "ln_lstm projected", "ln_gru", "ln_gru heads", "bn_rnn"])
 def test_vmap_matches_a_loop(cell, name):
     layer = make_layer(cell, resets=True)
     stack = torch.stack([layer[name], layer[name].flip(0), layer[name].roll(1, 0)], dim=1)
@@ -485,8 +489,9 @@ def test_vmap_matches_a_loop(cell, name):
         ("ln_lstm_contrib", {"resets": True}, {"checkpoint": True}),
         ("bn_rnn", {"lengths": True}, {}),
         ("ln_lstm projected", {"lengths": True, "resets": True}, {}),
+        ("ln_gru heads", {}, {}),
     ],
-    ids=["ln_lstm", "stateless", "sequences", "gru", "checkpoint", "bn_rnn", "projected"],
+    ids="ln_lstm stateless sequences gru checkpoint bn_rnn projected heads".split(),
 )
 def test_opcheck(cell, given, settings, requires_grad):
     layer = make_layer(cell, time=2, batch=3, **given)
@@ -524,7 +529,7 @@ def test_sixteen_bits_are_computed_in_float(cell, dtype):
         most = 16 if over_batch(cell) else 2
         assert (n.float() - w).abs().max() <= most * torch.finfo(dtype).eps * w.abs().max()
     if not over_batch(cell):
-        params = {k: v for k, v in narrow.items() if k in PARAMS}
+        params = {k: v for k, v in narrow.items() if k in [*PARAMS, "weight_hr"]}
         step = step_of(narrow)
         expected = rnn_step(cell, **step_of(wide))
         for packed in (None, rnn_pack(cell, **params)):
@@ -837,7 +842,7 @@ def test_errors_of_the_other_operators():
     assert "[rnn_backward] mask must have 18 values, got 3" in error_of(
         rnn_backward, *arguments, **wrong
     )
-    wrong = rest | {"mask": [*rest["mask"][:15], True, False]}
+    wrong = rest | {"mask": [*rest["mask"][:15], True, False, False]}
     dy = arguments[0].clone().requires_grad_()
     assert "[rnn_backward] mask[15] must be false without h_reset if second" in error_of(
         rnn_backward, dy, *arguments[1:], **wrong

@@ -149,6 +149,8 @@ def restore_recurrent(module: Any) -> nn.Module:
     arguments: dict[str, Any] = {}
     if hasattr(module, "nonlinearity"):
         arguments["nonlinearity"] = module.nonlinearity
+    if module.num_heads > 1:
+        raise Unfit(f"torch.nn has no {kind.__name__} with num_heads")
     if hasattr(module, "num_layers"):
         if module.proj_size > 0:
             arguments["proj_size"] = module.proj_size

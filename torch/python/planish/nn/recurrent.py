@@ -1,7 +1,7 @@
 """Recurrent layers with layer normalization, with the interfaces of ``torch.nn``.
 
 Shapes: T time steps, B sequences, I inputs, H hidden units, O elements of a hidden state (H, or
-``proj_size`` in an LSTM with a projection), G gates times H (4H in an LSTM, in PyTorch's order i,
+``proj_size`` in an LSTM with a projection), N heads, G gates times H (4H in an LSTM, in PyTorch's order i,
 f, g, o; 3H in a GRU, r, z, n; H in an RNN), D directions, L layers times directions. LN is layer normalization, ``(z - mean) / sqrt(var + eps)`` times a gain plus a bias;
 ``s`` is the logistic function.
 """
@@ -137,6 +137,8 @@ class _Recurrent(nn.Module):
     _states: ClassVar[tuple[str, ...]] = ("h",)
     #: The size of the projection of an LSTM's h; 0 without one.
     proj_size: int = 0
+    #: The number of blocks of weight_hh.
+    num_heads: int = 1
     _undrawn = False  # set if parameters were on the meta device when they were to be drawn
 
     def __init__(
@@ -148,6 +150,7 @@ class _Recurrent(nn.Module):
         bias: bool,
         eps: float | None,
         proj_size: int = 0,
+        num_heads: int = 1,
     ) -> None:
         super().__init__()
         self._check_at_least_one("input_size", input_size)
@@ -157,12 +160,18 @@ class _Recurrent(nn.Module):
             raise self._error("proj_size must be at least 0", proj_size)
         if proj_size >= hidden_size:
             raise self._error(f"proj_size must be less than hidden_size, {hidden_size}", proj_size)
+        self._check_at_least_one("num_heads", num_heads)
+        if hidden_size % num_heads != 0:
+            raise self._error(f"num_heads must divide hidden_size, {hidden_size}", num_heads)
+        if proj_size > 0 and num_heads > 1:
+            raise self._error("num_heads must be 1 with proj_size", num_heads)
         self._check_bool("bias", bias)
         if variant not in variants:
             raise self._error(f"variant must be one of {', '.join(variants)}", variant)
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.proj_size = proj_size
+        self.num_heads = num_heads
         self.bias = bias
         self.variant = variant
         self.eps = check_eps(self._name(), variants[variant].eps if eps is None else eps)
@@ -211,7 +220,7 @@ class _Recurrent(nn.Module):
 
     def _add_layer(self, suffix: str, inputs: int, device: Any, dtype: Any) -> None:
         layer = torch.classes.planish.RnnLayer(self._cell, self.bias, suffix, type(self).__name__)
-        sizes = layer.sizes(inputs, self.hidden_size, self.proj_size)
+        sizes = layer.sizes(inputs, self.hidden_size, self.proj_size, self.num_heads)
         for name, size in sizes.items():
             data = torch.empty(size, device=device, dtype=dtype)
             self.register_parameter(name + suffix, nn.Parameter(data))
@@ -419,9 +428,12 @@ class _Layers(_Recurrent):
         variant: str,
         eps: float | None,
         checkpoint: bool,
+        num_heads: int,
         proj_size: int = 0,
     ) -> None:
-        super().__init__(variants, variant, input_size, hidden_size, bias, eps, proj_size)
+        super().__init__(
+            variants, variant, input_size, hidden_size, bias, eps, proj_size, num_heads
+        )
         self._check_at_least_one("num_layers", num_layers)
         self._check_bool("batch_first", batch_first)
         self._check_bool("bidirectional", bidirectional)
@@ -466,6 +478,7 @@ class _Layers(_Recurrent):
                 "dropout": (self.dropout, 0),
                 "bidirectional": (self.bidirectional, False),
                 "proj_size": (self.proj_size, 0),
+                "num_heads": (self.num_heads, 1),
                 "variant": (self.variant, "paper"),
                 "eps": (self.eps, 1e-5),
                 "checkpoint": (self.checkpoint, False),
@@ -670,10 +683,13 @@ class LayerNormLSTM(_Layers):
             the library that the variant comes from: 1e-3 for ``"tfa"``, 1e-12 for ``"contrib"``,
             1e-8 for ``"tflite"``, 1e-5 for the others.
         checkpoint: saves less for backward, which repeats the forward pass.
+        num_heads: N divides H. ``weight_hh`` is block-diagonal, as in xLSTM and DreamerV3: the gates
+            of a head's H / N units get only the head's part of h. Norms are over all units. Not
+            with ``proj_size``.
 
     Parameters of layer k (those of the backward direction end in ``_reverse``):
 
-    - ``weight_ih_l{k}`` [4H, I or D * O], ``weight_hh_l{k}`` [4H, O];
+    - ``weight_ih_l{k}`` [4H, I or D * O], ``weight_hh_l{k}`` [4H, O / N];
     - ``bias_ih_l{k}`` [4H], unless the variant has none; plain and draw also have ``bias_hh_l{k}``;
     - for each norm of the variant: ``ln_ih_weight_l{k}``, ``ln_ih_bias_l{k}``,
       ``ln_hh_weight_l{k}``, ``ln_hh_bias_l{k}``, ``ln_weight_l{k}``, ``ln_bias_l{k}`` [4H];
@@ -716,10 +732,11 @@ class LayerNormLSTM(_Layers):
         variant: LSTMVariant = "paper",
         eps: float | None = 1e-5,
         checkpoint: bool = False,
+        num_heads: int = 1,
     ) -> None:
         super().__init__(
             _LSTMS, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
-            device, dtype, variant, eps, checkpoint, proj_size,
+            device, dtype, variant, eps, checkpoint, num_heads, proj_size,
         )  # fmt: skip
 
     @overload
@@ -878,10 +895,11 @@ class LayerNormGRU(_HiddenStateLayers):
         variant: GRUVariant = "paper",
         eps: float | None = 1e-5,
         checkpoint: bool = False,
+        num_heads: int = 1,
     ) -> None:
         super().__init__(
             _GRUS, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
-            device, dtype, variant, eps, checkpoint,
+            device, dtype, variant, eps, checkpoint, num_heads,
         )  # fmt: skip
 
 
@@ -920,10 +938,11 @@ class LayerNormRNN(_HiddenStateLayers):
         variant: RNNVariant = "paper",
         eps: float | None = 1e-5,
         checkpoint: bool = False,
+        num_heads: int = 1,
     ) -> None:
         super().__init__(
             _rnns(self, nonlinearity), input_size, hidden_size, num_layers, bias, batch_first,
-            dropout, bidirectional, device, dtype, variant, eps, checkpoint,
+            dropout, bidirectional, device, dtype, variant, eps, checkpoint, num_heads,
         )  # fmt: skip
         self.nonlinearity = nonlinearity
         self.mode = "RNN_RELU" if nonlinearity == "relu" else "RNN_TANH"
@@ -955,10 +974,13 @@ class _Step(_Recurrent):
         dtype: Any,
         variant: str,
         eps: float | None,
+        num_heads: int,
         proj_size: int = 0,
     ) -> None:
         steps = {name: v for name, v in variants.items() if name != "batchnorm"}
-        super().__init__(steps, variant, input_size, hidden_size, bias, eps, proj_size)
+        super().__init__(
+            steps, variant, input_size, hidden_size, bias, eps, proj_size, num_heads
+        )
         self._add_layer("", input_size, device, dtype)
         self.reset_parameters()
 
@@ -967,6 +989,7 @@ class _Step(_Recurrent):
             {
                 "bias": (self.bias, True),
                 "proj_size": (self.proj_size, 0),
+                "num_heads": (self.num_heads, 1),
                 "variant": (self.variant, "paper"),
                 "eps": (self.eps, 1e-5),
             }
@@ -1067,9 +1090,10 @@ class LayerNormLSTMCell(_Step):
         proj_size: int = 0,
         variant: LSTMCellVariant = "paper",
         eps: float | None = 1e-5,
+        num_heads: int = 1,
     ) -> None:
         super().__init__(
-            _LSTMS, input_size, hidden_size, bias, device, dtype, variant, eps, proj_size
+            _LSTMS, input_size, hidden_size, bias, device, dtype, variant, eps, num_heads, proj_size
         )
 
     @leaf
@@ -1149,8 +1173,11 @@ class LayerNormGRUCell(_HiddenStateStep):
         *,
         variant: GRUCellVariant = "paper",
         eps: float | None = 1e-5,
+        num_heads: int = 1,
     ) -> None:
-        super().__init__(_GRUS, input_size, hidden_size, bias, device, dtype, variant, eps)
+        super().__init__(
+            _GRUS, input_size, hidden_size, bias, device, dtype, variant, eps, num_heads
+        )
 
 
 class LayerNormRNNCell(_HiddenStateStep):
@@ -1172,9 +1199,12 @@ class LayerNormRNNCell(_HiddenStateStep):
         *,
         variant: RNNCellVariant = "paper",
         eps: float | None = 1e-5,
+        num_heads: int = 1,
     ) -> None:
         variants = _rnns(self, nonlinearity)
-        super().__init__(variants, input_size, hidden_size, bias, device, dtype, variant, eps)
+        super().__init__(
+            variants, input_size, hidden_size, bias, device, dtype, variant, eps, num_heads
+        )
         self.nonlinearity = nonlinearity
 
     def extra_repr(self) -> str:
