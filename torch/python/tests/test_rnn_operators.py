@@ -70,7 +70,7 @@ CELLS = {
     "ln_gru_dreamer": JOINT_NORM,
     "ln_lstm heads": f"bias {SEPARATE_NORMS} {NORM_OF_C}",
     "ln_gru heads": SEPARATE_NORMS,
-    "rnn heads": "bias",
+    "rnn_relu heads": "bias",
     "lstm projected": "bias weight_hr",
     "ln_lstm projected": f"bias {SEPARATE_NORMS} {NORM_OF_C} weight_hr",
     "bn_lstm projected": f"bias ln_ih_weight ln_hh_weight {NORM_OF_C} weight_hr",
