@@ -52,6 +52,7 @@ std::array<int64_t, kParams> SizesOf(const RnnShape& shape) {
 int64_t LargestSaved(const RnnShape& shape) {
   int64_t largest = 0;
   for (const Cell cell : internal::kCells) {
+    if (shape.projected > 0 && !RecipeOf(cell).is_lstm()) continue;
     largest = std::max(largest, RnnSavedSize<float>(cell, shape));
   }
   return largest;
@@ -98,16 +99,16 @@ class Parts {
 Arrays Place(const Case& c, Parts& parts) {
   const RnnShape& s = c.shape;
   const int64_t steps = s.time * s.batch;
-  Arrays arrays{.x = parts.Next(steps * s.inputs), .y = parts.Next(steps * s.hidden)};
+  Arrays arrays{.x = parts.Next(steps * s.inputs), .y = parts.Next(steps * s.outputs())};
   if (c.mode == Mode::kStep) {
-    arrays.h = parts.Next(steps * s.hidden);
+    arrays.h = parts.Next(steps * s.outputs());
     arrays.c = parts.Next(steps * s.hidden);
   }
   const auto sizes = SizesOf(s);
   const auto params = internal::ParamsOf<const float>(RecipeOf(Cell::kLnLstm), s);
   for (size_t i = 0; i < sizes.size(); ++i) arrays.all.*params[i].member = parts.Next(sizes[i]);
   if (c.mode == Mode::kTraining) {
-    arrays.dy = parts.Next(steps * s.hidden);
+    arrays.dy = parts.Next(steps * s.outputs());
     arrays.dx = parts.Next(steps * s.inputs);
     const auto gradients = internal::ParamsOf<float>(RecipeOf(Cell::kLnLstm), s);
     for (size_t i = 0; i < sizes.size(); ++i) {
@@ -144,8 +145,8 @@ Arrays Arena::For(const Case& c) {
     if (data != nullptr) Fill(const_cast<float*>(data), n, seed, spread);  // our own pages
   };
   fill(arrays.x, steps * s.inputs, unit);
-  fill(arrays.dy, steps * s.hidden, unit);
-  fill(arrays.h, steps * s.hidden, {0, 1});
+  fill(arrays.dy, steps * s.outputs(), unit);
+  fill(arrays.h, steps * s.outputs(), {0, 1});
   fill(arrays.c, steps * s.hidden, {0, 1});
   const auto sizes = SizesOf(s);
   const auto params = internal::ParamsOf<const float>(RecipeOf(Cell::kLnLstm), s);
@@ -170,9 +171,9 @@ Reference::Reference(Cell cell, const Case& c, const Arrays& arrays) : case_(c) 
     given.*members[i].member = params[i].data();
   }
   const std::vector<double> x = ToDouble(arrays.x, steps * s.inputs);
-  outputs_.push_back({"y", arrays.y, std::vector<double>(steps * s.hidden)});
+  outputs_.push_back({"y", arrays.y, std::vector<double>(steps * s.outputs())});
   if (c.mode == Mode::kStep) {
-    const std::vector<double> h = ToDouble(arrays.h, steps * s.hidden);
+    const std::vector<double> h = ToDouble(arrays.h, steps * s.outputs());
     const std::vector<double> state = ToDouble(arrays.c, steps * s.hidden);
     RnnStep<double>(cell,
                     {.batch = s.batch,
@@ -182,7 +183,9 @@ Reference::Reference(Cell cell, const Case& c, const Arrays& arrays) : case_(c) 
                      .params = given,
                      .h = h.data(),
                      .c = recipe.is_lstm() ? state.data() : nullptr,
-                     .h_next = outputs_[0].right.data()},
+                     .h_next = outputs_[0].right.data(),
+                     .projected = s.projected,
+                     .heads = s.heads},
                     options);
     return;
   }
@@ -195,7 +198,7 @@ Reference::Reference(Cell cell, const Case& c, const Arrays& arrays) : case_(c) 
   }
   RnnForward(cell, forward, options);
   if (c.mode == Mode::kForward) return;
-  const std::vector<double> dy = ToDouble(arrays.dy, steps * s.hidden);
+  const std::vector<double> dy = ToDouble(arrays.dy, steps * s.outputs());
   std::vector<double> dx(steps * s.inputs);
   RnnBackwardArgs<double> backward{
       .inputs = inputs, .y = forward.y, .saved = saved.data(), .dy = dy.data(), .dx = dx.data()};

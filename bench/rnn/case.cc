@@ -45,23 +45,30 @@ Mode ParseMode(const std::string& name) {
 }
 
 std::string ShapeName(const RnnShape& shape) {
-  return std::to_string(shape.time) + "x" + std::to_string(shape.batch) + "x" +
-         std::to_string(shape.inputs) + "x" + std::to_string(shape.hidden);
+  std::string name = std::to_string(shape.time) + "x" + std::to_string(shape.batch) + "x" +
+                     std::to_string(shape.inputs) + "x" + std::to_string(shape.hidden);
+  if (shape.projected > 0) name += "+p" + std::to_string(shape.projected);
+  if (shape.heads > 1) name += "+h" + std::to_string(shape.heads);
+  return name;
 }
 
 RnnShape ParseShape(const std::string& shape) {
   static const std::regex form(
-      "([1-9][0-9]{0,6})x([1-9][0-9]{0,6})x([1-9][0-9]{0,6})x([1-9][0-9]{0,6})");
+      "([1-9][0-9]{0,6})x([1-9][0-9]{0,6})x([1-9][0-9]{0,6})x([1-9][0-9]{0,6})"
+      "(\\+p([1-9][0-9]{0,6}))?(\\+h([1-9][0-9]{0,6}))?");
   std::smatch match;
   if (!std::regex_match(shape, match, form)) {
     throw std::invalid_argument(
-        "[ParseShape] shape must be TIMExBATCHxINPUTSxHIDDEN, each from 1 to 9999999, got \"" +
+        "[ParseShape] shape must be TIMExBATCHxINPUTSxHIDDEN[+pPROJECTED][+hHEADS], each from 1 to "
+        "9999999, got \"" +
         shape + "\"");
   }
   return {.time = std::stoll(match[1]),
           .batch = std::stoll(match[2]),
           .inputs = std::stoll(match[3]),
-          .hidden = std::stoll(match[4])};
+          .hidden = std::stoll(match[4]),
+          .projected = match[6].matched ? std::stoll(match[6]) : 0,
+          .heads = match[8].matched ? std::stoll(match[8]) : 1};
 }
 
 std::vector<std::string> CellNames() {
@@ -79,9 +86,10 @@ Cell ParseCell(const std::string& name) {
 
 double MultiplyAdds(Cell cell, const Case& c) {
   const RnnShape& s = c.shape;
-  const double forward = static_cast<double>(s.time * s.batch) *
-                         static_cast<double>(internal::RecipeOf(cell).gates() * s.hidden) *
-                         static_cast<double>(s.inputs + s.hidden);
+  const double forward =
+      static_cast<double>(s.time * s.batch) * static_cast<double>(s.hidden) *
+      static_cast<double>(internal::RecipeOf(cell).gates() * (s.inputs + s.outputs() / s.heads) +
+                          s.projected);
   return c.mode == Mode::kTraining ? 3 * forward : forward;
 }
 

@@ -8,6 +8,9 @@ SHAPES = ("100x32x256x256", "100x8x400x400", "50x64x512x512", "500x8x400x400", "
 STEP_SHAPES = ("1x1x512x512",)
 CELL_SHAPES = (SHAPES[0], SHAPES[1], SHAPES[5])  # the cheaper shapes, at which every cell is measured
 QUICK_SHAPES = SHAPES[:2]
+# A projection to half of the units, and heads, which have a part of a dense layer's multiply-adds.
+RECURRENCES = ("100x32x256x256+p128", "100x8x400x400+p200", "100x32x256x256+h4", "100x8x400x400+h4",
+               "50x64x512x512+h8")  # fmt: skip
 # Shapes of the charts, all variations of the first shape.
 SERIES = {
     "time": tuple(f"{t}x32x256x256" for t in (10, 25, 50, 100, 200, 400)),
@@ -23,6 +26,7 @@ GRU = ("planish:ln-gru", "planish-packed:ln-gru", "planish:gru", "torch:gru", "o
 IN_PYTHON = ("script:ln-lstm", "compile:ln-lstm")
 FORWARD_ALONE = ("onednn", "planish-packed")  # not measured in training
 COMPOSED = ("composed:ln-lstm", *IN_PYTHON)
+RECURRENT = ("planish:ln-lstm", "planish:lstm", "planish:ln-gru", "torch:lstm")
 # Contestants that can be left out.
 WHO = ("torch", "onednn", "composed", "products", "script", "compile")
 TITLES = {"planish:ln-lstm": "LN-LSTM", "planish:lstm": "LSTM of Planish", "torch:lstm": "nn.LSTM",
@@ -34,7 +38,7 @@ def batch_of(shape):
 
 
 def hidden_of(shape):
-    return int(shape.split("x")[3])
+    return int(shape.split("x")[3].partition("+")[0])
 
 
 # Maximum of times over another's, or minimum of another's over Planish's, by mode and shape.
@@ -64,7 +68,7 @@ STEP_TARGETS = (8.0, 2.0, 0.9)
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    group: str  # the table that it is for: lstm, gru, cells, step; or a chart: time, batch, hidden
+    group: str  # the table that it is for: lstm, gru, cells, recurrences, step; or a chart: time, batch, hidden
     mode: str
     shape: str
     threads: int
@@ -100,6 +104,8 @@ def all_cases(threads, cells, who, quick):
                 if shape in CELL_SHAPES:
                     inside.append(Case("cells", mode, shape, t, tuple(here)))
                 python.append(Case("lstm", mode, shape, t, taking_part(("planish:ln-lstm", *IN_PYTHON), mode)))
+        for shape in () if quick else RECURRENCES:
+            inside += [Case("recurrences", mode, shape, t, taking_part(RECURRENT, mode)) for mode in MODES]
         for shape in STEP_SHAPES:
             for contestants in ((*LSTM, "torch-cell:lstm"), (*GRU, "torch-cell:gru")):
                 inside.append(Case("step", "step", shape, t, taking_part(contestants, "step")))

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "src/rnn/cell.h"
+
 namespace planish::bench::rnn {
 
 namespace {
@@ -30,7 +32,16 @@ Contestant MakeContestant(const std::string& name, const Case& c, const Arrays& 
         "torch-cell:, composed: or onednn:, got \"" +
         name + "\"");
   }
-  return maker->make(CellOf(name), c, arrays);
+  const Cell cell = CellOf(name);
+  if (c.shape.projected > 0 && !internal::RecipeOf(cell).is_lstm()) {
+    return {.absent = "has no projection"};
+  }
+  const bool dense = c.shape.projected == 0 && c.shape.heads == 1;
+  const bool planish = who.starts_with("planish");
+  if (!dense && !planish && (who != "torch" || c.shape.heads > 1)) {
+    return {.absent = "is measured without projections and heads"};
+  }
+  return maker->make(cell, c, arrays);
 }
 
 Cell CellOf(const std::string& name) {

@@ -10,8 +10,14 @@ RnnOptions<float> Options() { return {.eps = kEps, .parallel_for = TorchThreads(
 
 RnnOptions<float> PackedOptions(Cell cell, const Case& c, const Arrays& arrays) {
   RnnOptions<float> options = Options();
-  options.packed = {cell, c.shape.inputs, c.shape.hidden, ParamsFor(cell, c.shape, arrays),
-                    options.parallel_for};
+  options.packed = {cell,
+                    c.shape.inputs,
+                    c.shape.hidden,
+                    ParamsFor(cell, c.shape, arrays),
+                    options.parallel_for,
+                    /*backward=*/false,
+                    c.shape.projected,
+                    c.shape.heads};
   return options;
 }
 
@@ -25,7 +31,9 @@ Contestant MakeStep(Cell cell, const Case& c, const Arrays& arrays) {
                                 .params = ParamsFor(cell, c.shape, arrays),
                                 .h = arrays.h,
                                 .c = recipe.is_lstm() ? arrays.c : nullptr,
-                                .h_next = arrays.y};
+                                .h_next = arrays.y,
+                                .projected = c.shape.projected,
+                                .heads = c.shape.heads};
   return {.call = [=, options = PackedOptions(cell, c, arrays)] { RnnStep(cell, args, options); }};
 }
 

@@ -183,6 +183,29 @@ def cell_table(results, misses, mode, threads):
                + table(["cell", *map(shape_text, shapes)], rows))  # fmt: skip
 
 
+def recurrence_table(results, mode, threads):
+    """Times of layers with a projection or heads. A multiply-add of the dense LN-LSTM is that of the
+    case "lstm" of the same sizes, which another process measured."""
+    rows = []
+    for shape in results.shapes("recurrences", mode, threads):
+        dense = results.first("lstm", mode, shape.partition("+")[0], threads, LN_LSTM)
+        for name in cases.RECURRENT:
+            result = results.first("recurrences", mode, shape, threads, name)
+            if not result or not name.startswith("planish"):
+                continue
+            over = None
+            if dense:
+                own, base = (r["seconds"][n] / r["multiply-adds"][n] for r, n in ((result, name), (dense, LN_LSTM)))
+                over = own / base
+            torch = results.ratio("recurrences", mode, shape, threads, "torch:lstm", name)
+            rows.append([shape_text(shape), name.partition(":")[2], *speed_cells(result, name), number(over),
+                         number(torch)])  # fmt: skip
+    if rows:
+        head = ["T, B, I, H", "cell", "ms", "GFLOP/s", "a multiply-add, over the dense LN-LSTM's",
+                "nn.LSTM with the projection, over Planish"]  # fmt: skip
+        yield f"#### Projections (+p) and heads (+h), {mode}, {count(threads)}\n\n" + table(head, rows)
+
+
 def markdown(document):
     about, results = document["about"], Results(document)
     misses = [0, []]  # count of judged figures, missed figures
@@ -191,6 +214,8 @@ def markdown(document):
     tables += step_tables(results, misses)
     tables += [text for mode in cases.MODES for threads in results.threads
                for text in cell_table(results, misses, mode, threads)]  # fmt: skip
+    tables += [text for mode in cases.MODES for threads in results.threads
+               for text in recurrence_table(results, mode, threads)]  # fmt: skip
     disturbed = sum(r["foreign cores"] > 0.1 for r in document["results"])
     head = (f"{about['cpu']}, {about['cpu features']}, caches {about['caches']}; PyTorch {about['torch']}, "
             f"{about['onednn']}; Planish {about['commit']}. While {disturbed} of {len(document['results'])} cases "

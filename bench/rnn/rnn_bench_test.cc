@@ -54,6 +54,29 @@ TEST(Reference, TakesRightResultsOfEveryContestantAndCell) {
   }
 }
 
+TEST(Contestants, HaveProjectionsAndHeads) {
+  Arena arena;
+  for (const char* shape : {"5x9x7x12+p5", "5x9x7x12+h3"}) {
+    for (const Mode mode : kModes) {
+      Case c = {.mode = mode, .shape = ParseShape(shape)};
+      if (mode == Mode::kStep) c.shape.time = 1;
+      const Arrays arrays = arena.For(c);
+      for (const char* name : {"planish:ln-lstm", "planish:lstm", "planish:gru", "torch:lstm"}) {
+        SCOPED_TRACE(std::string(name) + " " + shape + " " + Name(mode));
+        const Contestant contestant = MakeContestant(name, c, arrays);
+        const bool projects = c.shape.projected > 0;
+        const bool exists = std::string(name) == "planish:gru"  ? !projects
+                            : std::string(name) == "torch:lstm" ? projects
+                                                                : true;
+        ASSERT_EQ(static_cast<bool>(contestant.call), exists) << contestant.absent;
+        if (!exists) continue;
+        const Reference reference(CellOf(name), c, arrays);
+        EXPECT_THAT(CheckContestant(contestant, reference), IsEmpty());
+      }
+    }
+  }
+}
+
 TEST(Reference, TellsCellsApart) {
   Arena arena;
   const Case c = Small(Mode::kForward);
@@ -130,12 +153,18 @@ TEST(MultiplyAdds, CountBothProducts) {
   EXPECT_EQ(MultiplyAdds(Cell::kLnLstm, Small(Mode::kForward)), 5 * 9 * 4 * 13 * (7 + 13));
   EXPECT_EQ(MultiplyAdds(Cell::kLnLstm, Small(Mode::kTraining)), 3 * 5 * 9 * 4 * 13 * (7 + 13));
   EXPECT_EQ(MultiplyAdds(Cell::kRnn, Small(Mode::kStep)), 9 * 13 * (7 + 13));
+  EXPECT_EQ(MultiplyAdds(Cell::kLstm, {.mode = Mode::kForward, .shape = ParseShape("2x3x4x10+p5")}),
+            2 * 3 * 10 * (4 * (4 + 5) + 5));
+  EXPECT_EQ(MultiplyAdds(Cell::kLstm, {.mode = Mode::kForward, .shape = ParseShape("2x3x4x10+h5")}),
+            2 * 3 * 10 * 4 * (4 + 2));
 }
 
 TEST(Parse, RefusesUnknownNames) {
   for (const Mode mode : kModes) EXPECT_EQ(ParseMode(Name(mode)), mode);
   EXPECT_THROW(ParseMode("backward"), std::invalid_argument);
-  EXPECT_EQ(ShapeName(ParseShape("100x32x256x512")), "100x32x256x512");
+  for (const char* shape : {"100x32x256x512", "1x2x3x4+p2", "1x2x3x4+h2"}) {
+    EXPECT_EQ(ShapeName(ParseShape(shape)), shape);
+  }
   for (const char* shape : {"", "1x2x3", "1x2x3x0", "1x2x3x4x5", "-1x2x3x4", "1x2x3x4 "}) {
     EXPECT_THROW(ParseShape(shape), std::invalid_argument) << shape;
   }

@@ -27,7 +27,10 @@ void Load(torch::nn::Module& module, Cell cell, const Case& c, const Arrays& arr
   const int64_t hidden = c.shape.hidden, gates = internal::RecipeOf(cell).gates() * hidden;
   auto parameters = module.named_parameters();
   parameters["weight_ih" + suffix].copy_(View(arrays.all.weight_ih, {gates, c.shape.inputs}));
-  parameters["weight_hh" + suffix].copy_(View(arrays.all.weight_hh, {gates, hidden}));
+  parameters["weight_hh" + suffix].copy_(View(arrays.all.weight_hh, {gates, c.shape.outputs()}));
+  if (c.shape.projected > 0) {
+    parameters["weight_hr" + suffix].copy_(View(arrays.all.weight_hr, {c.shape.projected, hidden}));
+  }
   parameters["bias_ih" + suffix].copy_(View(arrays.all.bias, {gates}));
   Tensor& bias_hh = parameters["bias_hh" + suffix];
   bias_hh.zero_();
@@ -65,7 +68,7 @@ Contestant Make(Cell cell, const Case& c, const Arrays& arrays, const Tensor& x,
   const Tensor with_gradient = x.detach().requires_grad_();
   std::vector<Tensor> inputs = {with_gradient};
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  const Tensor dy = View(arrays.dy, {s.time, s.batch, s.hidden});
+  const Tensor dy = View(arrays.dy, {s.time, s.batch, s.outputs()});
   return {.call =
               [=] {
                 results->y = forward(with_gradient);
@@ -80,6 +83,7 @@ Contestant Make(Cell cell, const Case& c, const Arrays& arrays, const Tensor& x,
                 Store(gradients[1], arrays.dall.weight_ih);
                 Store(gradients[2], arrays.dall.weight_hh);
                 Store(gradients[3], arrays.dall.bias);
+                if (s.projected > 0) Store(gradients[5], arrays.dall.weight_hr);
                 if (cell == Cell::kGru) {
                   Store(gradients[4].narrow(0, 2 * s.hidden, s.hidden), arrays.dall.bias_hn);
                 }
@@ -114,7 +118,7 @@ Contestant MakeTorchNn(Cell cell, const Case& c, const Arrays& arrays) {
   const RnnShape& s = c.shape;
   const auto make = [&]<class Module>(const Module& module) -> Contestant {
     if (c.mode != Mode::kStep) return MakeLayer(module, cell, c, arrays);
-    const Tensor h = View(arrays.h, {1, s.batch, s.hidden});
+    const Tensor h = View(arrays.h, {1, s.batch, s.outputs()});
     if constexpr (std::is_same_v<Module, nn::LSTM>) {
       const Tensor state = View(arrays.c, {1, s.batch, s.hidden});
       return MakeLayer(module, cell, c, arrays, std::make_tuple(h, state));
@@ -124,7 +128,7 @@ Contestant MakeTorchNn(Cell cell, const Case& c, const Arrays& arrays) {
   };
   switch (cell) {
     case Cell::kLstm:
-      return make(nn::LSTM(s.inputs, s.hidden));
+      return make(nn::LSTM(nn::LSTMOptions(s.inputs, s.hidden).proj_size(s.projected)));
     case Cell::kGru:
       return make(nn::GRU(s.inputs, s.hidden));
     case Cell::kRnn:
