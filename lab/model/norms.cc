@@ -1,6 +1,7 @@
 #include "lab/model/norms.h"
 
 #include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/util/accumulate.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -90,7 +91,7 @@ using Module = std::shared_ptr<NormModule>;
 using Shape = const std::vector<int64_t>&;
 using Options = const NormOptions&;
 
-class NoNorm final : public NormModule {
+class NoNorm : public NormModule {
  public:
   explicit NoNorm(int64_t dimensions) : NormModule(dimensions) {}
 
@@ -99,6 +100,26 @@ class NoNorm final : public NormModule {
   at::Tensor Sigma(const at::Tensor& rows) const override {
     return at::ones({rows.size(0)}, rows.options());
   }
+};
+
+// Weight normalization (Salimans & Kingma 2016, Eq. 2; Ba et al. 2016, 5.1): the weights of unit i
+// are gain_i * v_i / |v_i|. Nothing else is done to the unit's output.
+class WeightNorm final : public NoNorm {
+ public:
+  explicit WeightNorm(Shape shape)
+      : NoNorm(static_cast<int64_t>(shape.size())),
+        gain_(register_parameter("gain", at::ones({shape[0]}))) {}
+
+  at::Tensor Weight(const at::Tensor& w, int64_t dim) override {
+    return planish::weight_norm(w, gain_, dim);
+  }
+  void StartFrom(const at::Tensor& w, int64_t dim) override {
+    const at::NoGradGuard no_grad;
+    gain_.copy_(w.transpose(0, dim).flatten(1).norm(2, at::IntArrayRef{1}));
+  }
+
+ private:
+  at::Tensor gain_;
 };
 
 // A norm over rows.
@@ -325,7 +346,7 @@ Module Batch(Shape shape, Options o) {
   return std::make_shared<BatchNorm<nn::BatchNorm2d>>(nn::BatchNorm2d(options), 3);
 }
 
-constexpr char kNone[] = "none", kBatch[] = "batch", kGroup[] = "group";
+constexpr char kNone[] = "none", kBatch[] = "batch", kWeight[] = "weight", kGroup[] = "group";
 
 // Returns the lab's name of a norm over rows: hyphens, and the papers' word for the deviation.
 std::string NameOf(const internal::NormName& row) {
@@ -339,7 +360,7 @@ std::string NameOf(const internal::NormName& row) {
 
 const std::vector<std::string>& NormNames() {
   static const std::vector<std::string> names = [] {
-    std::vector<std::string> all = {kNone, kBatch};
+    std::vector<std::string> all = {kNone, kBatch, kWeight};
     for (const internal::NormName& row : internal::kNormNames) all.push_back(NameOf(row));
     all.push_back(kGroup);
     for (const ElementFunction& row : kElementFunctions) all.push_back(row.name);
@@ -348,9 +369,11 @@ const std::vector<std::string>& NormNames() {
   return names;
 }
 
+bool IsOfChannels(const std::string& norm) { return norm == kBatch || norm == kWeight; }
+
 std::vector<std::string> RowNormNames(const std::string& first) {
   std::vector<std::string> names = NormNames();
-  std::erase(names, kBatch);
+  std::erase_if(names, IsOfChannels);
   std::ranges::stable_partition(names, [&](const std::string& name) { return name == first; });
   return names;
 }
@@ -359,6 +382,7 @@ std::shared_ptr<NormModule> MakeNorm(const std::string& name, const std::vector<
                                      const NormOptions& options) {
   if (name == kNone) return std::make_shared<NoNorm>(static_cast<int64_t>(shape.size()));
   if (name == kBatch) return Batch(shape, options);
+  if (name == kWeight) return std::make_shared<WeightNorm>(shape);
   if (name == kGroup) return std::make_shared<GroupNorm>(shape, options);
   for (const internal::NormName& row : internal::kNormNames) {
     if (NameOf(row) == name) return std::make_shared<RowNorm>(row, shape, options);

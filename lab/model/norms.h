@@ -27,6 +27,14 @@ class NormModule : public torch::nn::Module {
  public:
   at::Tensor forward(const at::Tensor& x);
 
+  /// Returns the weight with which the layer before the norm computes the norm's input. `weight`
+  /// normalizes w, whose dimension `dim` has the units; all other norms return w.
+  virtual at::Tensor Weight(const at::Tensor& w, int64_t /*dim*/ = 0) { return w; }
+
+  /// Sets the gains of `weight` to the lengths of w, so that Weight(w, dim) is w at first, as for
+  /// all other norms.
+  virtual void StartFrom(const at::Tensor& /*w*/, int64_t /*dim*/ = 0) {}
+
   /// Starts to record the gradients before and after the norm, without changing them: the backward
   /// passes of later forward passes add to WatchedSums. Does not record synchronized batch norm.
   void Watch();
@@ -67,21 +75,41 @@ class NormModule : public torch::nn::Module {
   std::shared_ptr<Sums> sums_;  // while watched
 };
 
-/// Returns the names that MakeNorm knows: none, batch, those of planish::Norm (layer, layer-simple,
-/// rms, detach, detach-mean, detach-std, ada, ada-as-coded), group, and the elementwise functions
-/// dyt and derf.
+/// Returns the names that MakeNorm knows: none, batch, weight, those of planish::Norm (layer,
+/// layer-simple, rms, detach, detach-mean, detach-std, ada, ada-as-coded), group, and the
+/// elementwise functions dyt and derf.
 const std::vector<std::string>& NormNames();
 
-/// Returns the names without batch, whose statistics depend on other cases and positions. `first`,
-/// a task's default, comes first.
+/// Returns the names without batch, whose statistics depend on other cases and positions, and
+/// without weight, which needs a layer of weights directly before each norm. `first`, a task's
+/// default, comes first.
 std::vector<std::string> RowNormNames(const std::string& first);
 
 /// Returns the norm called `name` over the last dimensions of its input. `shape` has their sizes:
 /// {C} for [..., C], {C, H, W} for images [N, C, H, W]. Batch norm normalizes each of the C
-/// channels over all cases. Draws no random numbers, so that models that differ only in the norm
+/// channels over all cases. `weight` has a gain for each of C units, and its caller uses
+/// NormModule::Weight. Draws no random numbers, so that models that differ only in the norm
 /// start from the same weights. Throws UsageError for an unknown name.
 std::shared_ptr<NormModule> MakeNorm(const std::string& name, const std::vector<int64_t>& shape,
                                      const NormOptions& options = {});
+
+/// Returns true for norms whose parameters and statistics are those of channels, wherever the
+/// channels of an image are: batch and weight. Their shape is {C}.
+bool IsOfChannels(const std::string& norm);
+
+/// Returns layer(x), computed with norm.Weight of the layer's weight: the input of the norm. Layer
+/// is torch::nn::Linear, Linear or torch::nn::Conv2d.
+template <class Layer>
+at::Tensor InputOfNorm(NormModule& norm, Layer& layer, const at::Tensor& x) {
+  // The module keeps its parameter; only the handle that `forward` reads is replaced.
+  struct Restored {
+    at::Tensor& handle;
+    const at::Tensor parameter = handle;
+    ~Restored() { handle = parameter; }
+  } weight{layer->weight};
+  layer->weight = norm.Weight(weight.parameter);
+  return layer->forward(x);
+}
 
 }  // namespace planish::lab
 

@@ -4,6 +4,9 @@
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
 
 #include <iterator>
 #include <string>
@@ -11,6 +14,7 @@
 #include <vector>
 
 #include "lab/error.h"
+#include "lab/model/linear.h"
 #include "src/norm/recipe.h"
 
 namespace planish::lab {
@@ -18,10 +22,11 @@ namespace {
 
 TEST(Norms, AreThoseOfTheCoreAndOthers) {
   std::vector<std::string> names = NormNames();
-  EXPECT_EQ(names.size(), 5 + std::size(internal::kNormNames));
-  EXPECT_THAT(names, ::testing::IsSupersetOf(
-                         {"none", "batch", "layer-simple", "detach-std", "group", "dyt", "derf"}));
-  std::erase_if(names, [](const auto& name) { return name == "batch" || name == "rms"; });
+  EXPECT_EQ(names.size(), 6 + std::size(internal::kNormNames));
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"none", "batch", "weight", "layer-simple",
+                                              "detach-std", "group", "dyt", "derf"}));
+  std::erase_if(
+      names, [](const auto& name) { return name == "batch" || name == "weight" || name == "rms"; });
   names.insert(names.begin(), "rms");
   EXPECT_EQ(RowNormNames("rms"), names);
   EXPECT_THROW(MakeNorm("instance", {3}), UsageError);
@@ -103,6 +108,61 @@ TEST(Norms, FunctionsOfElementsAreThoseOfTheirPapers) {
   }
 }
 
+double Largest(const at::Tensor& t) { return t.abs().max().item<double>(); }
+
+// In double: rows of 15 elements of size 1, a few roundings each.
+TEST(Norms, WeightNormalizesTheLayerBeforeIt) {
+  at::manual_seed(10);
+  const auto check = [](auto layer, const at::Tensor& x, const std::string& name) {
+    layer->to(at::kDouble);
+    auto norm = MakeNorm("weight", {4});
+    norm->to(at::kDouble);
+    norm->StartFrom(layer->weight);
+    const at::Tensor before = layer->forward(x);
+    EXPECT_LT(Largest(InputOfNorm(*norm, layer, x) - before), 1e-14) << name;
+
+    const at::Tensor gain = norm->named_parameters()["gain"];
+    {
+      at::NoGradGuard no_grad;
+      gain.uniform_(0.5, 2);
+    }
+    const at::Tensor v = layer->weight;
+    const auto by_hand = [&] {
+      const at::Tensor rows = v.flatten(1);
+      return (gain.unsqueeze(1) * rows / rows.square().sum(1, /*keepdim=*/true).sqrt()).view_as(v);
+    };
+    const at::Tensor w = norm->Weight(v);
+    EXPECT_LT(Largest(w - by_hand()), 1e-15) << name;
+    EXPECT_LT((norm->Weight(v.transpose(0, 1), 1) - w.transpose(0, 1)).abs().max().item<double>(),
+              1e-15);
+    const at::Tensor y = InputOfNorm(*norm, layer, x);
+    EXPECT_TRUE(layer->weight.is_same(v)) << "the layer keeps its parameter";
+    EXPECT_TRUE(norm->forward(y).is_same(y)) << "outputs stay unchanged";
+    const at::Tensor dw = at::randn_like(v);
+    const std::vector<at::Tensor> inputs = {v, gain};
+    const auto expected = torch::autograd::grad({by_hand()}, inputs, {dw});
+    const auto gradients = torch::autograd::grad({norm->Weight(v)}, inputs, {dw});
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_LT(Largest(gradients[i] - expected[i]), 1e-14) << name << i;
+    }
+    EXPECT_THROW(InputOfNorm(*norm, layer, x.flatten(0, -1)), c10::Error);
+    EXPECT_TRUE(layer->weight.is_same(v)) << "after an exception";
+  };
+  check(torch::nn::Linear(15, 4), at::randn({3, 15}, at::kDouble), "Linear");
+  check(Linear(15, 4), at::randn({2, 3, 15}, at::kDouble), "the lab's Linear");
+  check(torch::nn::Conv2d(torch::nn::Conv2dOptions(5, 4, {3, 1})),
+        at::randn({2, 5, 6, 7}, at::kDouble), "Conv2d");
+  // All other norms leave the weight as it is.
+  for (const std::string& name : RowNormNames("layer")) {
+    torch::nn::Linear layer(15, 4);
+    auto norm = MakeNorm(name, {4});
+    norm->StartFrom(layer->weight);
+    EXPECT_TRUE(norm->Weight(layer->weight).is_same(layer->weight)) << name;
+    const at::Tensor x = at::randn({3, 15});
+    EXPECT_TRUE(InputOfNorm(*norm, layer, x).equal(layer->forward(x))) << name;
+  }
+}
+
 // dx = rstd*(dy - a*mean(dy) - b*xhat*mean(dy*xhat)), where a or b is 0 for a constant statistic
 // (Xu et al. 2019, Eq 4). Values of size 1 from means of 8: 2e-6 is some roundings.
 TEST(Norms, DetachTheStatisticsOfTheirNames) {
@@ -146,7 +206,7 @@ TEST(Norms, TakeTheLastDimensionsAndTheChannelsOfImages) {
   at::manual_seed(4);
   const at::Tensor x = at::randn({3, 5, 4, 2}, at::kDouble) + 2;
   for (const std::string& name : NormNames()) {
-    if (name == "none") continue;
+    if (name == "none" || name == "weight") continue;
     auto norm = MakeNorm(name, {5, 4, 2});
     norm->to(at::kDouble);
     const at::Tensor y = norm->forward(x);
@@ -194,7 +254,8 @@ TEST(Norms, WatchGradients) {
       EXPECT_EQ(g->rows, name == "batch" ? shape[0] : 4 * groups) << name;
       const double rounding = 1e-13 * (g->mean_detached + g->variance_detached);
       // eps is 1e-5 of a variance of nine: mean(dx*xhat) is not exactly 0 for the centred norms.
-      if (name == "none" || name == "detach" || name == "dyt" || name == "derf") {
+      const bool is_identity = name == "none" || name == "weight";
+      if (is_identity || name == "detach" || name == "dyt" || name == "derf") {
         EXPECT_NEAR(g->mean_after, g->mean_detached, rounding) << name;
         EXPECT_NEAR(g->variance_after, g->variance_detached, rounding) << name;
       } else if (name == "detach-std") {
@@ -207,7 +268,7 @@ TEST(Norms, WatchGradients) {
         EXPECT_NEAR(g->mean_after, 0, rounding) << name;
         EXPECT_LT(g->variance_after, 0.999 * g->variance_detached) << name;
       }
-      EXPECT_EQ(g->sigma == 1, name == "none");
+      EXPECT_EQ(g->sigma == 1, is_identity);
       EXPECT_FALSE(NormModule::GradientsOf(norm->WatchedSums())) << "it ends with the call";
     }
   }

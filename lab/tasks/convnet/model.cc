@@ -26,17 +26,19 @@ ConvNet::ConvNet(const Options& options) : side_(options.side) {
         name,
         torch::nn::Conv2d(torch::nn::Conv2dOptions(inputs, outputs, kKernel).padding(kKernel / 2)));
     inputs = outputs;
-    const bool channels_alone = over_channels || norm == "batch";
+    const bool channels_alone = over_channels || IsOfChannels(norm);
     convolution.norm = register_module(
         name + "_norm",
         MakeNorm(norm, channels_alone ? std::vector{outputs} : std::vector{side, side, outputs},
                  options.norm_options));
+    convolution.norm->StartFrom(convolution.layer->weight);
     convolutions_.push_back(std::move(convolution));
   }
   side /= kPool;
   hidden_ = register_module("hidden", torch::nn::Linear(side * side * inputs, options.hidden));
   hidden_norm_ =
       register_module("hidden_norm", MakeNorm(norm, {options.hidden}, options.norm_options));
+  hidden_norm_->StartFrom(hidden_->weight);
   output_ = register_module("output", torch::nn::Linear(options.hidden, options.classes));
 }
 
@@ -53,14 +55,16 @@ at::Tensor ConvNet::Run(const at::Tensor& x, std::vector<Units>* units) {
   for (size_t i = 0; i < convolutions_.size(); ++i) {
     // [N, H, W, C] to a convolution's channels-last view and back, without copying.
     const at::Tensor sums =
-        convolutions_[i].layer->forward(y.permute({0, 3, 1, 2})).permute({0, 2, 3, 1});
+        InputOfNorm(*convolutions_[i].norm, convolutions_[i].layer, y.permute({0, 3, 1, 2}))
+            .permute({0, 2, 3, 1});
     y = convolutions_[i].norm->forward(sums);
     // Without a norm y is `sums`, which must stay unchanged if a caller wants it.
     y = units ? y.relu() : y.relu_();
     if (units) units->push_back({sums, y});
     if (i % 2 == 1) y = at::max_pool2d(y.permute({0, 3, 1, 2}), kPool).permute({0, 2, 3, 1});
   }
-  return output_->forward(hidden_norm_->forward(hidden_->forward(y.flatten(1))).relu_());
+  y = hidden_norm_->forward(InputOfNorm(*hidden_norm_, hidden_, y.flatten(1)));
+  return output_->forward(y.relu_());
 }
 
 std::vector<std::string> ConvNetNorms() {

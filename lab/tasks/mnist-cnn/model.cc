@@ -23,8 +23,9 @@ DigitCnn::DigitCnn(const Options& options) : side_(options.side) {
       const std::vector<int64_t> case_shape = {side, side, channels};
       convolution.norm = register_module(
           name + "_norm",
-          MakeNorm(options.norm, options.norm == "batch" ? std::vector{channels} : case_shape,
+          MakeNorm(options.norm, IsOfChannels(options.norm) ? std::vector{channels} : case_shape,
                    options.norm_options));
+      convolution.norm->StartFrom(convolution.layer->weight);
     }
     side /= kPool;
     convolutions_.push_back(std::move(convolution));
@@ -32,6 +33,7 @@ DigitCnn::DigitCnn(const Options& options) : side_(options.side) {
   hidden_ = register_module("hidden", torch::nn::Linear(side * side * channels, options.hidden));
   hidden_norm_ = register_module("hidden_norm",
                                  MakeNorm(options.norm, {options.hidden}, options.norm_options));
+  hidden_norm_->StartFrom(hidden_->weight);
   output_ = register_module("output", torch::nn::Linear(options.hidden, options.classes));
 }
 
@@ -39,13 +41,17 @@ at::Tensor DigitCnn::forward(const at::Tensor& x) {
   at::Tensor y = x.view({-1, side_, side_, 1});
   for (Convolution& convolution : convolutions_) {
     // [N, H, W, C] to a convolution's channels-last view and back, without copying.
-    y = convolution.layer->forward(y.permute({0, 3, 1, 2})).permute({0, 2, 3, 1});
+    y = y.permute({0, 3, 1, 2});
+    y = convolution.norm ? InputOfNorm(*convolution.norm, convolution.layer, y)
+                         : convolution.layer->forward(y);
+    y = y.permute({0, 2, 3, 1});
     if (convolution.norm) y = convolution.norm->forward(y);
     // ReLU of the maximum equals the maximum of ReLUs, at a quarter of the cost. In place: the
     // maximum does not need its own output for backward.
     y = at::max_pool2d(y.permute({0, 3, 1, 2}), kPool).relu_().permute({0, 2, 3, 1});
   }
-  return output_->forward(hidden_norm_->forward(hidden_->forward(y.flatten(1))).relu_());
+  y = hidden_norm_->forward(InputOfNorm(*hidden_norm_, hidden_, y.flatten(1)));
+  return output_->forward(y.relu_());
 }
 
 }  // namespace planish::lab

@@ -95,9 +95,9 @@ TokenLinear::TokenLinear(int64_t tokens, int64_t positions, int64_t embedding, i
   bias_.uniform_(-bound, bound);
 }
 
-at::Tensor TokenLinear::forward(const at::Tensor& tokens) {
+at::Tensor TokenLinear::forward(const at::Tensor& tokens, const at::Tensor& weight) {
   const TokenPairs pairs = FindPairs(tokens, embedding_.size(0));
-  const at::Tensor products = PairProducts::apply(embedding_, weight_, pairs);
+  const at::Tensor products = PairProducts::apply(embedding_, weight, pairs);
   const at::Tensor bags = at::arange(0, tokens.numel(), tokens.size(1), pairs.rows.options());
   return std::get<0>(at::embedding_bag(products, pairs.rows, bags)).add_(bias_);
 }
@@ -112,6 +112,11 @@ ParserModel::ParserModel(const Options& options)
   for (int64_t layer = 1; layer <= options.layers; ++layer) {
     norms_.push_back(register_module(
         name + "_norm", MakeNorm(options.norm, {options.hidden}, options.norm_options)));
+    if (linears_.empty()) {
+      norms_.back()->StartFrom(input_->weight(), TokenLinear::kUnits);
+    } else {
+      norms_.back()->StartFrom(linears_.back()->weight);
+    }
     const bool is_last = layer == options.layers;
     name = is_last ? "output" : "hidden" + std::to_string(layer);
     linears_.push_back(
@@ -120,7 +125,8 @@ ParserModel::ParserModel(const Options& options)
 }
 
 at::Tensor ParserModel::forward(const at::Tensor& features) {
-  at::Tensor x = input_->forward(features);
+  at::Tensor x =
+      input_->forward(features, norms_.front()->Weight(input_->weight(), TokenLinear::kUnits));
   for (size_t layer = 0; layer < linears_.size(); ++layer) {
     x = norms_[layer]->forward(x);
     if (activation_ == "relu") {
@@ -128,7 +134,9 @@ at::Tensor ParserModel::forward(const at::Tensor& features) {
     } else {
       x = activation_ == "cube" ? x.pow(3) : x.tanh();
     }
-    x = linears_[layer]->forward(Dropout(x, dropout_, is_training()));
+    x = Dropout(x, dropout_, is_training());
+    const bool is_last = layer + 1 == linears_.size();
+    x = is_last ? linears_[layer]->forward(x) : InputOfNorm(*norms_[layer + 1], linears_[layer], x);
   }
   return x;
 }

@@ -34,8 +34,12 @@ class TokenLinear : public torch::nn::Module {
   /// from N(0, 1).
   TokenLinear(int64_t tokens, int64_t positions, int64_t embedding, int64_t outputs);
 
-  /// tokens [N, positions] int32 -> [N, outputs].
-  at::Tensor forward(const at::Tensor& tokens);
+  /// tokens [N, positions] int32 -> [N, outputs]. `weight` is weight(), or that normalized.
+  at::Tensor forward(const at::Tensor& tokens, const at::Tensor& weight);
+
+  /// Returns the weight of the linear layer, [positions, embedding, outputs].
+  const at::Tensor& weight() const { return weight_; }
+  static constexpr int64_t kUnits = 2;  ///< dimension of the outputs in the weight
 
  private:
   at::Tensor embedding_;  // [tokens, embedding]

@@ -36,7 +36,7 @@ TEST(TokenLinear, IsALinearLayerOverEmbeddings) {
   const at::Tensor probe = at::randn({20, 7}, at::kDouble);
   std::vector<at::Tensor> inputs = {p["embedding"], p["weight"], p["bias"]};
 
-  const at::Tensor y = layer.forward(tokens);
+  const at::Tensor y = layer.forward(tokens, layer.weight());
   const auto gradients = torch::autograd::grad({(y * probe).sum()}, inputs);
   const at::Tensor x = p["embedding"].index_select(0, tokens.flatten()).view({20, 12});
   const at::Tensor expected = x.mm(p["weight"].view({12, 7})) + p["bias"];

@@ -12,13 +12,14 @@ PixelMlp::PixelMlp(const Options& options) {
     linears_.push_back(register_module("linear" + index, torch::nn::Linear(inputs, outputs)));
     norms_.push_back(
         register_module("norm" + index, MakeNorm(norm, {outputs}, options.norm_options)));
+    norms_.back()->StartFrom(linears_.back()->weight);
     inputs = outputs;
   }
 }
 
 at::Tensor PixelMlp::forward(at::Tensor x) {
   for (size_t layer = 0; layer < linears_.size(); ++layer) {
-    x = norms_[layer]->forward(linears_[layer]->forward(x));
+    x = norms_[layer]->forward(InputOfNorm(*norms_[layer], linears_[layer], x));
     // In place: neither the product nor a norm needs its own output for backward.
     if (layer + 1 < linears_.size()) x.relu_();
   }
