@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "lab/error.h"
+#include "lab/run/former_settings.h"
 
 namespace planish::lab {
 
@@ -91,8 +92,8 @@ void Settings::Assign(const SettingSpec& spec, Json value) {
 }
 
 void Settings::Set(std::string_view name, const std::string& text) {
-  const SettingSpec& spec = Spec(name);
-  std::optional<Json> value = Parse(spec.value, text);
+  const SettingSpec& spec = Spec(PresentSetting(name));
+  std::optional<Json> value = Parse(spec.value, PresentValue(name, text));
   if (!value) {
     throw UsageError(
         fmt::format("[settings] {} must be {}, got \"{}\"", name, TypeName(spec.value), text));

@@ -43,7 +43,8 @@ class Settings {
   /// Sets all settings to their defaults. `specs` must outlive this object.
   explicit Settings(const std::vector<SettingSpec>& specs);
 
-  /// Parses `text` as the value of `name`; replaces a former choice by its present name. Throws
+  /// Parses `text` as the value of `name`; replaces former names and choices by their present
+  /// names (lab/run/former_settings.h). Throws
   /// UsageError naming all settings if there is no such setting. Throws UsageError if the text is
   /// not of the setting's type, range or choices.
   void Set(std::string_view name, const std::string& text);
@@ -51,6 +52,7 @@ class Settings {
   /// Applies a preset. Checks its values like Set.
   void Apply(const Preset& preset);
 
+  /// Returns true if there is a setting with that name.
   bool Has(std::string_view name) const { return values_.contains(std::string(name)); }
 
   int64_t Int(std::string_view name) const;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "lab/error.h"
+#include "lab/run/former_settings.h"
 
 namespace planish::lab {
 
@@ -49,7 +50,7 @@ void CheckShards(const Task& task, const Settings& settings) {
 // Throws RequestError unless `values` are values of the setting `name`, each given once.
 void CheckValues(const Task& task, Settings settings, const std::string& name,
                  const std::vector<std::string>& values) {
-  const bool is_known = settings.Has(name);
+  const bool is_known = settings.Has(PresentSetting(name));
   std::set<nlohmann::ordered_json> seen;
   for (size_t i = 0; i < values.size(); ++i) {
     try {
@@ -58,7 +59,7 @@ void CheckValues(const Task& task, Settings settings, const std::string& name,
     } catch (const UsageError& error) {
       throw RequestError(error.what(), name, is_known ? std::optional(i) : std::nullopt);
     }
-    if (!seen.insert(settings.values().at(name)).second) {
+    if (!seen.insert(settings.values().at(PresentSetting(name))).second) {
       throw RequestError(
           fmt::format("[train] {} must name each value once, got {} twice", name, values[i]), name,
           i);
@@ -92,7 +93,7 @@ std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request) {
   std::set<std::string> seen;
   std::vector<Settings> combinations = {base};
   for (const auto& [name, values] : request.values) {
-    if (!seen.insert(name).second) {
+    if (!seen.insert(PresentSetting(name)).second) {
       throw RequestError(
           fmt::format("[train] {} must be given once, got several lists: write {}=A,B", name, name),
           name);

@@ -10,6 +10,7 @@
 #include "lab/engine/adam.h"
 #include "lab/engine/schedule.h"
 #include "lab/error.h"
+#include "lab/model/residual.h"
 
 namespace planish::lab {
 
@@ -67,6 +68,20 @@ SettingSpec EpsSetting() {
 }
 
 SettingSpec GainSetting() { return {"gain", 1.0, "initial gains of the norms", 0, 1e6, {}}; }
+
+std::vector<SettingSpec> PlacementSettings(const std::string& value,
+                                           const std::vector<std::string>& more) {
+  std::vector<std::string> names = PlacementNames(value);
+  names.insert(names.end(), more.begin(), more.end());
+  return {
+      Choice("placement", value,
+             "places of the norms: pre: x + f(norm(x)); post: norm(x + f(x)); sandwich: x + "
+             "norm(f(norm(x))); peri: sandwich with a norm of the embedding; deepnorm: "
+             "norm(alpha x + f(x))",
+             names),
+      {"qk_norm", false, "normalize the queries and keys of each head", {}, {}, {}},
+  };
+}
 
 SettingSpec CellSetting(const std::string& layers) {
   return Choice("cell", "fused",

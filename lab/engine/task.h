@@ -196,6 +196,11 @@ std::vector<SettingSpec> NormDetails();
 SettingSpec EpsSetting();
 SettingSpec GainSetting();
 
+/// Returns the setting "placement" of a Transformer's norms (lab/model/residual.h), and the setting
+/// "qk_norm". `more` are placements beside the usual ones.
+std::vector<SettingSpec> PlacementSettings(const std::string& value,
+                                           const std::vector<std::string>& more = {});
+
 /// Returns the setting "cell" of `layers`, such as "the LSTMs": Planish's kernels ("fused") or
 /// PyTorch's operators ("composed").
 SettingSpec CellSetting(const std::string& layers);

@@ -1,6 +1,7 @@
 #include "lab/model/transformer.h"
 
 #include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <torch/nn/init.h>
 
@@ -17,11 +18,16 @@ namespace planish::lab {
 namespace {
 
 // Returns a linear layer whose weights are uniform with variance gain^2 * 2 / (inputs + outputs),
-// as in fairseq.
-Linear MakeLinear(int64_t inputs, int64_t outputs, double gain = 1) {
+// as in fairseq. Multiplies those of outputs from `scaled_from` on by beta.
+Linear MakeLinear(int64_t inputs, int64_t outputs, double gain = 1, double beta = 1,
+                  int64_t scaled_from = 0) {
   Linear linear(inputs, outputs);
   torch::nn::init::xavier_uniform_(linear->weight, gain);
   torch::nn::init::zeros_(linear->bias);
+  if (beta != 1) {
+    const at::NoGradGuard no_grad;
+    linear->weight.slice(0, scaled_from).mul_(beta);
+  }
   return linear;
 }
 
@@ -73,6 +79,43 @@ at::Tensor Rows(const at::Tensor& x, const at::Tensor& rows) {
   return x.defined() ? x.index_select(0, rows) : x;
 }
 
+// Returns the residual connection of the sublayer `name` of `layer`, with the norm called `norm`.
+Residual MakeResidual(torch::nn::Module& layer, const std::string& name,
+                      const TransformerOptions& options, const ResidualFactors& factors,
+                      const std::string& norm) {
+  return {layer,
+          name,
+          {.placement = options.placement, .alpha = factors.alpha, .dropout = options.dropout},
+          [&] { return MakeNorm(norm, {options.width}, options.norm_options); }};
+}
+
+// Makes the layers of `stack` and the norms before and after them.
+template <class Layer>
+std::vector<std::shared_ptr<Layer>> MakeLayers(torch::nn::Module& stack,
+                                               const TransformerOptions& options,
+                                               const ResidualFactors& factors,
+                                               std::shared_ptr<NormModule>& embedding_norm,
+                                               std::shared_ptr<NormModule>& final_norm) {
+  const auto norm = [&](const std::string& place, const std::string& name) {
+    return stack.register_module(place, MakeNorm(name, {options.width}, options.norm_options));
+  };
+  const bool has_final = HasFinalNorm(options.placement);
+  if (HasEmbeddingNorm(options.placement)) embedding_norm = norm("embedding_norm", options.norm);
+  std::vector<std::shared_ptr<Layer>> layers;
+  for (int64_t i = 0; i < options.layers; ++i) {
+    const bool ends = i + 1 == options.layers && !has_final;
+    layers.push_back(stack.register_module(
+        std::to_string(i),
+        std::make_shared<Layer>(options, factors, ends ? options.final_norm : options.norm)));
+  }
+  if (has_final) final_norm = norm("final_norm", options.final_norm);
+  return layers;
+}
+
+at::Tensor Normalized(const std::shared_ptr<NormModule>& norm, const at::Tensor& x) {
+  return norm ? norm->forward(x) : x;
+}
+
 }  // namespace
 
 at::Tensor SinusoidalPositions(int64_t length, int64_t width) {
@@ -92,38 +135,48 @@ at::Tensor PaddingMask(const at::Tensor& lengths, int64_t longest) {
       .masked_fill_(padding.view({-1, 1, 1, longest}), -std::numeric_limits<float>::infinity());
 }
 
-SelfAttention::SelfAttention(const TransformerOptions& options)
-    : options_(options),
-      qkv_(register_module("qkv", MakeLinear(options.width, 3 * options.width))),
-      out_(register_module("out", MakeLinear(options.width, options.width))) {
+QueryKeyNorms::QueryKeyNorms(torch::nn::Module& attention, const TransformerOptions& options) {
   CheckHeads(options);
+  if (!options.qk_norm) return;
+  const std::vector<int64_t> shape = {options.width / options.heads};
+  query_ =
+      attention.register_module("query_norm", MakeNorm(options.norm, shape, options.norm_options));
+  key_ = attention.register_module("key_norm", MakeNorm(options.norm, shape, options.norm_options));
 }
+
+SelfAttention::SelfAttention(const TransformerOptions& options, double beta)
+    : options_(options),
+      qkv_(register_module(
+          "qkv", MakeLinear(options.width, 3 * options.width, 1, beta, 2 * options.width))),
+      out_(register_module("out", MakeLinear(options.width, options.width, 1, beta))),
+      norms_(*this, options) {}
 
 at::Tensor SelfAttention::forward(const at::Tensor& x, const at::Tensor& mask, bool causal) {
   const auto qkv = SplitHeads(qkv_->forward(x), 3, options_.heads);
-  return out_->forward(
-      Attend(qkv[0], qkv[1], qkv[2], mask, causal, is_training() ? options_.attention_dropout : 0));
+  return out_->forward(Attend(norms_.Queries(qkv[0]), norms_.Keys(qkv[1]), qkv[2], mask, causal,
+                              is_training() ? options_.attention_dropout : 0));
 }
 
 at::Tensor SelfAttention::Step(const at::Tensor& x, KeysValues& past) {
   const auto qkv = SplitHeads(qkv_->forward(x), 3, options_.heads);
-  past.keys = past.keys.defined() ? at::cat({past.keys, qkv[1]}, 2) : qkv[1];
+  const at::Tensor keys = norms_.Keys(qkv[1]);
+  past.keys = past.keys.defined() ? at::cat({past.keys, keys}, 2) : keys;
   past.values = past.values.defined() ? at::cat({past.values, qkv[2]}, 2) : qkv[2];
-  return out_->forward(Attend(qkv[0], past.keys, past.values, {}, /*causal=*/false,
+  return out_->forward(Attend(norms_.Queries(qkv[0]), past.keys, past.values, {}, /*causal=*/false,
                               is_training() ? options_.attention_dropout : 0));
 }
 
-CrossAttention::CrossAttention(const TransformerOptions& options)
+CrossAttention::CrossAttention(const TransformerOptions& options, double beta)
     : options_(options),
       query_(register_module("query", MakeLinear(options.width, options.width, kOneOfThree))),
-      kv_(register_module("kv", MakeLinear(options.width, 2 * options.width, kTwoOfThree))),
-      out_(register_module("out", MakeLinear(options.width, options.width))) {
-  CheckHeads(options);
-}
+      kv_(register_module(
+          "kv", MakeLinear(options.width, 2 * options.width, kTwoOfThree, beta, options.width))),
+      out_(register_module("out", MakeLinear(options.width, options.width, 1, beta))),
+      norms_(*this, options) {}
 
 KeysValues CrossAttention::Project(const at::Tensor& memory) {
   const auto kv = SplitHeads(kv_->forward(memory), 2, options_.heads);
-  return {kv[0], kv[1]};
+  return {norms_.Keys(kv[0]), kv[1]};
 }
 
 at::Tensor CrossAttention::forward(const at::Tensor& x, const KeysValues& memory,
@@ -131,79 +184,79 @@ at::Tensor CrossAttention::forward(const at::Tensor& x, const KeysValues& memory
   // Positions that attend to a memory are independent of each other: rows that share one become one
   // longer row.
   const at::Tensor query = query_->forward(x).view({memory.keys.size(0), -1, options_.width});
-  const at::Tensor y =
-      Attend(SplitHeads(query, 1, options_.heads)[0], memory.keys, memory.values, mask,
-             /*causal=*/false, is_training() ? options_.attention_dropout : 0);
+  const at::Tensor y = Attend(norms_.Queries(SplitHeads(query, 1, options_.heads)[0]), memory.keys,
+                              memory.values, mask,
+                              /*causal=*/false, is_training() ? options_.attention_dropout : 0);
   return out_->forward(y.view(x.sizes()));
 }
 
-FeedForward::FeedForward(const TransformerOptions& options)
+FeedForward::FeedForward(const TransformerOptions& options, double beta)
     : dropout_(options.activation_dropout),
-      hidden_(register_module("hidden", MakeLinear(options.width, options.ffn))),
-      out_(register_module("out", MakeLinear(options.ffn, options.width))) {}
+      hidden_(register_module("hidden", MakeLinear(options.width, options.ffn, 1, beta))),
+      out_(register_module("out", MakeLinear(options.ffn, options.width, 1, beta))) {}
 
 at::Tensor FeedForward::forward(const at::Tensor& x) {
   return out_->forward(Dropout(hidden_->forward(x).relu(), dropout_, is_training()));
 }
 
-EncoderLayer::EncoderLayer(const TransformerOptions& options) : dropout_(options.dropout) {
-  const auto norm = [&] { return MakeNorm(options.norm, {options.width}, options.norm_options); };
-  attention_norm_ = register_module("attention_norm", norm());
-  attention_ = register_module("attention", std::make_shared<SelfAttention>(options));
-  ffn_norm_ = register_module("ffn_norm", norm());
-  ffn_ = register_module("ffn", std::make_shared<FeedForward>(options));
-}
+EncoderLayer::EncoderLayer(const TransformerOptions& options, const ResidualFactors& factors,
+                           const std::string& last_norm)
+    : attention_residual_(MakeResidual(*this, "attention", options, factors, options.norm)),
+      attention_(
+          register_module("attention", std::make_shared<SelfAttention>(options, factors.beta))),
+      ffn_residual_(MakeResidual(*this, "ffn", options, factors, last_norm)),
+      ffn_(register_module("ffn", std::make_shared<FeedForward>(options, factors.beta))) {}
 
 at::Tensor EncoderLayer::forward(const at::Tensor& x, const at::Tensor& mask) {
   const bool training = is_training();
-  const at::Tensor a = attention_->forward(attention_norm_->forward(x), mask, /*causal=*/false);
-  const at::Tensor h = AddDropout(x, a, dropout_, training);
-  return AddDropout(h, ffn_->forward(ffn_norm_->forward(h)), dropout_, training);
+  const at::Tensor a = attention_->forward(attention_residual_.Input(x), mask, /*causal=*/false);
+  const at::Tensor h = attention_residual_.Output(x, a, training);
+  return ffn_residual_.Output(h, ffn_->forward(ffn_residual_.Input(h)), training);
 }
 
-DecoderLayer::DecoderLayer(const TransformerOptions& options) : dropout_(options.dropout) {
-  const auto norm = [&] { return MakeNorm(options.norm, {options.width}, options.norm_options); };
-  attention_norm_ = register_module("attention_norm", norm());
-  attention_ = register_module("attention", std::make_shared<SelfAttention>(options));
-  cross_norm_ = register_module("cross_norm", norm());
-  cross_ = register_module("cross", std::make_shared<CrossAttention>(options));
-  ffn_norm_ = register_module("ffn_norm", norm());
-  ffn_ = register_module("ffn", std::make_shared<FeedForward>(options));
-}
+DecoderLayer::DecoderLayer(const TransformerOptions& options, const ResidualFactors& factors,
+                           const std::string& last_norm)
+    : attention_residual_(MakeResidual(*this, "attention", options, factors, options.norm)),
+      attention_(
+          register_module("attention", std::make_shared<SelfAttention>(options, factors.beta))),
+      cross_residual_(MakeResidual(*this, "cross", options, factors, options.norm)),
+      cross_(register_module("cross", std::make_shared<CrossAttention>(options, factors.beta))),
+      ffn_residual_(MakeResidual(*this, "ffn", options, factors, last_norm)),
+      ffn_(register_module("ffn", std::make_shared<FeedForward>(options, factors.beta))) {}
 
 at::Tensor DecoderLayer::forward(const at::Tensor& x, const KeysValues& memory,
                                  const at::Tensor& mask) {
-  const at::Tensor a = attention_->forward(attention_norm_->forward(x), {}, /*causal=*/true);
-  return Rest(AddDropout(x, a, dropout_, is_training()), memory, mask);
+  const at::Tensor a = attention_->forward(attention_residual_.Input(x), {}, /*causal=*/true);
+  return Rest(attention_residual_.Output(x, a, is_training()), memory, mask);
 }
 
 at::Tensor DecoderLayer::Step(const at::Tensor& x, KeysValues& past, const KeysValues& memory,
                               const at::Tensor& mask) {
-  const at::Tensor a = attention_->Step(attention_norm_->forward(x), past);
-  return Rest(AddDropout(x, a, dropout_, is_training()), memory, mask);
+  const at::Tensor a = attention_->Step(attention_residual_.Input(x), past);
+  return Rest(attention_residual_.Output(x, a, is_training()), memory, mask);
 }
 
 // Computes the sublayers after the self-attention.
 at::Tensor DecoderLayer::Rest(const at::Tensor& x, const KeysValues& memory,
                               const at::Tensor& mask) {
   const bool training = is_training();
-  const at::Tensor c = cross_->forward(cross_norm_->forward(x), memory, mask);
-  const at::Tensor h = AddDropout(x, c, dropout_, training);
-  return AddDropout(h, ffn_->forward(ffn_norm_->forward(h)), dropout_, training);
+  const at::Tensor c = cross_->forward(cross_residual_.Input(x), memory, mask);
+  const at::Tensor h = cross_residual_.Output(x, c, training);
+  return ffn_residual_.Output(h, ffn_->forward(ffn_residual_.Input(h)), training);
 }
 
-TransformerEncoder::TransformerEncoder(const TransformerOptions& options) {
-  for (int64_t i = 0; i < options.layers; ++i) {
-    layers_.push_back(register_module(std::to_string(i), std::make_shared<EncoderLayer>(options)));
-  }
-  final_norm_ = register_module(
-      "final_norm", MakeNorm(options.final_norm, {options.width}, options.norm_options));
-}
+TransformerEncoder::TransformerEncoder(const TransformerOptions& options)
+    : layers_(MakeLayers<EncoderLayer>(
+          *this, options,
+          options.decoder_layers > 0
+              ? FactorsOfEncoder(options.placement, options.layers, options.decoder_layers)
+              : FactorsOfStack(options.placement, options.layers),
+          embedding_norm_, final_norm_)) {}
 
 at::Tensor TransformerEncoder::forward(const at::Tensor& x, const at::Tensor& mask) {
-  at::Tensor y = x;
+  at::Tensor y = Normalized(embedding_norm_, x);
   for (const auto& layer : layers_) y = layer->forward(y, mask);
-  return final_norm_->forward(y);
+  return Normalized(final_norm_, y);
 }
 
 void DecoderState::Reorder(const at::Tensor& rows) {
@@ -221,19 +274,16 @@ void DecoderState::ReorderMemory(const at::Tensor& rows) {
   mask = Rows(mask, rows);
 }
 
-TransformerDecoder::TransformerDecoder(const TransformerOptions& options) {
-  for (int64_t i = 0; i < options.layers; ++i) {
-    layers_.push_back(register_module(std::to_string(i), std::make_shared<DecoderLayer>(options)));
-  }
-  final_norm_ = register_module(
-      "final_norm", MakeNorm(options.final_norm, {options.width}, options.norm_options));
-}
+TransformerDecoder::TransformerDecoder(const TransformerOptions& options)
+    : layers_(MakeLayers<DecoderLayer>(*this, options,
+                                       FactorsOfDecoder(options.placement, options.layers),
+                                       embedding_norm_, final_norm_)) {}
 
 at::Tensor TransformerDecoder::forward(const at::Tensor& x, const at::Tensor& memory,
                                        const at::Tensor& mask) {
-  at::Tensor y = x;
+  at::Tensor y = Normalized(embedding_norm_, x);
   for (const auto& layer : layers_) y = layer->forward(y, layer->Project(memory), mask);
-  return final_norm_->forward(y);
+  return Normalized(final_norm_, y);
 }
 
 DecoderState TransformerDecoder::Start(const at::Tensor& memory, const at::Tensor& mask) {
@@ -243,11 +293,11 @@ DecoderState TransformerDecoder::Start(const at::Tensor& memory, const at::Tenso
 }
 
 at::Tensor TransformerDecoder::Step(const at::Tensor& x, DecoderState& state) {
-  at::Tensor y = x;
+  at::Tensor y = Normalized(embedding_norm_, x);
   for (size_t i = 0; i < layers_.size(); ++i) {
     y = layers_[i]->Step(y, state.past[i], state.memory[i], state.mask);
   }
-  return final_norm_->forward(y);
+  return Normalized(final_norm_, y);
 }
 
 }  // namespace planish::lab

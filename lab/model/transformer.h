@@ -10,11 +10,12 @@
 
 #include "lab/model/linear.h"
 #include "lab/model/norms.h"
+#include "lab/model/residual.h"
 
-// The Transformer (Vaswani et al. 2017) in the pre-norm form: x + sublayer(norm(x)), and a norm
-// after the last layer. B, T, S, D, H: sequences, their padded length, that of the decoder's
-// memory, width, heads. Sequences are padded at their end, and padding changes no result at a real
-// position. Norms treat padded positions as rows, so every norm works except batch norm.
+// The Transformer (Vaswani et al. 2017) with any placement of its norms (residual.h). B, T, S, D,
+// H: sequences, their padded length, that of the decoder's memory, width, heads. Sequences are
+// padded at their end, and padding changes no result at a real position. Norms treat padded
+// positions as rows, so every norm works except batch norm.
 namespace planish::lab {
 
 struct TransformerOptions {
@@ -22,12 +23,17 @@ struct TransformerOptions {
   int64_t width = 512;
   int64_t heads = 8;                 ///< must divide width
   int64_t ffn = 2048;                ///< hidden units of the feed-forward sublayers, ReLU
-  double dropout = 0.1;              ///< of each sublayer's result before it is added
+  double dropout = 0.1;              ///< of each sublayer's result, directly before it is added
   double attention_dropout = 0;      ///< of attention weights
   double activation_dropout = 0;     ///< of the hidden units of the feed-forward sublayers
-  std::string norm = "layer";        ///< before every sublayer
-  std::string final_norm = "layer";  ///< after the last layer
+  std::string norm = "layer";        ///< all norms but the last
+  std::string final_norm = "layer";  ///< the last norm of the stack of layers
   NormOptions norm_options;
+  Placement placement = Placement::kPre;
+  /// Normalizes the queries and keys of each head before their product (Henry et al. 2020; Dehghani
+  /// et al. 2023). The heads of an attention share a norm for queries and one for keys.
+  bool qk_norm = false;
+  int64_t decoder_layers = 0;  ///< layers of the decoder that reads the encoder's output, if any
 };
 
 /// Returns sines and cosines of positions 0 .. length - 1 [length, width] (Vaswani et al. 2017,
@@ -43,11 +49,25 @@ struct KeysValues {
   at::Tensor keys, values;
 };
 
+/// Norms of the queries and keys of each head (TransformerOptions::qk_norm), or none.
+class QueryKeyNorms {
+ public:
+  /// Registers query_norm and key_norm in `attention` if the option is set.
+  QueryKeyNorms(torch::nn::Module& attention, const TransformerOptions& options);
+
+  /// [B, H, T, D/H] -> [B, H, T, D/H].
+  at::Tensor Queries(const at::Tensor& q) const { return query_ ? query_->forward(q) : q; }
+  at::Tensor Keys(const at::Tensor& k) const { return key_ ? key_->forward(k) : k; }
+
+ private:
+  std::shared_ptr<NormModule> query_, key_;
+};
+
 /// Self-attention with one GEMM for queries, keys and values. Weights start as in fairseq: uniform
-/// after Glorot & Bengio, biases 0.
+/// after Glorot & Bengio, biases 0. `beta` is ResidualFactors::beta.
 class SelfAttention final : public torch::nn::Module {
  public:
-  explicit SelfAttention(const TransformerOptions& options);
+  explicit SelfAttention(const TransformerOptions& options, double beta = 1);
 
   /// x [B, T, D] -> [B, T, D]. `mask` is from PaddingMask; with `causal`, no position sees a later
   /// one.
@@ -60,12 +80,13 @@ class SelfAttention final : public torch::nn::Module {
  private:
   TransformerOptions options_;
   Linear qkv_, out_;
+  QueryKeyNorms norms_;
 };
 
 /// Attention to the positions of another sequence. Weights start like SelfAttention's.
 class CrossAttention final : public torch::nn::Module {
  public:
-  explicit CrossAttention(const TransformerOptions& options);
+  explicit CrossAttention(const TransformerOptions& options, double beta = 1);
 
   /// Returns the keys and values of memory [B, S, D].
   KeysValues Project(const at::Tensor& memory);
@@ -77,12 +98,13 @@ class CrossAttention final : public torch::nn::Module {
  private:
   TransformerOptions options_;
   Linear query_, kv_, out_;
+  QueryKeyNorms norms_;
 };
 
 /// Linear, ReLU, linear, position by position. Weights start like SelfAttention's.
 class FeedForward final : public torch::nn::Module {
  public:
-  explicit FeedForward(const TransformerOptions& options);
+  explicit FeedForward(const TransformerOptions& options, double beta = 1);
   at::Tensor forward(const at::Tensor& x);
 
  private:
@@ -92,20 +114,23 @@ class FeedForward final : public torch::nn::Module {
 
 class EncoderLayer final : public torch::nn::Module {
  public:
-  explicit EncoderLayer(const TransformerOptions& options);
+  /// `last_norm` is the norm of the last sublayer.
+  EncoderLayer(const TransformerOptions& options, const ResidualFactors& factors,
+               const std::string& last_norm);
   at::Tensor forward(const at::Tensor& x, const at::Tensor& mask);
 
  private:
-  double dropout_;
-  std::shared_ptr<NormModule> attention_norm_;
+  Residual attention_residual_;
   std::shared_ptr<SelfAttention> attention_;
-  std::shared_ptr<NormModule> ffn_norm_;
+  Residual ffn_residual_;
   std::shared_ptr<FeedForward> ffn_;
 };
 
 class DecoderLayer final : public torch::nn::Module {
  public:
-  explicit DecoderLayer(const TransformerOptions& options);
+  /// `last_norm` is the norm of the last sublayer.
+  DecoderLayer(const TransformerOptions& options, const ResidualFactors& factors,
+               const std::string& last_norm);
   at::Tensor forward(const at::Tensor& x, const KeysValues& memory, const at::Tensor& mask);
   at::Tensor Step(const at::Tensor& x, KeysValues& past, const KeysValues& memory,
                   const at::Tensor& mask);
@@ -114,17 +139,18 @@ class DecoderLayer final : public torch::nn::Module {
  private:
   at::Tensor Rest(const at::Tensor& x, const KeysValues& memory, const at::Tensor& mask);
 
-  double dropout_;
-  std::shared_ptr<NormModule> attention_norm_;
+  Residual attention_residual_;
   std::shared_ptr<SelfAttention> attention_;
-  std::shared_ptr<NormModule> cross_norm_;
+  Residual cross_residual_;
   std::shared_ptr<CrossAttention> cross_;
-  std::shared_ptr<NormModule> ffn_norm_;
+  Residual ffn_residual_;
   std::shared_ptr<FeedForward> ffn_;
 };
 
-/// Encoder layers and the final norm. Parameters and norms are named 0.attention_norm,
-/// 0.attention.qkv, 0.attention.out, 0.ffn_norm, 0.ffn.hidden, 0.ffn.out, ..., final_norm.
+/// Encoder layers and the norms before and after them. Parameters and norms are named
+/// embedding_norm, 0.attention_norm, 0.attention_out_norm, 0.attention.qkv, 0.attention.out,
+/// 0.attention.query_norm, 0.attention.key_norm, 0.ffn_norm, 0.ffn_out_norm, 0.ffn.hidden,
+/// 0.ffn.out, ..., final_norm. Norms exist if the placement and qk_norm have them.
 class TransformerEncoder final : public torch::nn::Module {
  public:
   explicit TransformerEncoder(const TransformerOptions& options);
@@ -133,8 +159,8 @@ class TransformerEncoder final : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x, const at::Tensor& mask);
 
  private:
+  std::shared_ptr<NormModule> embedding_norm_, final_norm_;
   std::vector<std::shared_ptr<EncoderLayer>> layers_;
-  std::shared_ptr<NormModule> final_norm_;
 };
 
 /// State of step-by-step decoding. Rows b * k to b * k + k - 1 belong to row b of the memory. k is
@@ -153,8 +179,9 @@ struct DecoderState {
   void ReorderMemory(const at::Tensor& rows);
 };
 
-/// Decoder layers and the final norm. Parameters and norms are named like the encoder's, with
-/// 0.cross_norm, 0.cross.query, 0.cross.kv and 0.cross.out between attention and feed-forward.
+/// Decoder layers and the norms before and after them. Parameters and norms are named like the
+/// encoder's, with 0.cross_norm, 0.cross.query, 0.cross.kv, 0.cross.out and so on between attention
+/// and feed-forward.
 class TransformerDecoder final : public torch::nn::Module {
  public:
   explicit TransformerDecoder(const TransformerOptions& options);
@@ -171,8 +198,8 @@ class TransformerDecoder final : public torch::nn::Module {
   at::Tensor Step(const at::Tensor& x, DecoderState& state);
 
  private:
+  std::shared_ptr<NormModule> embedding_norm_, final_norm_;
   std::vector<std::shared_ptr<DecoderLayer>> layers_;
-  std::shared_ptr<NormModule> final_norm_;
 };
 
 }  // namespace planish::lab

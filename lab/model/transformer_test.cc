@@ -54,30 +54,57 @@ double Distance(const at::Tensor& a, const at::Tensor& b) {
 // Reference Transformer for one sequence without padding, x [T, D], one head at a time.
 class Plain {
  public:
-  Plain(Weights weights, int64_t heads) : w_(std::move(weights)), heads_(heads) {}
+  Plain(Weights weights, const TransformerOptions& options)
+      : w_(std::move(weights)), heads_(options.heads), options_(options) {}
 
-  at::Tensor Encode(at::Tensor x, int layers) const {
-    for (int i = 0; i < layers; ++i) {
-      const std::string at = std::to_string(i) + ".";
-      x = x + SelfAttention(at + "attention.", Norm(at + "attention_norm", x), false);
-      x = x + FeedForward(at + "ffn.", Norm(at + "ffn_norm", x));
+  // Two layers.
+  at::Tensor Encode(at::Tensor x) const {
+    const double alpha = options_.placement == Placement::kDeepNorm ? std::pow(4, 0.25) : 1;
+    x = Start(x);
+    for (const std::string at : {"0.", "1."}) {
+      x = Sum(at + "attention", x, alpha,
+              [&](const at::Tensor& in) { return SelfAttention(at + "attention.", in, false); });
+      x = Sum(at + "ffn", x, alpha,
+              [&](const at::Tensor& in) { return FeedForward(at + "ffn.", in); });
     }
-    return Norm("final_norm", x);
+    return End(x);
   }
 
-  at::Tensor Decode(at::Tensor x, const at::Tensor& memory, int layers) const {
-    for (int i = 0; i < layers; ++i) {
-      const std::string at = std::to_string(i) + ".";
-      x = x + SelfAttention(at + "attention.", Norm(at + "attention_norm", x), true);
-      const at::Tensor kv = Linear(at + "cross.kv", memory);
-      x = x + Linear(at + "cross.out", Heads(Linear(at + "cross.query", Norm(at + "cross_norm", x)),
-                                             kv.chunk(2, 1)[0], kv.chunk(2, 1)[1], false));
-      x = x + FeedForward(at + "ffn.", Norm(at + "ffn_norm", x));
+  at::Tensor Decode(at::Tensor x, const at::Tensor& memory) const {
+    const double alpha = options_.placement == Placement::kDeepNorm ? std::pow(6, 0.25) : 1;
+    x = Start(x);
+    for (const std::string at : {"0.", "1."}) {
+      x = Sum(at + "attention", x, alpha,
+              [&](const at::Tensor& in) { return SelfAttention(at + "attention.", in, true); });
+      x = Sum(at + "cross", x, alpha, [&](const at::Tensor& in) {
+        const at::Tensor kv = Linear(at + "cross.kv", memory);
+        return Linear(at + "cross.out", Heads(at + "cross.", Linear(at + "cross.query", in),
+                                              kv.chunk(2, 1)[0], kv.chunk(2, 1)[1], false));
+      });
+      x = Sum(at + "ffn", x, alpha,
+              [&](const at::Tensor& in) { return FeedForward(at + "ffn.", in); });
     }
-    return Norm("final_norm", x);
+    return End(x);
   }
 
  private:
+  bool IsPost() const {
+    return options_.placement == Placement::kPost || options_.placement == Placement::kDeepNorm;
+  }
+
+  at::Tensor Start(const at::Tensor& x) const {
+    return options_.placement == Placement::kPeri ? Norm("embedding_norm", x) : x;
+  }
+  at::Tensor End(const at::Tensor& x) const { return IsPost() ? x : Norm("final_norm", x); }
+
+  // Returns the stream x after the sublayer f.
+  template <class F>
+  at::Tensor Sum(const std::string& name, const at::Tensor& x, double alpha, const F& f) const {
+    if (IsPost()) return Norm(name + "_norm", alpha * x + f(x));
+    const at::Tensor y = f(Norm(name + "_norm", x));
+    return x + (options_.placement == Placement::kPre ? y : Norm(name + "_out_norm", y));
+  }
+
   at::Tensor Linear(const std::string& name, const at::Tensor& x) const {
     return at::matmul(x, w_.at(name + ".weight").t()) + w_.at(name + ".bias");
   }
@@ -90,12 +117,12 @@ class Plain {
 
   at::Tensor SelfAttention(const std::string& name, const at::Tensor& x, bool causal) const {
     const auto qkv = Linear(name + "qkv", x).chunk(3, 1);
-    return Linear(name + "out", Heads(qkv[0], qkv[1], qkv[2], causal));
+    return Linear(name + "out", Heads(name, qkv[0], qkv[1], qkv[2], causal));
   }
 
   // With `causal`, position t sees the first t + 1 positions; otherwise all.
-  at::Tensor Heads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                   bool causal) const {
+  at::Tensor Heads(const std::string& name, const at::Tensor& q, const at::Tensor& k,
+                   const at::Tensor& v, bool causal) const {
     const int64_t size = q.size(1) / heads_;
     std::vector<at::Tensor> positions;
     for (int64_t t = 0; t < q.size(0); ++t) {
@@ -103,8 +130,13 @@ class Plain {
       std::vector<at::Tensor> heads;
       for (int64_t h = 0; h < heads_; ++h) {
         const auto part = [&](const at::Tensor& x) { return x.slice(1, h * size, (h + 1) * size); };
+        const auto normed = [&](const char* which, const at::Tensor& x) {
+          return options_.qk_norm ? Norm(name + which, part(x)) : part(x);
+        };
         const at::Tensor e =
-            (at::mv(part(k).slice(0, 0, seen), part(q)[t]) / std::sqrt(size)).exp();
+            (at::mv(normed("key_norm", k).slice(0, 0, seen), normed("query_norm", q)[t]) /
+             std::sqrt(size))
+                .exp();
         heads.push_back(at::mv(part(v).slice(0, 0, seen).t(), e / e.sum()));
       }
       positions.push_back(at::cat(heads));
@@ -118,7 +150,21 @@ class Plain {
 
   Weights w_;
   int64_t heads_;
+  TransformerOptions options_;
 };
+
+// Returns Small() with each placement, without and with norms of queries and keys.
+std::vector<TransformerOptions> Placements() {
+  std::vector<TransformerOptions> all;
+  for (const std::string& name : PlacementNames("pre")) {
+    for (const bool qk_norm : {false, true}) {
+      all.push_back(Small());
+      all.back().placement = PlacementOf(name);
+      all.back().qk_norm = qk_norm;
+    }
+  }
+  return all;
+}
 
 class TransformerTest : public ::testing::Test {
  protected:
@@ -151,39 +197,43 @@ TEST_F(TransformerTest, MasksPadding) {
 
 // Compares with sequences computed separately without padding. Here huge values fill the padding.
 TEST_F(TransformerTest, EncoderMatchesTheReference) {
-  TransformerEncoder encoder(Small());
-  const Plain plain(Randomise(encoder), 3);
-  encoder.eval();
-  const std::vector<int64_t> lengths = {5, 7, 1};
-  at::Tensor x = at::randn({3, 7, 12}, at::kDouble);
-  for (int64_t b = 0; b < 3; ++b) x[b].slice(0, lengths[b]).fill_(1e30);
-  const at::Tensor y = encoder.forward(x, PaddingMask(at::tensor(lengths), 7));
-  for (int64_t b = 0; b < 3; ++b) {
-    const at::Tensor expected = plain.Encode(x[b].slice(0, 0, lengths[b]), 2);
-    EXPECT_LT(Distance(y[b].slice(0, 0, lengths[b]), expected), kDouble) << b;
+  for (const TransformerOptions& options : Placements()) {
+    TransformerEncoder encoder(options);
+    const Plain plain(Randomise(encoder), options);
+    encoder.eval();
+    const std::vector<int64_t> lengths = {5, 7, 1};
+    at::Tensor x = at::randn({3, 7, 12}, at::kDouble);
+    for (int64_t b = 0; b < 3; ++b) x[b].slice(0, lengths[b]).fill_(1e30);
+    const at::Tensor y = encoder.forward(x, PaddingMask(at::tensor(lengths), 7));
+    for (int64_t b = 0; b < 3; ++b) {
+      const at::Tensor expected = plain.Encode(x[b].slice(0, 0, lengths[b]));
+      EXPECT_LT(Distance(y[b].slice(0, 0, lengths[b]), expected), kDouble) << b;
+    }
+    // Without padding there is no mask.
+    const at::Tensor whole = encoder.forward(x.slice(0, 1, 2), {});
+    EXPECT_LT(Distance(whole[0], plain.Encode(x[1])), kDouble);
   }
-  // Without padding there is no mask.
-  const at::Tensor whole = encoder.forward(x.slice(0, 1, 2), {});
-  EXPECT_LT(Distance(whole[0], plain.Encode(x[1], 2)), kDouble);
 }
 
 TEST_F(TransformerTest, DecoderMatchesTheReference) {
-  TransformerDecoder decoder(Small());
-  const Plain plain(Randomise(decoder), 3);
-  decoder.eval();
-  const at::Tensor x = at::randn({2, 6, 12}, at::kDouble);
-  at::Tensor memory = at::randn({2, 4, 12}, at::kDouble);
-  memory[1].slice(0, 3).fill_(1e30);
-  const at::Tensor y =
-      decoder.forward(x, memory, PaddingMask(at::tensor(std::vector<int64_t>{4, 3}), 4));
-  EXPECT_LT(Distance(y[0], plain.Decode(x[0], memory[0], 2)), kDouble);
-  EXPECT_LT(Distance(y[1], plain.Decode(x[1], memory[1].slice(0, 0, 3), 2)), kDouble);
+  for (const TransformerOptions& options : Placements()) {
+    TransformerDecoder decoder(options);
+    const Plain plain(Randomise(decoder), options);
+    decoder.eval();
+    const at::Tensor x = at::randn({2, 6, 12}, at::kDouble);
+    at::Tensor memory = at::randn({2, 4, 12}, at::kDouble);
+    memory[1].slice(0, 3).fill_(1e30);
+    const at::Tensor y =
+        decoder.forward(x, memory, PaddingMask(at::tensor(std::vector<int64_t>{4, 3}), 4));
+    EXPECT_LT(Distance(y[0], plain.Decode(x[0], memory[0])), kDouble);
+    EXPECT_LT(Distance(y[1], plain.Decode(x[1], memory[1].slice(0, 0, 3))), kDouble);
+  }
 }
 
 // A beam search of 2 over 3 sequences, the first of which is dropped on the way, must match the
 // whole sequences at each step.
-TEST_F(TransformerTest, StepsEqualWholeSequences) {
-  TransformerDecoder decoder(Small());
+void ExpectStepsEqualWholeSequences(const TransformerOptions& options) {
+  TransformerDecoder decoder(options);
   Randomise(decoder);
   decoder.eval();
   at::NoGradGuard no_grad;
@@ -199,7 +249,9 @@ TEST_F(TransformerTest, StepsEqualWholeSequences) {
                                              PaddingMask(lengths.repeat_interleave(k), 5));
     const at::Tensor y = decoder.Step(tokens.slice(1, -1), state);
     EXPECT_THAT(y.sizes(), ElementsAre(tokens.size(0), 1, 12));
-    EXPECT_LT(Distance(y.select(1, 0), whole.select(1, -1)), kDouble);
+    // Relative to larger results, which models without a norm have.
+    const double size = std::max(1.0, whole.abs().max().item<double>() / 10);
+    EXPECT_LT(Distance(y.select(1, 0), whole.select(1, -1)), kDouble * size);
   };
   const auto go_on = [&](const at::Tensor& rows) {
     tokens =
@@ -217,6 +269,17 @@ TEST_F(TransformerTest, StepsEqualWholeSequences) {
   state.ReorderMemory(rest);
   go_on(index({3, 2, 5, 5}));
   go_on(index({1, 0, 2, 3}));
+}
+
+TEST_F(TransformerTest, StepsEqualWholeSequences) {
+  for (const TransformerOptions& options : Placements()) ExpectStepsEqualWholeSequences(options);
+  for (const std::string& norm : RowNormNames("layer")) {
+    TransformerOptions options = Small();
+    options.norm = options.final_norm = norm;
+    options.placement = Placement::kPeri;
+    options.qk_norm = true;
+    ExpectStepsEqualWholeSequences(options);
+  }
 }
 
 TEST_F(TransformerTest, LaterPositionsLeaveEarlierOnesUnchanged) {
@@ -359,6 +422,73 @@ TEST_F(TransformerTest, StartsAllNormsFromTheSameWeights) {
     } else {
       EXPECT_LE(largest, bounds.at(name) * (1 + 1e-6)) << name;
       EXPECT_GT(largest, bounds.at(name) * 0.99) << name;
+    }
+  }
+}
+
+// Without a norm at the end, the last norm of the last layer is the final one.
+TEST_F(TransformerTest, EveryPlacementHasItsNorms) {
+  const auto norms = [](const torch::nn::Module& model, const std::string& name) {
+    std::vector<std::string> places;
+    for (const auto& item : model.named_parameters()) {
+      if (item.key().ends_with(name)) places.push_back(item.key());
+    }
+    std::ranges::sort(places);
+    return places;
+  };
+  TransformerOptions options = Small();
+  options.layers = 1;
+  options.norm = "dyt";
+  for (const Placement placement : {Placement::kPost, Placement::kDeepNorm}) {
+    options.placement = placement;
+    const TransformerDecoder decoder(options);
+    EXPECT_THAT(norms(decoder, "alpha"),
+                ElementsAre("0.attention_norm.alpha", "0.cross_norm.alpha"));
+    EXPECT_THAT(norms(decoder, "norm.norm.weight"), ElementsAre("0.ffn_norm.norm.weight"));
+  }
+  options.qk_norm = true;
+  options.placement = Placement::kPeri;
+  EXPECT_THAT(norms(TransformerEncoder(options), "alpha"),
+              ElementsAre("0.attention.key_norm.alpha", "0.attention.query_norm.alpha",
+                          "0.attention_norm.alpha", "0.attention_out_norm.alpha",
+                          "0.ffn_norm.alpha", "0.ffn_out_norm.alpha", "embedding_norm.alpha"));
+  options.placement = Placement::kSandwich;
+  const TransformerEncoder sandwich(options);
+  EXPECT_THAT(norms(sandwich, "embedding_norm.alpha"), ElementsAre());
+  EXPECT_THAT(norms(sandwich, "norm.norm.weight"), ElementsAre("final_norm.norm.weight"));
+}
+
+// DeepNorm scales the weights of values, outputs and feed-forward; all draws are the same.
+TEST_F(TransformerTest, EveryPlacementStartsFromTheSameDraws) {
+  TransformerOptions options = Small();
+  const auto weights = [&](Placement placement) {
+    options.placement = placement;
+    at::manual_seed(7);
+    Weights all;
+    TransformerEncoder encoder(options);
+    TransformerDecoder decoder(options);
+    for (const auto& item : encoder.named_parameters()) all["e." + item.key()] = item.value();
+    for (const auto& item : decoder.named_parameters()) all["d." + item.key()] = item.value();
+    std::erase_if(all,
+                  [](const auto& item) { return item.first.find("norm") != std::string::npos; });
+    return all;
+  };
+  const Weights pre = weights(Placement::kPre);
+  for (const std::string& name : PlacementNames("pre")) {
+    for (const auto& [key, weight] : weights(PlacementOf(name))) {
+      at::Tensor expected = pre.at(key).clone();
+      const bool scaled =
+          name == "deepnorm" && key.ends_with("weight") && key.find("query") == std::string::npos;
+      if (scaled) {
+        // Encoder: (8 * 2)^(-1/4); decoder: (12 * 2)^(-1/4).
+        const double beta = key[0] == 'e' ? 0.5 : std::pow(24, -0.25);
+        const int64_t first = key.find("qkv") != std::string::npos  ? 24
+                              : key.find("kv") != std::string::npos ? 12
+                                                                    : 0;
+        const at::NoGradGuard no_grad;
+        expected.slice(0, first).mul_(beta);
+      }
+      EXPECT_TRUE(weight.equal(expected)) << name << " " << key;
     }
   }
 }

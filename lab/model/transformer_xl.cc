@@ -33,46 +33,76 @@ class TransformerXl::Layer : public torch::nn::Module {
         attended_(register_module("attended", Product(o.heads * o.head_width, o.width, false))),
         inner_(register_module("inner", Product(o.width, o.inner, true))),
         outer_(register_module("outer", Product(o.inner, o.width, true))),
-        attention_norm_(
-            register_module("attention_norm", MakeNorm(o.norm, {o.width}, o.norm_options))),
-        feedforward_norm_(
-            register_module("feedforward_norm", MakeNorm(o.norm, {o.width}, o.norm_options))) {}
-
-  // x [B, T, width], memory [B, M, width] or undefined, sinusoids [M + T + 1, width].
-  at::Tensor forward(at::Tensor x, at::Tensor memory, const at::Tensor& sinusoids,
-                     const at::Tensor& content_bias, const at::Tensor& position_bias,
-                     int64_t window) {
-    at::Tensor input = x;
-    if (options_.pre_norm) {
-      input = attention_norm_->forward(x);
-      if (memory.defined()) memory = attention_norm_->forward(memory);
-    }
-    at::Tensor y = RelativeAttention(query_->forward(input), key_value_->forward(input),
-                                     memory.defined() ? key_value_->forward(memory) : at::Tensor(),
-                                     position_->forward(sinusoids), content_bias, position_bias,
-                                     {.heads = options_.heads,
-                                      .window = window,
-                                      .dropout = is_training() ? options_.attention_dropout : 0});
-    x = AddDropout(x, attended_->forward(y), options_.dropout, is_training());
-    if (!options_.pre_norm) x = attention_norm_->forward(x);
-    input = options_.pre_norm ? feedforward_norm_->forward(x) : x;
-    y = Dropout(inner_->forward(input).relu_(), options_.dropout, is_training());
-    x = AddDropout(x, outer_->forward(y), options_.dropout, is_training());
-    return options_.pre_norm ? x : feedforward_norm_->forward(x);
+        attention_residual_(MakeResidual("attention")),
+        feedforward_residual_(MakeResidual("feedforward")) {
+    if (!o.qk_norm) return;
+    const std::vector<int64_t> head = {o.head_width};
+    query_norm_ = register_module("query_norm", MakeNorm(o.norm, head, o.norm_options));
+    key_norm_ = register_module("key_norm", MakeNorm(o.norm, head, o.norm_options));
   }
 
-  // Draws all weights but those of the norms.
-  void Draw(double deviation) {
+  // x [B, T, width], memory [B, M, width] or undefined, sinusoids [M + T + 1, width].
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& memory, const at::Tensor& sinusoids,
+                     const at::Tensor& content_bias, const at::Tensor& position_bias,
+                     int64_t window) {
+    const at::Tensor input = attention_residual_.Input(x);
+    at::Tensor y =
+        RelativeAttention(Queries(input), KeysValues(input),
+                          memory.defined() ? KeysValues(attention_residual_.Input(memory)) : memory,
+                          position_->forward(sinusoids), content_bias, position_bias,
+                          {.heads = options_.heads,
+                           .window = window,
+                           .dropout = is_training() ? options_.attention_dropout : 0});
+    const at::Tensor h = attention_residual_.Output(x, attended_->forward(y), is_training());
+    y = inner_->forward(feedforward_residual_.Input(h)).relu_();
+    y = Dropout(y, options_.dropout, is_training());
+    return feedforward_residual_.Output(h, outer_->forward(y), is_training());
+  }
+
+  // Draws all weights but those of the norms. `beta` is that of DeepNorm.
+  void Draw(double deviation, double beta) {
     for (const Linear& linear : {query_, key_value_, position_, attended_, inner_, outer_}) {
       linear->weight.normal_(0, deviation);
       if (linear->bias.defined()) linear->bias.zero_();
     }
+    if (beta == 1) return;
+    const at::Tensor values = key_value_->weight.slice(0, options_.heads * options_.head_width);
+    for (const at::Tensor& weight : {values, attended_->weight, inner_->weight, outer_->weight}) {
+      weight.mul_(beta);
+    }
   }
 
  private:
+  Residual MakeResidual(const std::string& name) {
+    return {*this,
+            name,
+            {.placement = options_.placement,
+             .alpha = FactorsOfStack(options_.placement, options_.layers).alpha,
+             .dropout = options_.dropout},
+            [&] { return MakeNorm(options_.norm, {options_.width}, options_.norm_options); }};
+  }
+
+  // Returns queries [B, T, H * d].
+  at::Tensor Queries(const at::Tensor& x) {
+    const at::Tensor q = query_->forward(x);
+    return query_norm_ ? ByHead(*query_norm_, q) : q;
+  }
+  // Returns keys and values [B, T, 2 H * d].
+  at::Tensor KeysValues(const at::Tensor& x) {
+    const at::Tensor kv = key_value_->forward(x);
+    if (!key_norm_) return kv;
+    const auto parts = kv.chunk(2, 2);
+    return at::cat({ByHead(*key_norm_, parts[0]), parts[1]}, 2);
+  }
+  // Normalizes x [B, T, H * d] for each head.
+  at::Tensor ByHead(NormModule& norm, const at::Tensor& x) const {
+    return norm.forward(x.unflatten(2, {options_.heads, options_.head_width})).flatten(2);
+  }
+
   Options options_;
   Linear query_, key_value_, position_, attended_, inner_, outer_;
-  std::shared_ptr<NormModule> attention_norm_, feedforward_norm_;
+  Residual attention_residual_, feedforward_residual_;
+  std::shared_ptr<NormModule> query_norm_, key_norm_;  // null without qk_norm
 };
 
 TransformerXl::TransformerXl(const Options& o)
@@ -83,6 +113,11 @@ TransformerXl::TransformerXl(const Options& o)
       position_bias_(register_parameter("position_bias", at::empty({o.heads * o.head_width}))),
       frequencies_(
           at::pow(10000, -at::arange(0, o.width, 2, at::kDouble) / static_cast<double>(o.width))) {
+  const auto norm = [&](const std::string& name) {
+    return register_module(name, MakeNorm(o.norm, {o.width}, o.norm_options));
+  };
+  if (HasEmbeddingNorm(o.placement)) embedding_norm_ = norm("embedding_norm");
+  if (HasFinalNorm(o.placement)) final_norm_ = norm("final_norm");
   const auto list = register_module("layers", torch::nn::ModuleList());
   for (int64_t i = 0; i < o.layers; ++i) {
     layers_.push_back(std::make_shared<Layer>(o));
@@ -92,7 +127,8 @@ TransformerXl::TransformerXl(const Options& o)
   embedding_->weight.normal_(0, o.deviation);
   content_bias_.normal_(0, o.deviation);
   position_bias_.normal_(0, o.deviation);
-  for (const auto& layer : layers_) layer->Draw(o.deviation);
+  const double beta = FactorsOfStack(o.placement, o.layers).beta;
+  for (const auto& layer : layers_) layer->Draw(o.deviation, beta);
 }
 
 TransformerXl::~TransformerXl() = default;
@@ -113,6 +149,7 @@ at::Tensor TransformerXl::forward(const at::Tensor& x, SegmentMemory& memory, co
     return Dropout(t, options_.dropout, is_training());
   };
   at::Tensor y = drop(embedding_->forward(x) * std::sqrt(static_cast<double>(options_.width)));
+  if (embedding_norm_) y = embedding_norm_->forward(y);
   const at::Tensor sinusoids = drop(Sinusoids(remembered + length, reach.clamp));
   SegmentMemory next;
   for (size_t i = 0; i < layers_.size(); ++i) {
@@ -126,6 +163,7 @@ at::Tensor TransformerXl::forward(const at::Tensor& x, SegmentMemory& memory, co
     y = layers_[i]->forward(y, before, sinusoids, content_bias_, position_bias_, reach.window);
   }
   memory = std::move(next);
+  if (final_norm_) y = final_norm_->forward(y);
   return LinearProduct(drop(y).flatten(0, 1), embedding_->weight, output_bias_);
 }
 

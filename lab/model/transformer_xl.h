@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lab/model/norms.h"
+#include "lab/model/residual.h"
 
 namespace planish::lab {
 
@@ -26,8 +27,8 @@ struct Reach {
 };
 
 /// Transformer-XL (Dai et al. 2019): a decoder with relative positions and a memory of earlier
-/// segments. Norms follow the residual sums, or with `pre_norm` precede each half of a layer,
-/// without a norm at the end. docs/tasks/enwik8.md describes shared weights and dropout.
+/// segments, with any placement of its norms. docs/tasks/enwik8.md describes shared weights and
+/// dropout.
 class TransformerXl : public torch::nn::Module {
  public:
   struct Options {
@@ -41,7 +42,8 @@ class TransformerXl : public torch::nn::Module {
     double attention_dropout = 0;  ///< of attention's probabilities
     std::string norm = "layer";
     NormOptions norm_options;
-    bool pre_norm = false;
+    Placement placement = Placement::kPost;
+    bool qk_norm = false;     ///< normalizes each head's queries and keys; not those of positions
     double deviation = 0.02;  ///< standard deviation of the normal distribution of initial weights
   };
 
@@ -60,6 +62,7 @@ class TransformerXl : public torch::nn::Module {
 
   Options options_;
   torch::nn::Embedding embedding_;
+  std::shared_ptr<NormModule> embedding_norm_, final_norm_;  // null if the placement has none
   at::Tensor output_bias_, content_bias_, position_bias_;
   std::vector<std::shared_ptr<Layer>> layers_;
   at::Tensor frequencies_;  // [width / 2], of the sinusoids

@@ -19,6 +19,21 @@ TransformerXl::Options Small() {
   return {.symbols = 7, .layers = 3, .width = 6, .heads = 2, .head_width = 4, .inner = 5};
 }
 
+// Returns Small() with each placement, without and with norms of queries and keys.
+std::vector<TransformerXl::Options> Placements() {
+  std::vector<std::string> names = PlacementNames("post");
+  names.emplace_back(kPreNoFinalName);
+  std::vector<TransformerXl::Options> all;
+  for (const std::string& name : names) {
+    for (const bool qk_norm : {false, true}) {
+      all.push_back(Small());
+      all.back().placement = PlacementOf(name);
+      all.back().qk_norm = qk_norm;
+    }
+  }
+  return all;
+}
+
 // Returns a model of doubles in evaluation mode. Its weights are large enough for attention to be
 // far from uniform, and its gains and biases differ from their initial values.
 std::shared_ptr<TransformerXl> Model(TransformerXl::Options options) {
@@ -50,6 +65,10 @@ at::Tensor WrittenOut(const TransformerXl& model, const TransformerXl::Options& 
                       const at::Tensor& x, int64_t window, int64_t clamp) {
   const auto p = Weights(model);
   const int64_t length = x.size(0);
+  const bool is_post = o.placement == Placement::kPost || o.placement == Placement::kDeepNorm;
+  const bool has_two = o.placement == Placement::kPeri || o.placement == Placement::kSandwich;
+  const double alpha =
+      o.placement == Placement::kDeepNorm ? std::pow(2 * static_cast<double>(o.layers), 0.25) : 1;
   const auto norm = [&](const at::Tensor& row, const std::string& name) {
     if (o.norm == "none") return row;
     const at::Tensor centred = row - row.mean();
@@ -72,6 +91,7 @@ at::Tensor WrittenOut(const TransformerXl& model, const TransformerXl::Options& 
   for (int64_t t = 0; t < length; ++t) {
     rows.push_back(p.at("embedding.weight")[x[t].item<int64_t>()] *
                    std::sqrt(static_cast<double>(o.width)));
+    if (o.placement == Placement::kPeri) rows.back() = norm(rows.back(), "embedding_norm");
   }
   for (int64_t layer = 0; layer < o.layers; ++layer) {
     const std::string name = "layers." + std::to_string(layer) + ".";
@@ -80,7 +100,7 @@ at::Tensor WrittenOut(const TransformerXl& model, const TransformerXl::Options& 
     };
     std::vector<at::Tensor> inputs = rows, next;
     for (at::Tensor& row : inputs) {
-      if (o.pre_norm) row = norm(row, name + "attention_norm");
+      if (!is_post) row = norm(row, name + "attention_norm");
     }
     for (int64_t t = 0; t < length; ++t) {
       std::vector<at::Tensor> heads;
@@ -88,29 +108,41 @@ at::Tensor WrittenOut(const TransformerXl& model, const TransformerXl::Options& 
         const auto part = [&](const at::Tensor& row, int64_t from = 0) {
           return row.slice(0, from + h * o.head_width, from + (h + 1) * o.head_width);
         };
-        const at::Tensor q = part(times("query", inputs[static_cast<size_t>(t)]));
+        const auto normed = [&](const at::Tensor& row, const char* which) {
+          return o.qk_norm ? norm(row, name + which) : row;
+        };
+        const at::Tensor q =
+            normed(part(times("query", inputs[static_cast<size_t>(t)])), "query_norm");
         std::vector<at::Tensor> scores, values;
         for (int64_t j = 0; j <= t; ++j) {
           if (window > 0 && t - j >= window) continue;
           const at::Tensor kv = times("key_value", inputs[static_cast<size_t>(j)]);
           const int64_t distance = clamp > 0 ? std::min(t - j, clamp) : t - j;
           const at::Tensor r = part(times("position", sinusoid(distance)));
-          scores.push_back((q.dot(part(kv)) + q.dot(r) + part(p.at("content_bias")).dot(part(kv)) +
+          const at::Tensor key = normed(part(kv), "key_norm");
+          scores.push_back((q.dot(key) + q.dot(r) + part(p.at("content_bias")).dot(key) +
                             part(p.at("position_bias")).dot(r)) /
                            std::sqrt(static_cast<double>(o.head_width)));
           values.push_back(part(kv, o.heads * o.head_width));
         }
         heads.push_back(at::stack(scores).softmax(0).matmul(at::stack(values)));
       }
-      at::Tensor y = rows[static_cast<size_t>(t)] + times("attended", at::cat(heads));
-      if (!o.pre_norm) y = norm(y, name + "attention_norm");
-      const at::Tensor input = o.pre_norm ? norm(y, name + "feedforward_norm") : y;
+      const auto sum = [&](const at::Tensor& row, const at::Tensor& result,
+                           const std::string& half) {
+        if (is_post) return norm(alpha * row + result, name + half + "_norm");
+        return row + (has_two ? norm(result, name + half + "_out_norm") : result);
+      };
+      at::Tensor y =
+          sum(rows[static_cast<size_t>(t)], times("attended", at::cat(heads)), "attention");
+      const at::Tensor input = is_post ? y : norm(y, name + "feedforward_norm");
       const at::Tensor inner = (times("inner", input) + p.at(name + "inner.bias")).clamp_min(0);
-      y = y + times("outer", inner) + p.at(name + "outer.bias");
-      if (!o.pre_norm) y = norm(y, name + "feedforward_norm");
+      y = sum(y, times("outer", inner) + p.at(name + "outer.bias"), "feedforward");
       next.push_back(y);
     }
     rows = next;
+  }
+  for (at::Tensor& row : rows) {
+    if (!is_post && o.placement != Placement::kPreNoFinal) row = norm(row, "final_norm");
   }
   return at::stack(rows).matmul(p.at("embedding.weight").t()) + p.at("output_bias");
 }
@@ -141,10 +173,9 @@ TEST(TransformerXl, IsTheModelWrittenOut) {
   const at::NoGradGuard no_grad;
   const at::Tensor x = Symbols(2, 9);
   for (const std::string norm : {"layer", "none"}) {
-    for (const bool pre_norm : {false, true}) {
-      TransformerXl::Options options = Small();
+    for (const TransformerXl::Options& placed : Placements()) {
+      TransformerXl::Options options = placed;
       options.norm = norm;
-      options.pre_norm = pre_norm;
       const auto model = Model(options);
       for (const Reach& reach :
            {Reach{}, Reach{.window = 3}, Reach{.clamp = 4}, Reach{.window = 5, .clamp = 2}}) {
@@ -154,7 +185,8 @@ TEST(TransformerXl, IsTheModelWrittenOut) {
         for (int64_t b = 0; b < 2; ++b) {
           const at::Tensor expected = WrittenOut(*model, options, x[b], reach.window, reach.clamp);
           EXPECT_LT(Difference(logits[b], expected), kTolerance)
-              << norm << pre_norm << " window " << reach.window << " clamp " << reach.clamp;
+              << norm << static_cast<int>(options.placement) << options.qk_norm << " window "
+              << reach.window << " clamp " << reach.clamp;
         }
       }
     }
@@ -166,9 +198,7 @@ TEST(TransformerXl, IsTheModelWrittenOut) {
 TEST(TransformerXl, ReadsSegmentsAsOneWithMemory) {
   const at::NoGradGuard no_grad;
   const at::Tensor x = Symbols(2, 12);
-  for (const bool pre_norm : {false, true}) {
-    TransformerXl::Options options = Small();
-    options.pre_norm = pre_norm;
+  for (const TransformerXl::Options& options : Placements()) {
     const auto model = Model(options);
     const at::Tensor whole = InSegments(*model, x, {12}, {});
     for (const std::vector<int64_t>& lengths :
@@ -263,6 +293,27 @@ TEST(TransformerXl, DrawsItsWeights) {
   const at::Tensor all = at::cat(drawn);
   EXPECT_EQ(all.numel(), 50 * 32 + 2 * (5 * 32 * 32 + 2 * 32 * 64) + 2 * 32);
   EXPECT_NEAR(all.std().item<double>(), 0.02, 0.02 * 0.016);
+}
+
+// (8 * 2)^(-1/4) = 1/2 for two layers.
+TEST(TransformerXl, DeepNormScalesTheWeightsOfValuesOutputsAndFeedforward) {
+  TransformerXl::Options options = Small();
+  options.layers = 2;
+  const auto weights = [&](Placement placement) {
+    options.placement = placement;
+    at::manual_seed(2);
+    return Weights(TransformerXl(options));
+  };
+  const auto post = weights(Placement::kPost), deep = weights(Placement::kDeepNorm);
+  ASSERT_EQ(post.size(), deep.size());
+  for (const auto& [name, weight] : post) {
+    at::Tensor expected = weight.clone();
+    for (const std::string scaled : {"attended.weight", "inner.weight", "outer.weight"}) {
+      if (name.ends_with(scaled)) expected.mul_(0.5);
+    }
+    if (name.ends_with("key_value.weight")) expected.slice(0, 8).mul_(0.5);
+    EXPECT_TRUE(deep.at(name).equal(expected)) << name;
+  }
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "lab/error.h"
+#include "lab/run/former_settings.h"
 #include "lab/run/json.h"
 #include "lab/run/posix_file.h"
 
@@ -123,11 +124,13 @@ void from_json(const Json& j, RunConfig& c) {
   if (!c.settings.is_object()) {
     throw std::invalid_argument("settings must be an object");
   }
+  UpdateSettings(c.task, c.settings);
   c.seed = ToInteger(j.at("seed"));
   j.at("data").get_to(c.data);
   j.at("stamps").get_to(c.stamps);
   j.at("metrics").get_to(c.metrics);
   j.at("report").get_to(c.report);
+  c.report.panel = PresentSetting(c.report.panel);
 }
 
 void to_json(Json& j, const Evaluation& e) {

@@ -76,7 +76,9 @@ SentenceClassifier::Options ModelOptions(const Settings& s, const Corpus& corpus
                       .activation_dropout = s.Real("activation_dropout"),
                       .norm = s.Text("norm"),
                       .final_norm = s.Text("norm"),
-                      .norm_options = NormOptionsOf(s)}};
+                      .norm_options = NormOptionsOf(s),
+                      .placement = PlacementOf(s.Text("placement")),
+                      .qk_norm = s.Flag("qk_norm")}};
 }
 
 class SentenceExperiment final : public Experiment {
@@ -157,6 +159,7 @@ SentenceTask::SentenceTask(std::string task_name, int64_t classes) : classes_(cl
   Default("adam_beta2", 0.998);
   Default("lr", 1e-3);
   AddSettings(NormDetails());
+  AddSettings(PlacementSettings("pre"));
   AddSettings({
       {"layers", 4, "encoder layers", 1, 1000, {}},
       {"width", 128, "width of a word embedding and of each layer", 2, 65536, {}},

@@ -139,7 +139,30 @@ TEST_P(SentenceTaskTest, LearnsWithEveryNorm) {
   }
 }
 
-TEST_P(SentenceTaskTest, ResumesToTheBit) { ExpectExactResume(*task); }
+TEST_P(SentenceTaskTest, ResumesToTheBit) {
+  ExpectExactResume(*task);
+  ExpectExactResume(*task, {{"norm", "layer"}, {"placement", "sandwich"}, {"qk_norm", "true"}});
+}
+
+TEST_P(SentenceTaskTest, LearnsAtEveryPlacement) {
+  for (const std::string& placement : PlacementNames("pre")) {
+    for (const std::string qk_norm : {"false", "true"}) {
+      const Settings settings =
+          Smoke({{"norm", "layer"}, {"placement", placement}, {"qk_norm", qk_norm}});
+      const auto data = task->Load(settings, {});
+      at::manual_seed(1);
+      const auto experiment = task->Make(settings, *data);
+      EXPECT_LT(LossRatio(*task, *experiment, settings, 64, 20), 0.98) << placement << qk_norm;
+    }
+  }
+}
+
+TEST_P(SentenceTaskTest, RefusesUnknownPlacementsAndNorms) {
+  EXPECT_THROW(Smoke({{"placement", "mid"}}), UsageError);
+  EXPECT_THROW(Smoke({{"placement", "pre-no-final"}}), UsageError);
+  EXPECT_THROW(Smoke({{"qk_norm", "layer"}}), UsageError);
+  EXPECT_THROW(Smoke({{"norm", "weight"}}), UsageError);
+}
 
 // The printed model, on synthetic sentences.
 TEST_P(SentenceTaskTest, TrainsThePaperPreset) {

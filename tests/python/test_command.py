@@ -697,3 +697,38 @@ def test_terminals(planish, environment, live):
     assert re.search(r"run 1/1 smoke-none-b128-s1  test error [\d.]+% after 2 epochs, ", lines)
     table = re.sub(r"\x1b\[\d+m", "", lines[lines.rindex("of training\n") :])
     assert max(map(len, table.splitlines())) <= 80
+
+
+def test_placements_are_settings(planish):
+    args = ("train", "rt", "--preset", "smoke", "--norm", "rms", "--quiet")
+    assert_one_line(planish(*args, "--set", "placement=mid"), 2,
+                    'placement must be one of pre, post, peri, sandwich, deepnorm, got "mid"')  # fmt: skip
+    assert_one_line(planish(*args, "--set", "qk_norm=layer"), 2, 'qk_norm must be true or false, got "layer"')
+    assert_one_line(planish("train", "rt", "--norm", "weight"), 2, 'norm must be one of none, layer,')
+    assert_one_line(planish("train", "pi-mnist", "--set", "placement=pre"), 2, "name must be one of")
+    assert "placement" in planish.ok("list", "rt").stdout
+    planish.ok(*args, "--set", "placement=peri", "--set", "qk_norm=true", "--out", "out")
+    run = planish.folder / "out/rt/smoke-rms-b512-placement=peri-qk_norm=true-s1"
+    settings = json.loads((run / "config.json").read_text())["settings"]
+    assert settings["placement"] == "peri" and settings["qk_norm"] is True
+
+
+def test_former_settings_are_accepted(planish):
+    """Runs of versions that called enwik8's placement norm_position are continued and sampled."""
+    args = ("train", "enwik8", "--preset", "smoke", "--norm", "layer", "--quiet", "--out", "out")
+    planish.ok(*args, "--set", "norm_position=pre")
+    planish.ok(*args)
+    new = planish.folder / "out/enwik8/smoke-layer-b8-placement=pre-no-final-s1"
+    usual = planish.folder / "out/enwik8/smoke-layer-b8-s1"
+    for run, position in ((new, "pre"), (usual, "post")):
+        config = json.loads((run / "config.json").read_text())
+        settings = {"norm_position" if name == "placement" else name: value
+                    for name, value in config["settings"].items() if name != "qk_norm"}  # fmt: skip
+        config["settings"] = settings | {"norm_position": position}
+        config["report"]["panel"] = "norm_position"
+        sample = planish.ok("sample", run, "--length", 20).stdout
+        (run / "config.json").write_text(json.dumps(config))
+        assert planish.ok("sample", run, "--length", 20).stdout == sample
+    assert planish.ok(*args).stderr == ""
+    shown = planish.ok("show", "out").stdout
+    assert "placement" in shown and "norm_position" not in shown

@@ -47,7 +47,8 @@ class Enwik8 final : public Experiment, public TextSampler {
                 .attention_dropout = s.Real("attention_dropout"),
                 .norm = s.Text("norm"),
                 .norm_options = NormOptionsOf(s),
-                .pre_norm = s.Text("norm_position") == "pre",
+                .placement = PlacementOf(s.Text("placement")),
+                .qk_norm = s.Flag("qk_norm"),
                 .deviation = s.Real("init")}),
         memory_(model_.register_buffer(
             "memory", at::zeros({s.Int("layers"), streams_, reach_.memory, s.Int("width")}))),
@@ -178,7 +179,7 @@ ReportSpec MakeReport() {
   report.source = "Xu et al. 2019, section 2.2; model of Dai et al. 2019";
   report.compare = "norm";
   report.baseline = "layer";
-  report.panel = "norm_position";
+  report.panel = "placement";
   report.curves = {"train_bits", "valid_bits"};
   report.headline = "test_bits";
   report.targets = {{"valid_bits", {4, 3.5, 3, 2.75, 2.5, 2.25, 2, 1.5, 1.25}}};
@@ -191,9 +192,6 @@ constexpr double kMaxPositions = 1 << 20;
 // Returns the settings of the model.
 std::vector<SettingSpec> ModelSettings() {
   return {
-      Choice("norm_position", "post",
-             "norms after each residual sum (post), or before each half of a layer (pre)",
-             {"post", "pre"}),
       {"layers", 12, "layers, each of attention and feed-forward", 1, 1000, {}},
       {"width", 512, "width of the model", 1, 65536, {}},
       {"heads", 8, "heads of attention", 1, 1024, {}},
@@ -305,6 +303,7 @@ class Enwik8Task final : public Task {
     Default("clip", 0.25);
     Default("evaluations_per_epoch", 2);
     AddSettings(NormDetails());
+    AddSettings(PlacementSettings("post", {kPreNoFinalName}));
     AddSettings(ModelSettings());
     AddSettings(SegmentSettings());
     AddSettings(TextSettings());

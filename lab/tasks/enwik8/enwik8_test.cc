@@ -79,11 +79,10 @@ TEST_F(Enwik8Test, ReportsErrors) {
   EXPECT_EQ(refusal({{"memory", "0"}, {"eval_memory", "0"}, {"test_memory", "0"}}), "no error");
 }
 
-TEST_F(Enwik8Test, HasEveryNormButBatch) {
+TEST_F(Enwik8Test, HasEveryNormOfRows) {
   for (const SettingSpec& spec : task->settings) {
     if (spec.name != "norm") continue;
-    EXPECT_EQ(spec.choices.size(), NormNames().size() - 1);
-    EXPECT_THAT(spec.choices, ::testing::Not(::testing::Contains("batch")));
+    EXPECT_EQ(spec.choices, RowNormNames("layer"));
   }
 }
 
@@ -213,6 +212,8 @@ TEST_F(Enwik8Test, LearnsWithEveryNorm) {
 TEST_F(Enwik8Test, ResumesWithTheSameBits) {
   for (const Sets& sets :
        {Sets{{"norm", "layer"}, {"memory", "48"}}, Sets{{"norm", "ada"}, {"norm_position", "pre"}},
+        Sets{{"norm", "rms"}, {"placement", "peri"}, {"qk_norm", "true"}},
+        Sets{{"norm", "layer"}, {"placement", "deepnorm"}},
         Sets{{"norm", "none"}, {"attention_dropout", "0.1"}}}) {
     ExpectExactResume(*task, sets, {1, 34, 2});
   }

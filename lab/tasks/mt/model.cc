@@ -15,8 +15,10 @@ TranslationModel::TranslationModel(const Options& options) : dropout_(options.tr
   at::Tensor embedding = at::randn({options.vocabulary, width}) / std::sqrt(width);
   embedding[0].zero_();
   embedding_ = register_parameter("embedding", embedding);
-  encoder_ = register_module("encoder", std::make_shared<TransformerEncoder>(options.transformer));
-  decoder_ = register_module("decoder", std::make_shared<TransformerDecoder>(options.transformer));
+  TransformerOptions layers = options.transformer;
+  layers.decoder_layers = layers.layers;
+  encoder_ = register_module("encoder", std::make_shared<TransformerEncoder>(layers));
+  decoder_ = register_module("decoder", std::make_shared<TransformerDecoder>(layers));
 }
 
 at::Tensor TranslationModel::Embed(const at::Tensor& pieces, int64_t first) {

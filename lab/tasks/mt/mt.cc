@@ -39,6 +39,8 @@ TransformerOptions LayersOf(const Settings& s) {
   options.final_norm = s.Text("norm");
   options.norm = s.Text("wiring") == "code" ? "layer" : s.Text("norm");
   options.norm_options = NormOptionsOf(s);
+  options.placement = PlacementOf(s.Text("placement"));
+  options.qk_norm = s.Flag("qk_norm");
   return options;
 }
 
@@ -327,7 +329,7 @@ class MtTask final : public Task {
  public:
   MtTask() {
     name = "mt";
-    summary = "machine translation: a pre-norm Transformer on sentence pairs";
+    summary = "machine translation: a Transformer on sentence pairs";
     settings = EngineSettings(NormSetting(RowNormNames("layer")));
     Default("batch_size", 4096, "pieces of the longer side of a batch, including padding");
     Default("epochs", 55);
@@ -337,6 +339,7 @@ class MtTask final : public Task {
     Default("warmup", 8000);
     Default("accumulate", 2);
     AddSettings(NormDetails());
+    AddSettings(PlacementSettings("pre"));
     AddSettings(ModelSettings());
     AddDataSettings(DataSettings());
     AddSettings(TranslationSettings());

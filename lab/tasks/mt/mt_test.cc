@@ -141,6 +141,43 @@ TEST_F(MtTest, WiresTheNormsAsThePaperOrTheCode) {
   for (const std::string& name : code) EXPECT_THAT(name, ::testing::Not(HasSubstr("final")));
 }
 
+// wiring=code replaces the last norm of encoder and decoder at every placement.
+TEST_F(MtTest, WiresTheLastNormsAtEveryPlacement) {
+  const auto data = Load();
+  for (const std::string& placement : PlacementNames("pre")) {
+    const auto experiment =
+        Make(*data, {{"norm", "dyt"}, {"wiring", "code"}, {"placement", placement}});
+    std::vector<std::string> places;
+    for (const auto& item : experiment->model().named_parameters()) {
+      if (item.key().ends_with(".alpha")) places.push_back(item.key());
+    }
+    if (placement == "post" || placement == "deepnorm") {
+      EXPECT_THAT(places, ::testing::UnorderedElementsAre("encoder.1.ffn_norm.alpha",
+                                                          "decoder.1.ffn_norm.alpha"));
+    } else {
+      EXPECT_THAT(places, ::testing::UnorderedElementsAre("encoder.final_norm.alpha",
+                                                          "decoder.final_norm.alpha"));
+    }
+  }
+}
+
+// The encoder's factors depend on the decoder (Wang et al. 2022): 0.87 (2^4 * 2)^(-1/16) for two
+// and two layers; a decoder's is (12 * 2)^(-1/4).
+TEST_F(MtTest, ScalesTheWeightsOfDeepNormAsAnEncoderAndDecoder) {
+  const auto data = Load();
+  const auto weight = [&](const std::string& placement, const std::string& name) {
+    at::manual_seed(3);
+    const auto experiment = Make(*data, {{"placement", placement}});
+    return experiment->model().named_parameters()[name].detach();
+  };
+  const auto ratio = [&](const std::string& name) {
+    return (weight("deepnorm", name) / weight("pre", name)).mean().item<double>();
+  };
+  // Floats of size 1, a few roundings.
+  EXPECT_NEAR(ratio("encoder.0.ffn.out.weight"), 0.87 * std::pow(32, -1. / 16), 1e-6);
+  EXPECT_NEAR(ratio("decoder.0.ffn.out.weight"), std::pow(24, -0.25), 1e-6);
+}
+
 // Reference: the whole model in double, without padding or dropout.
 at::Tensor LogitsByHand(const torch::nn::Module& model, const at::Tensor& source,
                         const at::Tensor& input, int64_t heads) {
@@ -306,6 +343,13 @@ TEST_F(MtTest, ResumesWithTheSameBits) {
     ExpectExactResume(*task,
                       {{"norm", norm}, {"accumulate", "2"}, {"bleu_sentences", "3"}, {"beam", "1"}},
                       {1, 2});
+  }
+  for (const std::string placement : {"post", "peri", "deepnorm"}) {
+    SCOPED_TRACE(placement);
+    ExpectExactResume(
+        *task,
+        {{"norm", "rms"}, {"placement", placement}, {"qk_norm", "true"}, {"bleu_sentences", "3"}},
+        {1, 2});
   }
 }
 

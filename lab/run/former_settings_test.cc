@@ -1,0 +1,52 @@
+#include "lab/run/former_settings.h"
+
+#include <gtest/gtest.h>
+
+#include "lab/run/results.h"
+
+namespace planish::lab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+TEST(FormerSettings, HavePresentNamesAndValues) {
+  EXPECT_EQ(PresentSetting("norm_position"), "placement");
+  EXPECT_EQ(PresentSetting("placement"), "placement");
+  EXPECT_EQ(PresentSetting(""), "");
+  EXPECT_EQ(PresentValue("norm_position", "pre"), "pre-no-final");
+  EXPECT_EQ(PresentValue("norm_position", "post"), "post");
+  EXPECT_EQ(PresentValue("placement", "pre"), "pre");
+}
+
+TEST(FormerSettings, AreUpdatedInTheirOrder) {
+  Json settings = {{"norm", "layer"}, {"norm_position", "pre"}, {"lr", 0.1}};
+  UpdateSettings("enwik8", settings);
+  EXPECT_EQ(settings.dump(),
+            R"({"norm":"layer","placement":"pre-no-final","lr":0.1,"qk_norm":false})");
+  const Json present = settings;
+  UpdateSettings("enwik8", settings);
+  EXPECT_EQ(settings, present);
+
+  settings = {{"norm", "rms"}};
+  UpdateSettings("mt", settings);
+  EXPECT_EQ(settings.dump(), R"({"norm":"rms","placement":"pre","qk_norm":false})");
+  settings = {{"norm", "rms"}, {"qk_norm", true}, {"placement", "peri"}};
+  UpdateSettings("rt", settings);
+  EXPECT_EQ(settings.dump(), R"({"norm":"rms","qk_norm":true,"placement":"peri"})");
+  settings = {{"norm", "rms"}};
+  UpdateSettings("pi-mnist", settings);
+  EXPECT_EQ(settings.dump(), R"({"norm":"rms"})");
+}
+
+TEST(FormerSettings, AreUpdatedInAConfig) {
+  RunConfig config;
+  config.task = "enwik8";
+  config.settings = {{"norm_position", "post"}};
+  config.report.panel = "norm_position";
+  const auto read = Json(config).get<RunConfig>();
+  EXPECT_EQ(read.settings.dump(), R"({"placement":"post","qk_norm":false})");
+  EXPECT_EQ(read.report.panel, "placement");
+}
+
+}  // namespace
+}  // namespace planish::lab
