@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <numbers>
 #include <utility>
 #include <vector>
 
@@ -12,24 +12,38 @@
 
 namespace planish::lab {
 
-double StudentT(int degrees_of_freedom) {
-  static constexpr std::array<double, 30> kTable = {
-      12.7062047362, 4.3026527297, 3.1824463053, 2.7764451052, 2.5705818356, 2.4469118511,
-      2.3646242516,  2.3060041352, 2.2621571628, 2.2281388520, 2.2009851601, 2.1788128297,
-      2.1603686565,  2.1447866879, 2.1314495456, 2.1199052992, 2.1098155778, 2.1009220402,
-      2.0930240544,  2.0859634473, 2.0796138447, 2.0738730679, 2.0686576104, 2.0638985616,
-      2.0595385528,  2.0555294386, 2.0518305165, 2.0484071418, 2.0452296421, 2.0422724563};
+namespace {
+
+// Returns the probability that |T| < sqrt(degrees_of_freedom) * tan(angle), where T has Student's
+// distribution (Abramowitz & Stegun 26.7.3 and 26.7.4).
+double WithinAngle(double angle, int degrees_of_freedom) {
+  const double sine = std::sin(angle), cosine = std::cos(angle);
+  const bool odd = degrees_of_freedom % 2 == 1;
+  double sum = 0, term = odd ? cosine : 1;
+  for (int i = odd ? 3 : 2; i <= degrees_of_freedom; i += 2) {
+    sum += term;
+    term *= cosine * cosine * (i - 1) / i;
+  }
+  return odd ? 2 * std::numbers::inv_pi * (angle + sine * sum) : sine * sum;
+}
+
+}  // namespace
+
+double StudentT(int degrees_of_freedom, double confidence) {
   if (degrees_of_freedom < 1) {
     throw RunError(
         fmt::format("[StudentT] degrees_of_freedom must be 1 or more, got {}", degrees_of_freedom));
   }
-  if (degrees_of_freedom <= static_cast<int>(kTable.size())) return kTable[degrees_of_freedom - 1];
-  // Cornish-Fisher expansion about the normal quantile (Abramowitz & Stegun 26.7.5).
-  const double z = 1.959963984540054;
-  const double z2 = z * z;
-  const double v = degrees_of_freedom;
-  return z + z * (z2 + 1) / (4 * v) + z * ((5 * z2 + 16) * z2 + 3) / (96 * v * v) +
-         z * (((3 * z2 + 19) * z2 + 17) * z2 - 15) / (384 * v * v * v);
+  if (!(confidence > 0 && confidence < 1)) {
+    throw RunError(
+        fmt::format("[StudentT] confidence must be between 0 and 1, got {}", confidence));
+  }
+  double low = 0, high = std::numbers::pi / 2;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (WithinAngle(middle, degrees_of_freedom) < confidence ? low : high) = middle;
+  }
+  return std::sqrt(static_cast<double>(degrees_of_freedom)) * std::tan(low);
 }
 
 Estimate EstimateMean(std::span<const double> values) {

@@ -24,9 +24,9 @@ struct Estimate {
 /// Seed -> value of one measure.
 using SeedValues = std::map<int64_t, double>;
 
-/// Returns Student's t at probability 0.975 (two-sided 95%). Throws RunError below one degree of
-/// freedom.
-double StudentT(int degrees_of_freedom);
+/// Returns t such that |T| < t with probability `confidence`, where T has Student's distribution.
+/// Throws RunError below one degree of freedom, and unless `confidence` is between 0 and 1.
+double StudentT(int degrees_of_freedom, double confidence = 0.95);
 
 /// Returns mean, extremes and 95% t-interval; a count of 0 for no values.
 Estimate EstimateMean(std::span<const double> values);

@@ -18,8 +18,13 @@ TEST(StatisticsTest, StudentTMatchesScipy) {
       {1, 12.706204736175}, {2, 4.302652729749},   {3, 3.182446305284},   {5, 2.570581835636},
       {10, 2.228138851986}, {30, 2.042272456301},  {31, 2.039513446396},  {40, 2.021075390306},
       {60, 2.000297822014}, {120, 1.979930405082}, {1000, 1.962339080826}};
-  // The table has ten decimals; the first omitted term of the expansion is 1.7e-6 at 31.
-  for (const auto& [df, t] : quantiles) EXPECT_NEAR(StudentT(df), t, df <= 30 ? 1e-9 : 2e-6) << df;
+  // scipy's values have twelve decimals.
+  for (const auto& [df, t] : quantiles) EXPECT_NEAR(StudentT(df), t, 2e-12 * t + 1e-12) << df;
+  // scipy.stats.t.ppf((1 + confidence) / 2, df)
+  EXPECT_NEAR(StudentT(4, 0.5), 0.740697084113, 1e-12);
+  EXPECT_NEAR(StudentT(3, 1 - 0.05 / 19), 9.300130848313, 1e-11);
+  EXPECT_NEAR(StudentT(4, 1 - 0.05 / 16), 6.364285400576, 1e-11);
+  EXPECT_NEAR(StudentT(1, 0.999), 636.619248768790, 1e-8);
 }
 
 TEST(StatisticsTest, StudentTFallsWithDegreesOfFreedom) {
@@ -29,6 +34,8 @@ TEST(StatisticsTest, StudentTFallsWithDegreesOfFreedom) {
 TEST(StatisticsTest, StudentTNeedsADegreeOfFreedom) {
   EXPECT_THROW(StudentT(0), RunError);
   EXPECT_THROW(StudentT(-1), RunError);
+  EXPECT_THROW(StudentT(3, 1), RunError);
+  EXPECT_THROW(StudentT(3, 0), RunError);
 }
 
 // scipy.stats.t.interval(0.95, n - 1, mean, sem); sums of few values round in the last digits.
