@@ -28,7 +28,7 @@ int FinishedIn(const Panel& panel) {
   return finished;
 }
 
-ColumnRuns FindRuns(const PaperColumn& column, const std::vector<Section>& sections) {
+ColumnRuns FindColumnRuns(const PaperColumn& column, const std::vector<Section>& sections) {
   ColumnRuns runs;
   runs.column = &column;
   int belonging = 0;
@@ -141,7 +141,7 @@ std::vector<Reproduction> FindReproductions(const std::vector<Section>& sections
     Reproduction reproduction{&paper, {}};
     bool any = false;
     for (const PaperColumn& column : paper.columns) {
-      reproduction.columns.push_back(FindRuns(column, sections));
+      reproduction.columns.push_back(FindColumnRuns(column, sections));
       any |= reproduction.columns.back().panel != nullptr;
     }
     if (any) found.push_back(std::move(reproduction));

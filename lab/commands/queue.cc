@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <ratio>
 #include <thread>
 
 #include "lab/commands/commands.h"
@@ -19,6 +21,26 @@ namespace planish::lab {
 namespace fs = std::filesystem;
 
 namespace {
+
+// Trains stage after stage. Adds the finished runs to `done`. Returns the exit status of the last
+// stage.
+int TrainStages(const std::function<RunQueue()>& next_stage, RunnerOptions options, size_t& done) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::optional<double> hours = options.hours;
+  for (int status = 0;;) {
+    RunQueue stage = next_stage();
+    if (stage.runs.empty()) return status;
+    if (hours) {
+      options.hours = *hours - std::chrono::duration<double, std::ratio<3600>>(
+                                   std::chrono::steady_clock::now() - start)
+                                   .count();
+      if (*options.hours <= 0) return status;
+    }
+    status = TrainQueue(stage, options);
+    done += stage.Done();
+    if (status != 0 || stage.Done() < stage.runs.size()) return status;
+  }
+}
 
 int Cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
@@ -60,7 +82,7 @@ void AddQueueOptions(CLI::App& command, QueueFlags& flags) {
 }
 
 int TrainAndReport(RunQueue& queue, const std::string& table, const QueueFlags& flags,
-                   const fs::path& out) {
+                   const fs::path& out, const std::function<RunQueue()>& next_stage) {
   ParseDevice(flags.device);
   if (const char* size = std::getenv("WORLD_SIZE"); size != nullptr && *size != '\0') {
     throw UsageError(
@@ -89,9 +111,11 @@ int TrainAndReport(RunQueue& queue, const std::string& table, const QueueFlags& 
   options.hours = flags.hours;
   options.arguments = flags.TrainArguments();
   options.quiet = flags.quiet;
-  const int status = TrainQueue(queue, options);
+  size_t done = queue.Done();
+  const int status =
+      next_stage ? TrainStages(next_stage, options, done) : TrainQueue(queue, options);
   if (status > 128) return status;
-  if (queue.Done() > 0) {
+  if (std::max(done, queue.Done()) > 0) {
     const std::vector<Run> runs = FindReadableRuns({out});
     const fs::path report = out / "report.html";
     WriteReport(runs, report);

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,8 +36,11 @@ void AddQueueOptions(CLI::App& command, QueueFlags& flags);
 
 /// Prints the plan, which `table` shows, with its schedule. Trains the queue unless --dry-run is
 /// given, and writes out/report.html. Returns the exit status.
+/// With `next_stage`, trains the queues that it returns in place of `queue`, until it returns one
+/// without runs, or a stage stays unfinished.
 int TrainAndReport(RunQueue& queue, const std::string& table, const QueueFlags& flags,
-                   const std::filesystem::path& out);
+                   const std::filesystem::path& out,
+                   const std::function<RunQueue()>& next_stage = {});
 
 }  // namespace planish::lab
 

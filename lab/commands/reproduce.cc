@@ -12,6 +12,7 @@
 #include "lab/commands/queue.h"
 #include "lab/engine/sweep.h"
 #include "lab/error.h"
+#include "lab/reproduce/arena_plan.h"
 #include "lab/reproduce/plan.h"
 #include "lab/tasks/tasks.h"
 
@@ -30,17 +31,23 @@ struct ReproduceFlags {
 };
 
 int RunReproduce(const ReproduceFlags& flags) {
-  const Paper& paper = FindPaper(flags.paper);
+  const bool is_arena = flags.paper == kArenaName;
+  const Paper* const paper = is_arena ? nullptr : &FindPaper(flags.paper);
   ReproduceRequest request;
   request.preset = flags.preset;
   if (flags.tasks) request.tasks = SplitList("--tasks", *flags.tasks, "reproduce");
   if (flags.norms) request.norms = SplitList("--norms", *flags.norms, "reproduce");
   request.seeds = flags.seeds;
-  request.out = flags.out.value_or(fs::path("runs") / paper.name);
+  request.out = flags.out.value_or(fs::path("runs") / flags.paper);
   if (request.out.empty()) {
     throw UsageError("[reproduce] --out must be a folder, got an empty name");
   }
-  ReproducePlan plan = MakePlan(paper, request, FindTask);
+  if (is_arena) {
+    ArenaPlan plan = MakeArenaPlan(request, FindTask);
+    return TrainAndReport(plan.all, plan.table, flags.queue, request.out,
+                          [&] { return MakeArenaPlan(request, FindTask).stage; });
+  }
+  ReproducePlan plan = MakePlan(*paper, request, FindTask);
   return TrainAndReport(plan.queue, RenderPlan(plan), flags.queue, request.out);
 }
 
@@ -52,6 +59,7 @@ void AddReproduce(CLI::App& app, Action& action) {
       app.add_subcommand("reproduce", "Train every experiment of a paper's tables, and report");
   std::vector<std::string> papers;
   for (const Paper& paper : Papers()) papers.push_back("  " + paper.name + "  " + paper.title);
+  papers.push_back(fmt::format("  {}   {}: no paper (docs/arena.md)", kArenaName, kArenaTitle));
   reproduce->footer(
       fmt::format("Papers:\n{}\n\n", fmt::join(papers, "\n")) +
       "Prints the plan first, with its expected hours. Runs go seed by seed: seed 1 of every "
@@ -62,7 +70,10 @@ void AddReproduce(CLI::App& app, Action& action) {
       "run\n"
       "that fails, and continues with the others. Leaves a run to another process that is "
       "training\n"
-      "it. Writes the report to OUT/report.html at the end.\n\n"
+      "it. Writes the report to OUT/report.html at the end.\n"
+      "The arena goes task by task, and trains each norm first at every learning rate of a grid, "
+      "then\n"
+      "with other seeds at the rate that validation chose; --seeds counts these.\n\n"
       "Example:\n"
       "  planish reproduce xu2019 --data DIR --dry-run\n"
       "  planish reproduce xu2019 --data DIR --hours 6\n\n" +

@@ -101,6 +101,7 @@ const Paper& FindPaper(std::string_view name) {
     if (paper.name == name) return paper;
     names.push_back(paper.name);
   }
+  names.emplace_back(kArenaName);
   throw UsageError(
       fmt::format("[reproduce] paper must be one of {}, got \"{}\"", fmt::join(names, ", "), name));
 }

@@ -187,7 +187,10 @@ struct Paper {
 /// Returns all papers.
 const std::vector<Paper>& Papers();
 
-/// Returns the paper of that name. Throws UsageError listing all if there is none.
+/// Name of the arena, which `planish reproduce` trains like a paper (lab/reproduce/arena_plan.h).
+inline constexpr char kArenaName[] = "arena";
+
+/// Returns the paper of that name. Throws UsageError listing all names if there is none.
 const Paper& FindPaper(std::string_view name);
 
 /// Returns the claims of all papers about the runs of `task`, with the printed values in their

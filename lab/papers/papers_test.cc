@@ -94,7 +94,8 @@ TEST(Papers, AreFoundByName) {
     FindPaper("xu");
     FAIL() << "must throw";
   } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(), "[reproduce] paper must be one of xu2019, ba2016, got \"xu\"");
+    EXPECT_STREQ(error.what(),
+                 "[reproduce] paper must be one of xu2019, ba2016, arena, got \"xu\"");
   }
 }
 

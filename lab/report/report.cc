@@ -4,11 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "lab/analysis/findings.h"
 #include "lab/analysis/format.h"
 #include "lab/analysis/reproduction.h"
 #include "lab/error.h"
+#include "lab/report/arena_html.h"
 #include "lab/report/html.h"
 #include "lab/report/paper_html.h"
 #include "lab/run/atomic_file.h"
@@ -16,19 +18,40 @@
 namespace planish::lab {
 namespace {
 
-std::vector<Section> SectionsOf(const std::vector<Run>& runs, std::string_view function) {
+// Runs of a report. Tuning runs appear only in the arenas.
+struct Contents {
+  std::vector<ArenaTask> arenas;
+  std::vector<Run> compared;
+  std::vector<Section> sections;  // of `compared`
+};
+
+Contents ContentsOf(const std::vector<Run>& runs, std::string_view function) {
   if (runs.empty()) {
     throw RunError(fmt::format("[{}] runs must not be empty", function));
   }
-  return Summarize(runs);
+  Contents contents{.arenas = FindArenas(runs), .compared = {}, .sections = {}};
+  if (contents.arenas.empty()) {
+    contents.sections = Summarize(runs);
+    return contents;
+  }
+  std::ranges::copy_if(runs, std::back_inserter(contents.compared),
+                       [](const Run& run) { return !IsTuningRun(run); });
+  contents.sections = Summarize(contents.compared);
+  return contents;
 }
 
 }  // namespace
 
 std::string RenderReport(const std::vector<Run>& runs) {
-  const std::vector<Section> sections = SectionsOf(runs, "RenderReport");
+  const Contents contents = ContentsOf(runs, "RenderReport");
+  const std::vector<Section>& sections = contents.sections;
   Markup links;
   Markup body;
+  for (size_t i = 0; i < contents.arenas.size(); ++i) {
+    const std::string id = fmt::format("arena{}", i);
+    links += Tag("li", {}, Tag("a", {{"href", "#" + id}}, ArenaTitle(contents.arenas[i])));
+    body += RenderArena(contents.arenas[i], id);
+  }
   const std::vector<Reproduction> reproductions = FindReproductions(sections);
   // Papers whose columns have few runs come last.
   const auto add_papers = [&](bool mostly_run) {
@@ -49,11 +72,11 @@ std::string RenderReport(const std::vector<Run>& runs) {
     body += RenderSection(sections[i], id);
   }
   add_papers(false);
-  const std::string title = sections.size() == 1
+  const std::string title = sections.size() == 1 && contents.arenas.empty()
                                 ? sections[0].config->report.title + " – Planish report"
                                 : "Planish report";
   Markup header = Tag("h1", {}, "Planish report");
-  if (sections.size() + reproductions.size() > 1)
+  if (sections.size() + reproductions.size() + contents.arenas.size() > 1)
     header += Tag("nav", {{"aria-label", "Experiments"}}, Tag("ul", {}, links));
   return RenderDocument(title, Tag("header", {}, header) + Tag("main", {}, body));
 }
@@ -66,7 +89,8 @@ std::string Findings(const std::vector<Run>& runs, int max_panels) {
   constexpr size_t kColumns = 160;
   std::vector<std::string> lines;
   std::string claims;
-  const std::vector<Section> sections = SectionsOf(runs, "Findings");
+  const Contents contents = ContentsOf(runs, "Findings");
+  const std::vector<Section>& sections = contents.sections;
   for (const Section& section : sections) {
     const std::string title = sections.size() > 1 ? section.config->report.title + ": " : "";
     for (const Panel& panel : section.panels) {
@@ -86,7 +110,9 @@ std::string Findings(const std::vector<Run>& runs, int max_panels) {
   for (const Reproduction& reproduction : FindReproductions(sections)) {
     papers += BriefOfPaper(reproduction);
   }
-  return fmt::format("{}{}{}", fmt::join(lines, ""), claims, papers);
+  std::string arenas;
+  for (const ArenaTask& arena : contents.arenas) arenas += BriefOfArena(arena);
+  return fmt::format("{}{}{}{}", arenas, fmt::join(lines, ""), claims, papers);
 }
 
 }  // namespace planish::lab

@@ -207,3 +207,65 @@ def test_reproduce_ends_when_its_time_is_up(planish):
 )
 def test_wrong_usage(planish, arguments, parts):
     assert_one_line(planish("reproduce", *arguments), 2, *parts)
+
+
+ARENA = ("reproduce", "arena", "--preset", "smoke", "--tasks", "pi-mnist", "--norms", "none,weight",
+         "--seeds", 2, "--out", "arena", "--jobs", 2)  # fmt: skip
+
+
+def test_the_arena_has_a_plan(planish):
+    plan = planish.ok("reproduce", "arena", "--dry-run", "--jobs", 2).stdout
+    assert plan.startswith("Norms and placements at equal tuning\n")
+    for task in ("pi-mnist", "rt", "mnist-cnn", "parser", "mt", "enwik8"):
+        assert re.search(rf"^  {task} +small ", plan, re.M), task
+    hours = float(re.search(r"2 at once: about (\d+\.\d) hours", plan)[1])
+    assert hours <= 6
+    assert not (planish.folder / "runs").exists()
+    assert_one_line(planish("reproduce", "arena", "--tasks", "draw"), 2, "--tasks must be of pi-mnist, rt,")
+    assert_one_line(planish("reproduce", "arena", "--norms", "detach"), 2, "got \"detach\"")
+    assert_one_line(planish("reproduce", "arenas"), 2, "paper must be one of xu2019, ba2016, arena,")
+
+
+def test_the_arena_tunes_compares_and_continues(planish):
+    process = planish.start(*ARENA)
+    deadline = time.monotonic() + 60
+    task = planish.folder / "arena/pi-mnist"
+    while len(list(task.glob("*/result.json"))) < 3:
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    done = {path: path.stat().st_mtime_ns for path in task.glob("*/result.json")}
+    result = planish.ok(*ARENA)
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+    runs = [path.parent.name for path in task.glob("*/result.json")]
+    tuning = [name for name in runs if re.search(r"-s10000\d\d$", name)]
+    assert len(tuning) == 2 * 5 * 2 and len(runs) == len(tuning) + 2 * 2
+    assert re.search(r"^Arena: Permutation-invariant MNIST \(drawn digits\): test error .* is best with", result.stdout, re.M)
+    page = (planish.folder / "arena/report.html").read_text(encoding="utf-8")
+    assert "Tuning: validation error (%) by learning rate" in page
+    assert "1000001" not in page
+    again = planish.ok(*ARENA)
+    assert "0 of 24 runs to do" in again.stdout
+    # The rate of each norm is that of the lowest mean validation error.
+    for norm in ("none", "weight"):
+        means = {}
+        for name in tuning:
+            if not name.startswith(f"smoke-{norm}-"):
+                continue
+            config = json.loads((task / name / "config.json").read_text())
+            best = json.loads((task / name / "result.json").read_text())["best"]["values"]
+            means.setdefault(config["settings"]["lr"], []).append(best["valid_error"])
+        assert len(means) == 5 and {len(values) for values in means.values()} == {2}
+        chosen = min(means, key=lambda rate: (sum(means[rate]), rate))
+        compared = [name for name in runs if name not in tuning and name.startswith(f"smoke-{norm}-")]
+        rates = [json.loads((task / name / "config.json").read_text())["settings"]["lr"] for name in compared]
+        assert rates == [chosen, chosen], means
+
+
+def test_arena_runs_can_be_archived(planish):
+    planish.ok(*ARENA)
+    before = planish.ok("report", "arena", "-o", "page.html").stdout
+    planish.ok("thin", "arena", "thinned")
+    assert planish.ok("report", "thinned", "-o", "page.html").stdout == before
+    assert "0 of 24 runs to do" in planish.ok(*ARENA[:-4], "--out", "thinned", "--jobs", 2).stdout

@@ -1,0 +1,141 @@
+#include "lab/report/arena_html.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <vector>
+
+#include "lab/analysis/format.h"
+#include "lab/report/pieces.h"
+
+namespace planish::lab {
+namespace {
+
+std::string RateText(double rate) { return fmt::format("{:g}", rate); }
+
+// Returns text like "4 of 5 finished" for the runs at the chosen rate, or what they wait for.
+std::string RunsText(const ArenaTask& arena, const ArenaEntry& entry) {
+  if (!entry.chosen) {
+    int ended = 0, diverged = 0;
+    for (const RateTrial& trial : entry.trials) {
+      ended += trial.runs;
+      diverged += trial.diverged;
+    }
+    const auto all = static_cast<int>(arena.rates.size()) * arena.tuning_seeds;
+    if (ended == all && diverged == all) return "diverged at every rate";
+    return fmt::format("tuning: {} of {} runs", ended, all);
+  }
+  std::string text = fmt::format("{} finished", entry.values.size());
+  if (entry.diverged > 0) text += fmt::format(", {} diverged", entry.diverged);
+  return text;
+}
+
+// Returns how the entry compares with the first one.
+Markup VerdictOf(const ArenaTask& arena, size_t i) {
+  const ArenaEntry& entry = arena.entries[i];
+  if (entry.values.empty()) return kMissing;
+  if (i == 0) return "best mean";
+  if (!entry.bound) return "too few seeds";
+  return entry.is_told_apart ? Badge("worse") : Markup("not told apart");
+}
+
+Markup RenderRanking(const ArenaTask& arena) {
+  Markup rows;
+  for (size_t i = 0; i < arena.entries.size(); ++i) {
+    const ArenaEntry& entry = arena.entries[i];
+    const bool has_values = !entry.values.empty();
+    Markup row = NumberCell(has_values ? std::to_string(i + 1) : std::string(kMissing)) +
+                 RowHead(entry.label);
+    row += NumberCell(has_values ? FormatEstimate(*arena.metric, entry.estimate)
+                                 : std::string(kMissing));
+    row += NumberCell(i > 0 && has_values ? DifferenceText(*arena.metric, entry.behind)
+                                          : std::string(kMissing));
+    row +=
+        NumberCell(entry.bound ? FormatBare(*arena.metric, *entry.bound) : std::string(kMissing));
+    row += Cell(VerdictOf(arena, i));
+    row += NumberCell(entry.chosen ? RateText(entry.rate()) + (entry.IsAtTheEdge() ? "*" : "")
+                                   : std::string(kMissing));
+    row += NumberCell(entry.seconds_per_step ? FormatSignificant(1e3 * *entry.seconds_per_step, 3)
+                                             : std::string(kMissing));
+    row += Cell(RunsText(arena, entry));
+    rows += Tag("tr", {}, row);
+  }
+  const Markup head = NumberHead("rank") + Head("norm") + NumberHead(LabelWithUnit(*arena.metric)) +
+                      NumberHead("minus the first") + NumberHead("bound") +
+                      Head("compared with the first") + NumberHead("learning rate") +
+                      NumberHead("ms a step") + Head("runs");
+  return ScrollingTable("Ranking", Tag("tr", {}, head), rows);
+}
+
+Markup RenderTuning(const ArenaTask& arena) {
+  Markup head = Head("norm");
+  for (const double rate : arena.rates) head += NumberHead(RateText(rate));
+  Markup rows;
+  for (const ArenaEntry& entry : arena.entries) {
+    Markup row = RowHead(entry.label);
+    for (const double rate : arena.rates) {
+      std::string text(kMissing);
+      for (const RateTrial& trial : entry.trials) {
+        if (trial.rate != rate || trial.runs == 0) continue;
+        text = trial.runs == trial.diverged ? "diverged" : FormatBare(*arena.chosen_by, trial.mean);
+        if (trial.diverged > 0 && trial.runs > trial.diverged) {
+          text += fmt::format(" ({} diverged)", trial.diverged);
+        }
+      }
+      row += NumberCell(text);
+    }
+    rows += Tag("tr", {}, row);
+  }
+  return Details("Tuning: " + LabelWithUnit(*arena.chosen_by) + " by learning rate",
+                 ScrollingTable("Tuning", Tag("tr", {}, head), rows));
+}
+
+}  // namespace
+
+std::string ArenaTitle(const ArenaTask& arena) {
+  return fmt::format("Arena: {} ({})", arena.config->report.title, arena.config->data.name);
+}
+
+Markup RenderArena(const ArenaTask& arena, const std::string& id) {
+  Markup content =
+      Tag("h2", {}, ArenaTitle(arena)) +
+      Tag("p", {{"class", "source"}},
+          fmt::format("Norms at equal tuning: task {}, preset {}. Each has {} learning "
+                      "rates and {} tuning seeds; the values are of {} other seeds.",
+                      arena.config->task, arena.config->preset, arena.rates.size(),
+                      arena.tuning_seeds, arena.seeds)) +
+      RenderRanking(arena);
+  if (arena.chosen_by) content += RenderTuning(arena);
+  content += Tag(
+      "div", {{"class", "note"}},
+      List({"Values are means ± half-widths of 95% intervals over seeds that did not take part in "
+            "the choice of the rate. The rate is the one with the best mean validation metric of "
+            "the tuning seeds; a rate at which runs diverge counts as worse than any other.",
+            "Differences are paired by seed. An entry is worse than the first if its difference "
+            "exceeds the bound: Student's t at one-sided 95%, divided by Bonferroni among all "
+            "other entries. So the first entry and those not told apart from it contain the truly "
+            "best one with 95% confidence, although the data chose the first.",
+            "* the lowest or highest rate of the grid: a rate outside of it can be better.",
+            "Milliseconds a step are training time without evaluations, on the machine as it was; "
+            "several runs at once share it."}));
+  return Tag("section", {{"id", id}}, content);
+}
+
+std::string BriefOfArena(const ArenaTask& arena) {
+  std::vector<std::string> equal;
+  for (size_t i = 1; i < arena.entries.size(); ++i) {
+    if (!arena.entries[i].values.empty() && !arena.entries[i].is_told_apart) {
+      equal.push_back(arena.entries[i].label);
+    }
+  }
+  const ArenaEntry& first = arena.entries.front();
+  std::string text = ArenaTitle(arena) + ": ";
+  if (first.values.empty()) return CleanText(text + "no values yet") + "\n";
+  text += fmt::format("{} {} is best", LabelWithUnit(*arena.metric),
+                      FormatEstimate(*arena.metric, first.estimate));
+  text += fmt::format(" with {}", first.label);
+  if (!equal.empty()) text += fmt::format("; not told apart: {}", fmt::join(equal, "; "));
+  return CleanText(text) + "\n";
+}
+
+}  // namespace planish::lab

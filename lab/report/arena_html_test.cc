@@ -1,0 +1,74 @@
+#include "lab/report/arena_html.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lab/analysis/test_runs.h"
+#include "lab/report/report.h"
+
+namespace planish::lab {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Runs ArenaRuns() {
+  Runs runs;
+  const auto add = [&](const std::string& norm, int64_t seed, double rate, double error) {
+    runs.push_back(FinishedRun(norm, 4, seed, {error}));
+    runs.back().config.settings["lr"] = rate;
+    runs.back().folder += "-" + std::to_string(rate);
+  };
+  for (const std::string norm : {"none", "layer"}) {
+    const bool is_layer = norm == "layer";
+    add(norm, kFirstTuningSeed, 0.1, is_layer ? 0.1 : 0.4);
+    add(norm, kFirstTuningSeed, 0.2, is_layer ? 0.2 : 0.3);
+    for (int64_t seed = 1; seed <= 3; ++seed) {
+      add(norm, seed, is_layer ? 0.1 : 0.2,
+          0.01 * static_cast<double>(seed) + (is_layer ? 0.1 : 0.3) +
+              (is_layer && seed == 2 ? 0.001 : 0));
+    }
+  }
+  return runs;
+}
+
+TEST(ArenaHtmlTest, HasARankingAndTheTuning) {
+  const std::string page = RenderReport(ArenaRuns());
+  EXPECT_THAT(page, HasSubstr("<h2>Arena: Digits (mnist)</h2>"));
+  EXPECT_THAT(page, HasSubstr("Each has 2 learning rates and 1 tuning seeds"));
+  EXPECT_THAT(page, HasSubstr("<td class=\"number\">1</td><th scope=\"row\">layer</th>"));
+  EXPECT_THAT(page, HasSubstr("<td class=\"number\">2</td><th scope=\"row\">none</th>"));
+  EXPECT_THAT(page, HasSubstr("best mean"));
+  EXPECT_THAT(page, HasSubstr("<span class=\"badge worse\">worse</span>"));
+  EXPECT_THAT(page, HasSubstr("Tuning: validation error (%) by learning rate"));
+  // The tuning seeds are not in the task's own section.
+  EXPECT_THAT(page, Not(HasSubstr("1000001")));
+}
+
+TEST(ArenaHtmlTest, SaysWhatIsMissing) {
+  Runs runs = ArenaRuns();
+  std::erase_if(runs, [](const lab::Run& run) { return !IsTuningRun(run); });
+  runs.pop_back();
+  const std::string page = RenderReport(runs);
+  EXPECT_THAT(page, HasSubstr("tuning: 1 of 2 runs"));
+  EXPECT_THAT(page, HasSubstr("0 finished"));
+  EXPECT_EQ(Findings(runs), "Arena: Digits (mnist): no values yet\n");
+  for (lab::Run& run : runs) run = Diverged(run);
+  EXPECT_THAT(RenderReport(runs), HasSubstr("diverged at every rate"));
+}
+
+TEST(ArenaHtmlTest, IsBriefInATerminal) {
+  EXPECT_THAT(Findings(ArenaRuns()),
+              testing::StartsWith("Arena: Digits (mnist): test error (%) 12.03 ± 2.49 is best with "
+                                  "layer\n"));
+}
+
+TEST(ArenaHtmlTest, EscapesLabels) {
+  Runs runs = ArenaRuns();
+  for (lab::Run& run : runs)
+    run.config.settings["norm"] = "<b>" + run.config.settings["norm"].get<std::string>();
+  EXPECT_THAT(RenderReport(runs), Not(HasSubstr("<b>")));
+}
+
+}  // namespace
+}  // namespace planish::lab
