@@ -5,6 +5,7 @@ import functools
 import importlib
 import importlib.util
 import os
+import pickle
 import shutil
 import warnings
 
@@ -64,6 +65,7 @@ def assert_same_numbers(before, after, inputs, tolerance):
 
 # A few float32 layers round values of up to 10 at 6e-8; gradients sum 15 positions.
 FLOAT = 1e-5
+ALL_TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
@@ -1081,7 +1083,7 @@ FAMILIES = [
     (gemma3, 13, 0, ""),
     (qwen3_next, 7, 0, ""),
     (cohere, 0, 3, "its forward is not understood: hidden_states.mean(-1, keepdim=True)"),
-    (t5, 0, 5, "it gives torch.bfloat16 for torch.float32 x with a torch.bfloat16 weight"),
+    (t5, 5, 0, ""),
     (convnext, 1, 4, "it is a LayerNorm of another class"),
     (resnet, 8, 0, ""),
 ]
@@ -1111,8 +1113,9 @@ def test_families_of_hugging_face_compute_the_same_after_conversion(
     report = planish.convert(after, "torch")
     assert state.keys() == after.state_dict().keys()
     ours = [one for one in after.modules() if type(one).__module__.startswith("planish")]
-    assert all(module.weight_offset == 1 for module in ours)  # torch.nn has none
-    assert bool(ours) == (make in (gemma, gemma2, gemma3, qwen3_next))
+    # torch.nn has no weight_offset, and no type of results like T5's.
+    assert all((module.weight_offset == 1) != (make is t5) for module in ours)
+    assert bool(ours) == (make in (gemma, gemma2, gemma3, qwen3_next, t5))
 
 
 # RMSNorm classes of transformers: one of each way to write it, and those of many families.
@@ -1158,12 +1161,41 @@ def test_rmsnorms_of_hugging_face_are_converted(transformers, name):
         torch.testing.assert_close(model(x), before(x), rtol=FLOAT, atol=FLOAT)
 
 
+@pytest.mark.parametrize("name", ["t5.T5LayerNorm", "idefics.IdeficsRMSNorm"])
+@pytest.mark.parametrize("of_weight", ALL_TYPES, ids=str)
+def test_rmsnorms_with_the_type_of_the_weight_are_converted(transformers, name, of_weight):
+    """T5's: models keep some layers in float32, whose results leave the norm in 16 bits."""
+    before = class_of(transformers, name)(24, eps=1e-3).to(of_weight)
+    with torch.no_grad():
+        before.weight.copy_(normal(24, seed=1))
+    model = nn.Sequential(before)
+    report = planish.convert(model, "planish")
+    assert report.left == []
+    assert isinstance(model[0], pnn.RMSNorm) and model[0].weight is before.weight
+    assert model[0].variance_epsilon == 1e-3
+    for dtype in ALL_TYPES:
+        x = normal(5, 3, 24).to(dtype)
+        y, expected = model(x), before(x)
+        if of_weight in (torch.bfloat16, torch.float16):
+            assert y.dtype == expected.dtype == of_weight
+        else:
+            assert y.dtype == dtype  # where T5's has the wider type
+        # T5's rounds to 16 bits twice, the other once: three roundings.
+        eps = max(torch.finfo(one).eps for one in (y.dtype, expected.dtype, torch.float32))
+        torch.testing.assert_close(y.double(), expected.double(), rtol=1.5 * eps + FLOAT, atol=FLOAT)
+    again = copy.deepcopy(model)
+    assert planish.convert(again, "planish").left[0].reason == "it is this library's already"
+    assert planish.convert(again, "rms").left[0].reason == "it is one already"
+    assert "results of another type" in planish.convert(again, "torch").left[0].reason
+    assert type(pickle.loads(pickle.dumps(model))[0]) is type(model[0])
+    planish.convert(again, "layer")
+    assert type(again[0]) is pnn.LayerNorm
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
         ("cohere.CohereLayerNorm", "not understood: hidden_states.mean(-1, keepdim=True)"),
-        ("t5.T5LayerNorm", "it gives torch.bfloat16 for torch.float32 x"),
-        ("idefics.IdeficsRMSNorm", "it gives torch.bfloat16 for torch.float32 x"),
         ("deberta.DebertaLayerNorm", "it holds weight, bias, an RMSNorm one weight"),
     ],
 )

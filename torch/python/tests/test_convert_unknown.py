@@ -549,12 +549,12 @@ class AlwaysFloat(Norm):
         return super().forward(x.float())
 
 
-class TypeOfWeight(Norm):
-    """A norm like T5's: float32 x with a bfloat16 weight gives bfloat16, RMSNorm float32."""
+class TypeOfBfloat16Weight(Norm):
+    """Like T5's for one of the 16-bit types only."""
 
     def forward(self, x):
         xhat = rms(x.float(), self.eps)
-        if self.weight.dtype in [torch.float16, torch.bfloat16]:
+        if self.weight.dtype in [torch.bfloat16]:
             xhat = xhat.to(self.weight.dtype)
         return self.weight * xhat
 
@@ -1028,7 +1028,7 @@ LOOK_ALIKES = {
         (DetachedWeight, "not understood: self.weight.detach"),
         (LowPrecision, "its result differs for values around 1"),
         (AlwaysFloat, "it gives torch.float32 for"),
-        (TypeOfWeight, "it gives torch.bfloat16 for torch.float32 x with a torch.bfloat16 weight"),
+        (TypeOfBfloat16Weight, "it gives torch.float32 for x and weight of torch.float16"),
         (RefusesHalf, "not understood: raise TypeError('no half')"),
         (ClampsHalf, "not understood: x.clamp"),
         (Pair, "its forward does not return one tensor"),

@@ -20,6 +20,7 @@ from planish._convert.checks import (
 )
 from planish._convert.fast_path import adapt_fast_path
 from planish._convert.report import Change, Conversion, Left, Unfit
+from planish._convert.weight_typed import WeightTypedRMSNorm
 from planish._convert.rows import Options, is_of_this_library, replace_norm
 
 __all__ = ["TARGETS", "Change", "Conversion", "Left", "convert"]
@@ -273,6 +274,8 @@ def _class_name(module: nn.Module) -> str:
 
 def _kind(module: nn.Module) -> str:
     name = _class_name(module)
+    if type(module) is WeightTypedRMSNorm:
+        return "planish.nn.RMSNorm with the weight's type"
     return f"planish.nn.{name}" if is_of_this_library(type(module)) else name
 
 

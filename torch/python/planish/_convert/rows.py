@@ -11,6 +11,7 @@ from planish._checks import is_eps
 from planish._convert.checks import check_class, check_instance, check_parameters
 from planish._convert.report import Unfit
 from planish._convert.unknown import Verdicts
+from planish._convert.weight_typed import WeightTypedRMSNorm
 from planish.nn import norms
 
 __all__ = ["Options", "is_of_this_library", "replace_norm"]
@@ -41,6 +42,7 @@ class _Row:
     bias: Tensor | None = None
     is_rms: bool = False
     offset: float = 0.0  # added to the weight
+    is_weight_typed: bool = False  # results have the type of a 16-bit weight
 
 
 _BATCH = (nn.BatchNorm1d, nn.BatchNorm2d, norms.BatchNorm1d, norms.BatchNorm2d)
@@ -106,14 +108,19 @@ def _row_of(module: Any, options: Options) -> _Row:
         offset = _offset_of(module)
         affine, biased = weight is not None, bias is not None
         return _Row(shape, _eps_of(module), affine, biased, weight, bias, offset=offset)
-    if kind in (nn.RMSNorm, norms.RMSNorm):
+    if kind in (nn.RMSNorm, norms.RMSNorm, WeightTypedRMSNorm):
+        if options.to == "torch" and kind is WeightTypedRMSNorm:
+            raise Unfit("torch.nn's RMSNorm has results of another type")
         check_class(kind)
         check_parameters(module, ("weight",))
         weight = module.weight
         affine = weight is not None
         eps = None if module.eps is None else _eps_of(module)
         shape, offset = _shape_of(module, weight), _offset_of(module)
-        return _Row(shape, eps, affine, affine, weight, is_rms=True, offset=offset)
+        typed = kind is WeightTypedRMSNorm
+        return _Row(
+            shape, eps, affine, affine, weight, is_rms=True, offset=offset, is_weight_typed=typed
+        )
     if kind in _BARE:
         check_class(kind)
         check_parameters(module, ())
@@ -131,8 +138,17 @@ def _row_of(module: Any, options: Options) -> _Row:
             raise Unfit(f"it is a {name} of another class")
     if options.to == "torch":
         raise Unfit(f"torch.nn has no {kind.__name__}")
-    weight, eps, offset = options.verdicts.rms(module)
-    return _Row((weight.numel(),), eps, True, True, weight, is_rms=True, offset=offset)
+    found = options.verdicts.rms(module)
+    return _Row(
+        (found.weight.numel(),),
+        found.eps,
+        True,
+        True,
+        found.weight,
+        is_rms=True,
+        offset=found.offset,
+        is_weight_typed=found.is_weight_typed,
+    )
 
 
 def _shape_of(module: Any, *parameters: Tensor | None) -> tuple[int, ...]:
@@ -202,7 +218,9 @@ def _layer(row: _Row, options: Options, kind: type[nn.LayerNorm] = norms.LayerNo
     return after
 
 
-def _rms(row: _Row, options: Options, kind: type[nn.RMSNorm] = norms.RMSNorm) -> nn.Module:
+def _rms(row: _Row, options: Options, kind: type[nn.RMSNorm] | None = None) -> nn.Module:
+    if kind is None:
+        kind = WeightTypedRMSNorm if row.is_weight_typed else norms.RMSNorm
     eps = row.eps if options.eps is None else options.eps
     offset: Any = _offset_for(row, kind)
     after = kind(list(row.shape), eps, row.affine, device="meta", **offset)

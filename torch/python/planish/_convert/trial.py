@@ -112,8 +112,11 @@ def check_outputs(
     eps: float,
     offset: float,
     weight: nn.Parameter,
-) -> None:
-    """Raises Unfit if forward differs from RMSNorm with weight + offset in a trial."""
+) -> bool:
+    """Raises Unfit if forward differs from RMSNorm with weight + offset in a trial.
+
+    Returns True if its results have the type of a 16-bit weight, False if they have the type of x.
+    """
     if weight.numel() > _MAX_COLS:
         raise Unfit(f"its rows are too wide for a trial, {weight.numel()}")
     device = torch.device("cpu") if weight.is_meta else weight.device
@@ -127,12 +130,16 @@ def check_outputs(
     ):
         warnings.simplefilter("ignore")
         # The code depends on neither, as reading it shows: two of four combinations suffice.
+        typed = []
         for mode in (False, True):
             _try_values(trial, weight.dtype, mode, mode)
             _try_shapes(trial, weight.dtype, mode, mode)
-            _try_types(trial, mode, mode)
+            typed.append(_try_types(trial, mode, mode))
             _try_gradients(trial, mode)
             _try_not_finite(trial, mode)
+    if typed[0] != typed[1]:
+        raise Unfit("the type of its result is another in training")
+    return typed[0]
 
 
 def _weights(trial: _Trial, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -196,16 +203,29 @@ def _try_shapes(trial: _Trial, dtype: torch.dtype, training: bool, grad: bool) -
     trial.compare(x, weight, training, grad, "x that is not contiguous")
 
 
-def _try_types(trial: _Trial, training: bool, grad: bool) -> None:
-    """Tries all pairs of types: some models have x or the weight in another type."""
+def _try_types(trial: _Trial, training: bool, grad: bool) -> bool:
+    """Tries all pairs of types: some models have x or the weight in another type.
+
+    Returns True if results have the type of a 16-bit weight.
+    """
+    is_typed = True
+    reason = ""
     for of_x, of_weight in itertools.product(DTYPES, DTYPES):
         x = trial.normal(2, 3, trial.cols, dtype=of_x)
         weight = trial.normal(trial.cols, dtype=of_weight)
         where = f"{of_x} x with a {of_weight} weight"
         y = trial.compare(x, weight, training, grad, where)
-        # RMSNorm returns the type of x. Some classes return the weight's type if it is wider.
+        # RMSNorm returns the type of x. Some classes return the weight's type if it is wider, and
+        # some if it has 16 bits.
         if y.dtype not in (of_x, torch.promote_types(of_x, of_weight)):
-            raise Unfit(f"it gives {y.dtype} for {where}")
+            reason = reason or f"it gives {y.dtype} for {where}"
+        if of_weight in (torch.bfloat16, torch.float16):
+            is_typed &= y.dtype == of_weight
+        elif y.dtype not in (of_x, torch.promote_types(of_x, of_weight)):
+            is_typed = False
+    if reason and not is_typed:
+        raise Unfit(reason)
+    return bool(reason)
 
 
 def _try_gradients(trial: _Trial, training: bool) -> None:

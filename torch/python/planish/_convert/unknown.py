@@ -16,6 +16,7 @@ Everything else is left, with the reason: what is not understood could be a diff
 
 import inspect
 import types
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
@@ -24,7 +25,7 @@ from planish._convert import formula, trial
 from planish._convert.checks import MARKS, bases_of, check_parameters, is_constant
 from planish._convert.report import Unfit
 
-__all__ = ["Verdicts"]
+__all__ = ["Found", "Verdicts"]
 
 # Members of a class that change nothing of what a model sees of its modules.
 _HARMLESS = {
@@ -41,19 +42,16 @@ class Verdicts:
     def __init__(self) -> None:
         self._sources = formula.Sources()
         self._classes: dict[type[nn.Module], str | None] = {}
-        self._calls: dict[Any, float | str] = {}  # the offset, or the reason
+        self._calls: dict[Any, tuple[float, bool] | str] = {}  # the result of _judge, or the reason
 
-    def rms(self, module: nn.Module) -> tuple[nn.Parameter, float, float]:
-        """Returns the weight and eps of the RMSNorm that module is, and what it adds to the weight.
-
-        Raises Unfit if it is none.
-        """
+    def rms(self, module: nn.Module) -> "Found":
+        """Returns the RMSNorm that module is. Raises Unfit if it is none."""
         try:
             return self._judge(module)
         except Unfit as unfit:
             raise Unfit(f"unknown class, not judged to be an RMSNorm: {unfit}") from None
 
-    def _judge(self, module: nn.Module) -> tuple[nn.Parameter, float, float]:
+    def _judge(self, module: nn.Module) -> "Found":
         kind = type(module)
         weight = _weight_of(module)
         if kind not in self._classes:
@@ -67,13 +65,23 @@ class Verdicts:
         key = (kind, by_name, weight.numel(), weight.dtype, weight.device)
         if key not in self._calls:
             try:
-                self._calls[key] = _offset_of(kind, settings, eps, weight, self._sources)
+                self._calls[key] = _try(kind, settings, eps, weight, self._sources)
             except Exception as error:
                 self._calls[key] = _text(error)
         result = self._calls[key]
         if isinstance(result, str):
             raise Unfit(result)
-        return weight, eps, result
+        return Found(weight, eps, *result)
+
+
+@dataclass(frozen=True)
+class Found:
+    """An RMSNorm."""
+
+    weight: nn.Parameter
+    eps: float
+    offset: float  #: added to the weight
+    is_weight_typed: bool  #: results have the type of a 16-bit weight
 
 
 def _reason(check: Any, *arguments: Any) -> str | None:
@@ -132,14 +140,14 @@ def _check_member(name: str, value: Any, sources: formula.Sources) -> None:
         raise Unfit(f"its class also has {name}, a {type(value).__name__}")
 
 
-def _offset_of(
+def _try(
     kind: type[nn.Module],
     settings: dict[str, Any],
     eps: float,
     weight: nn.Parameter,
     sources: formula.Sources,
-) -> float:
-    """Returns what forward adds to the weight.
+) -> tuple[float, bool]:
+    """Returns what forward adds to the weight, and if results have the type of a 16-bit weight.
 
     Raises Unfit if forward is not RMSNorm, or if the class has methods beside it.
     """
@@ -154,8 +162,7 @@ def _offset_of(
             is_method = isinstance(value, (types.FunctionType, property, staticmethod))
             if is_method and name not in _HARMLESS | used | {"reset_parameters"}:
                 raise Unfit(f"it also has {name}, which its forward does not use")
-    trial.check_outputs(kind, settings, eps, offset, weight)
-    return offset
+    return offset, trial.check_outputs(kind, settings, eps, offset, weight)
 
 
 # Contents of the module.
