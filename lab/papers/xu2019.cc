@@ -42,6 +42,12 @@ PaperColumn Column(const char* name, const char* label, const char* task, const 
   return c;
 }
 
+// Sets the placement of a Transformer's norms, which the runs of other placements do not have.
+void SetPlacement(PaperColumn& column, const char* placement) {
+  column.settings["placement"] = placement;
+  column.settings["qk_norm"] = false;
+}
+
 // Machine translation. The paper's training sets are not available here; substitutes have the
 // paper's language pair and direction if possible. English-Vietnamese has no substitute: En-Vi is a
 // third corpus of short sentences.
@@ -51,6 +57,7 @@ PaperColumn Mt(const char* name, const char* label, const char* data, const char
                const char* wiring, const char* paper_data, const char* known_as) {
   PaperColumn c = Column(name, label, "mt", "test_bleu", "BLEU", "nats", kMtMinutes);
   c.settings = {{"data", data}, {"direction", direction}, {"wiring", wiring}};
+  SetPlacement(c, "pre");
   c.paper_data = paper_data;
   c.data = known_as;
   c.layers = 12;
@@ -60,6 +67,7 @@ PaperColumn Mt(const char* name, const char* label, const char* data, const char
 PaperColumn Enwik8() {
   PaperColumn c = Column("enwik8", "Enwik8", "enwik8", "test_bits", "bits per character", "bits",
                          kEnwik8Minutes);
+  SetPlacement(c, "post");
   c.lower_is_better = true;
   c.paper_data = "enwik8, 100 MB";
   c.data = "enwik8";
@@ -70,6 +78,7 @@ PaperColumn Enwik8() {
 PaperColumn Sentences(const char* name, const char* label, const char* paper_data,
                       double sampling_error, double minutes) {
   PaperColumn c = Column(name, label, name, "test_accuracy", "% accuracy", "loss", minutes);
+  SetPlacement(c, "pre");
   c.paper_data = paper_data;
   c.data = name;
   c.sampling_error = sampling_error;
