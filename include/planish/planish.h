@@ -698,7 +698,10 @@ enum {
   PLANISH_CELL_LN_GRU_HASTE = 18,
   /// GRU of DreamerV3: a = LN(zx + zh; ln_weight, ln_bias), one LN over all 3H elements, and n =
   /// tanh(s(r) * a_n). Its update gate s(u - 1) is 1 - s(z): a_z = 1 - a_u.
-  PLANISH_CELL_LN_GRU_DREAMER = 19
+  PLANISH_CELL_LN_GRU_DREAMER = 19,
+  /// sLSTM of xLSTM (Beck et al. 2024, Eq. 8-17), whose cell state has 2H elements: c / n, then
+  /// log(n); a NULL state has n = 0. rnn.h has the equations.
+  PLANISH_CELL_SLSTM = 20
 };
 
 /// Sizes of a layer.

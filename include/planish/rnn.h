@@ -99,6 +99,12 @@ enum class Cell : uint8_t {
   /// GRU of DreamerV3: a = LN(zx + zh; ln_weight, ln_bias), one LN over all 3H elements, and n =
   /// tanh(s(r) * a_n). Its update gate s(u - 1) is 1 - s(z): a_z = 1 - a_u.
   kLnGruDreamer,
+  /// sLSTM of xLSTM (Beck et al. 2024, Eq. 8-17): a = zx + zh + bias, exponential input gate,
+  ///   n_t = s(f) * n_{t-1} + exp(i),   c_t = (s(f) * c_{t-1} + exp(i) * tanh(g)) / n_t,
+  ///   h_t = s(o) * c_t
+  /// with the published c divided by its normalizer n. The cell state has 2H elements: this c, then
+  /// log(n). Before the first step and after a reset without c_reset, n is 0.
+  kSlstm,
 };
 
 /// Sizes of a layer.
@@ -222,7 +228,8 @@ struct RnnInputs {
   const T* x = nullptr;       ///< [T, B, I] inputs
   RnnParams<const T> params;  ///< parameters that the cell takes
   const T* h0 = nullptr;      ///< [B, O] hidden state before the first step, or null for zeros
-  const T* c0 = nullptr;  ///< [B, H] cell state before the first step (LSTMs), or null for zeros
+  const T* c0 = nullptr;  ///< [B, H] cell state before the first step (LSTMs), or null for zeros;
+                          ///< in kSlstm all cell states have 2H elements, and null means n = 0
   const int64_t* lengths = nullptr;  ///< [B] each in [1, T], in any order; null: all are T
   const uint8_t* resets = nullptr;   ///< [T, B] nonzero: reset before this step; null: no resets
   const T* h_reset = nullptr;        ///< [O] hidden state after a reset, or null for zeros
@@ -287,6 +294,7 @@ struct RnnStepArgs {
 ///   kLnGru                   10 P + 4              kLnLstmTflite       10 P + 4
 ///   kLnGruHaste              10 P + 2              kLnLstmTorchaudio   10 P + 4
 ///   kLnGruDreamer             7 P + 1              the other LN-LSTMs  14 P + 5
+///   kSlstm                    6 P
 ///   kBnRnn                    P                    kBnLstm             15 P
 ///   kBnGru                   10 P
 ///
@@ -294,7 +302,8 @@ struct RnnStepArgs {
 /// multiplies in a GRU. Each norm adds one element, the norm of c three. Cells with batch norm also
 /// save the normalized c, and P (kBnRnn), 9 P (kBnLstm) or 6 P (kBnGru) for each of the T steps.
 ///
-/// With checkpoint, LSTMs save P elements for each sequence every S steps, other cells nothing.
+/// With checkpoint, LSTMs save P elements (kSlstm 2 P) for each sequence every S steps, other cells
+/// nothing.
 /// RnnBackward then needs scratch memory for S steps. Throws ArgumentError as RnnForward does.
 template <class T>
 int64_t RnnSavedSize(Cell cell, const RnnShape& shape, bool checkpoint = false);

@@ -205,10 +205,11 @@ TEST(CConstantsTest, CellsAreThoseOfCpp) {
       {PLANISH_CELL_LN_LSTM_TORCHAUDIO, "ln_lstm_torchaudio"},
       {PLANISH_CELL_LN_LSTM_TFLITE, "ln_lstm_tflite"},
       {PLANISH_CELL_LN_GRU_HASTE, "ln_gru_haste"},
-      {PLANISH_CELL_LN_GRU_DREAMER, "ln_gru_dreamer"}};
+      {PLANISH_CELL_LN_GRU_DREAMER, "ln_gru_dreamer"},
+      {PLANISH_CELL_SLSTM, "slstm"}};
   EXPECT_EQ(std::size(cells), internal::kNamedCells.size());
   for (const auto& [cell, name] : cells) EXPECT_STREQ(internal::NameOf(c::CellOf("f", cell)), name);
-  for (const planish_cell cell : {-1, 20, 256}) {
+  for (const planish_cell cell : {-1, 21, 256}) {
     EXPECT_EQ(tests::ErrorOf([&] { c::CellOf("f", cell); }),
               "[f] cell must be a constant of planish_cell, got " + std::to_string(cell));
   }

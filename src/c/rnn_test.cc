@@ -348,8 +348,8 @@ TEST(CRnnErrorsTest, Pack) {
             "[planish_rnn_pack] packed must point to a handle, got null");
   EXPECT_EQ(Error(planish_rnn_pack(PLANISH_CELL_GRU, nullptr, &packed)),
             "[planish_rnn_pack] args must point to a planish_rnn_pack_args, got null");
-  EXPECT_EQ(Error(planish_rnn_pack(20, &args, &packed)),
-            "[planish_rnn_pack] cell must be a constant of planish_cell, got 20");
+  EXPECT_EQ(Error(planish_rnn_pack(21, &args, &packed)),
+            "[planish_rnn_pack] cell must be a constant of planish_cell, got 21");
 }
 
 }  // namespace

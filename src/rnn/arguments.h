@@ -53,11 +53,14 @@ constexpr void VisitArguments(const RnnInputs<T>& inputs, const CellRecipe& reci
   const Presence reset = NullUnless(inputs.resets || steps == 0, "without resets");
   f(Argument{"x", &A::x, {1, steps * shape.inputs}, kRequired});
   f(Argument{"h0", &A::h0, {1, shape.batch * outputs}});
-  f(Argument{"c0", &A::c0, {1, shape.batch * shape.hidden}, c});
+  f(Argument{"c0", &A::c0, {1, shape.batch * shape.hidden * recipe.cell_parts()}, c});
   f(Argument{"lengths", &A::lengths, {1, shape.batch}});
   f(Argument{"resets", &A::resets, {1, steps}});
   f(Argument{"h_reset", &A::h_reset, {1, outputs}, reset});
-  f(Argument{"c_reset", &A::c_reset, {1, shape.hidden}, recipe.is_lstm() ? reset : c});
+  f(Argument{"c_reset",
+             &A::c_reset,
+             {1, shape.hidden * recipe.cell_parts()},
+             recipe.is_lstm() ? reset : c});
 }
 
 /// Visits all arrays except the inputs. `saved` is the number of elements in args.saved.
@@ -66,7 +69,8 @@ constexpr void VisitArguments(const RnnForwardArgs<T>& args, const CellRecipe& r
                               int64_t saved, F&& f) {
   using A = RnnForwardArgs<T>;
   const RnnShape& shape = args.inputs.shape;
-  const Extent h = {1, shape.batch * shape.outputs()}, c = {1, shape.batch * shape.hidden};
+  const Extent h = {1, shape.batch * shape.outputs()};
+  const Extent c = {1, shape.batch * shape.hidden * recipe.cell_parts()};
   f(Argument{"y", &A::y, {1, shape.time * h.cols}, kRequired});
   f(Argument{"h_n", &A::h_n, h});
   f(Argument{"c_n", &A::c_n, c, CellStatePresence(recipe)});
@@ -79,7 +83,8 @@ constexpr void VisitArguments(const RnnBackwardArgs<T>& args, const CellRecipe& 
                               int64_t saved, F&& f) {
   using A = RnnBackwardArgs<T>;
   const RnnShape& shape = args.inputs.shape;
-  const Extent h = {1, shape.batch * shape.outputs()}, cell = {1, shape.batch * shape.hidden};
+  const Extent h = {1, shape.batch * shape.outputs()};
+  const Extent cell = {1, shape.batch * shape.hidden * recipe.cell_parts()};
   const Extent outputs = {1, shape.time * h.cols};
   const Presence c = CellStatePresence(recipe);
   f(Argument{"y", &A::y, outputs, kRequired});
@@ -91,7 +96,7 @@ constexpr void VisitArguments(const RnnBackwardArgs<T>& args, const CellRecipe& 
   f(Argument{"dh0", &A::dh0, h});
   f(Argument{"dc0", &A::dc0, cell, c});
   f(Argument{"dh_reset", &A::dh_reset, {1, shape.outputs()}});
-  f(Argument{"dc_reset", &A::dc_reset, {1, shape.hidden}, c});
+  f(Argument{"dc_reset", &A::dc_reset, {1, shape.hidden * recipe.cell_parts()}, c});
 }
 
 /// Returns the shape of a step, a layer with T = 1.
@@ -105,7 +110,8 @@ template <class T, class F>
 constexpr void VisitArguments(const RnnStepArgs<T>& args, const CellRecipe& recipe, F&& f) {
   using A = RnnStepArgs<T>;
   const RnnShape shape = ShapeOf(args);
-  const Extent h = {1, shape.batch * shape.outputs()}, cell = {1, shape.batch * shape.hidden};
+  const Extent h = {1, shape.batch * shape.outputs()};
+  const Extent cell = {1, shape.batch * shape.hidden * recipe.cell_parts()};
   const Presence c = CellStatePresence(recipe);
   f(Argument{"x", &A::x, {1, args.batch * args.inputs}, kRequired});
   f(Argument{"h", &A::h, h});

@@ -14,14 +14,19 @@ namespace planish::internal {
 
 /// The equations from gates and state to the next state. In kGru, r multiplies only ah_n; in
 /// kGruOfSum, whose gates use only zx + zh, it multiplies the whole sum of n.
-enum class Arithmetic : uint8_t { kRnn, kRnnRelu, kLstm, kGru, kGruOfSum };
+enum class Arithmetic : uint8_t { kRnn, kRnnRelu, kLstm, kSlstm, kGru, kGruOfSum };
 
 constexpr bool IsGru(Arithmetic arithmetic) {
   return arithmetic == Arithmetic::kGru || arithmetic == Arithmetic::kGruOfSum;
 }
 
+/// Returns whether there are a cell state and the gates i, f, g, o.
+constexpr bool IsLstm(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::kLstm || arithmetic == Arithmetic::kSlstm;
+}
+
 constexpr int GatesOf(Arithmetic arithmetic) {
-  return arithmetic == Arithmetic::kLstm ? 4 : IsGru(arithmetic) ? 3 : 1;
+  return IsLstm(arithmetic) ? 4 : IsGru(arithmetic) ? 3 : 1;
 }
 
 /// The sums that are normalized.
@@ -57,7 +62,10 @@ struct CellRecipe {
   CellNorm cell;
   Over over = Over::kRow;
 
-  constexpr bool is_lstm() const { return arithmetic == Arithmetic::kLstm; }
+  constexpr bool is_lstm() const { return IsLstm(arithmetic); }
+  constexpr bool is_slstm() const { return arithmetic == Arithmetic::kSlstm; }
+  /// Returns the vectors of H elements in the cell state.
+  constexpr int cell_parts() const { return is_slstm() ? 2 : is_lstm() ? 1 : 0; }
   constexpr bool is_gru() const { return IsGru(arithmetic); }
   /// Returns whether the sum of n has two parts, ax_n and ah_n.
   constexpr bool splits_n() const { return arithmetic == Arithmetic::kGru; }
@@ -109,6 +117,7 @@ constexpr CellRecipe RecipeOf(Cell cell) {
     case Cell::kLnLstmTflite:   return {kLstm,      kJoint,    kEach,   kGain,        true,  kNone};
     case Cell::kLnGruHaste:     return {kGru,       kSeparate, kThree,  kGain,        true,  kNone};
     case Cell::kLnGruDreamer:   return {kGruOfSum,  kJoint,    kThree,  kGainAndBias, false, kNone};
+    case Cell::kSlstm:          return {kSlstm,     kPlain,    {},      kNothing,     true,  kNone};
   }
   // clang-format on
   throw ArgumentError("[Cell] cell must be a value of planish::Cell, got " +
@@ -143,6 +152,7 @@ inline constexpr std::array kNamedCells = {
     NamedCell{Cell::kLnLstmTflite, "ln_lstm_tflite"},
     NamedCell{Cell::kLnGruHaste, "ln_gru_haste"},
     NamedCell{Cell::kLnGruDreamer, "ln_gru_dreamer"},
+    NamedCell{Cell::kSlstm, "slstm"},
 };
 
 inline constexpr auto kCells = [] {

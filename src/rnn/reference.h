@@ -7,6 +7,8 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <string_view>
 #include <vector>
 
 #include "src/norm/reference.h"
@@ -84,7 +86,7 @@ class ReferenceRnnRun {
         c_(batch_) {
     for (size_t b = 0; b < batch_; ++b) {
       h_[b] = Slice(call.h0, b * outputs_, outputs_);
-      c_[b] = Slice(call.c0, b * hidden_, hidden_);
+      c_[b] = CellState(call.c0, b);
     }
   }
 
@@ -125,6 +127,16 @@ class ReferenceRnnRun {
     if (from.empty()) return Row(n, Scalar(0));
     const auto first = from.begin() + static_cast<std::ptrdiff_t>(begin);
     return Row(first, first + static_cast<std::ptrdiff_t>(n));
+  }
+
+  /// Returns the cell state of sequence b. An absent log(n) of an sLSTM is -infinity.
+  Row CellState(const Row& from, size_t b) const {
+    const auto size = hidden_ * static_cast<size_t>(std::max(1, recipe_.cell_parts()));
+    Row state = Slice(from, b * size, size);
+    for (size_t k = hidden_; from.empty() && k < size; ++k) {
+      state[k] = Scalar(-std::numeric_limits<double>::infinity());
+    }
+    return state;
   }
 
   /// Returns the product of a block-diagonal matrix [G, H / heads] with h.
@@ -189,7 +201,7 @@ class ReferenceRnnRun {
       rows_.push_back(b);
       if (!call_.resets.empty() && call_.resets[t * batch_ + b]) {
         h_[b] = Slice(call_.h_reset, 0, outputs_);
-        c_[b] = Slice(call_.c_reset, 0, hidden_);
+        c_[b] = CellState(call_.c_reset, 0);
       }
       zx.push_back(Product(call_.weight_ih, Slice(call_.x, (t * batch_ + b) * inputs_, inputs_)));
       zh.push_back(HiddenProduct(call_.weight_hh, h_[b]));
@@ -208,7 +220,9 @@ class ReferenceRnnRun {
       for (size_t j = 0; j < call_.bias.size(); ++j) zx[r][j] += call_.bias[j];
       for (size_t k = 0; k < call_.bias_hn.size(); ++k) zh[r][2 * hidden_ + k] += call_.bias_hn[k];
     }
-    if (recipe_.is_lstm()) {
+    if (recipe_.is_slstm()) {
+      Slstm(zx, zh);
+    } else if (recipe_.is_lstm()) {
       Lstm(zx, zh);
     } else {
       for (size_t r = 0; r < rows_.size(); ++r) {
@@ -259,6 +273,33 @@ class ReferenceRnnRun {
     }
   }
 
+  /// The paper's equations, with its stabilizer m, for c and n from the cell state.
+  void Slstm(const Rows& ax, const Rows& ah) {
+    using std::exp, std::log;
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      const auto a = [&](size_t gate, size_t k) {
+        return ax[r][gate * hidden_ + k] + ah[r][gate * hidden_ + k];
+      };
+      Row& state = c_[rows_[r]];
+      Row h(hidden_);
+      for (size_t k = 0; k < hidden_; ++k) {
+        const Scalar log_n = state[hidden_ + k], i = a(0, k);
+        const bool empty = std::real(log_n) == -std::numeric_limits<double>::infinity();
+        // -log(1 + exp(-f)) of a complex number whose imaginary part is tiny.
+        const Scalar f = a(1, k);
+        const Scalar log_f =
+            std::real(f) > 0 ? -log(Scalar(1) + exp(-f)) : f - log(Scalar(1) + exp(f));
+        const auto m = empty ? std::real(i) : std::max(std::real(log_f + log_n), std::real(i));
+        const Scalar in = exp(i - m), keep = empty ? Scalar(0) : exp(log_f + log_n - m);
+        const Scalar c = keep * state[k] + in * Tanh(a(2, k)), n = keep + in;
+        state[k] = c / n;
+        state[hidden_ + k] = log(n) + m;
+        h[k] = Logistic(a(3, k)) * state[k];
+      }
+      h_[rows_[r]] = call_.shape.projected > 0 ? Product(call_.weight_hr, h) : h;
+    }
+  }
+
   const ReferenceRnn<Scalar>& call_;
   const CellRecipe recipe_;
   const size_t hidden_, outputs_, inputs_, batch_;
@@ -290,6 +331,14 @@ Real ReferenceDerivative(const ReferenceRnn<Real>& call, const ReferenceRnnOutpu
     to.assign(from.begin(), from.end());
     if (a != array) continue;
     to.resize(direction.size());  // zeros if the array is empty
+    const std::string_view name = kReferenceArrays<Real>[a].name;
+    const auto hidden = static_cast<size_t>(call.shape.hidden);
+    if (from.empty() && RecipeOf(call.cell).is_slstm() && (name == "c0" || name == "c_reset")) {
+      // An absent log(n) is -infinity.
+      for (size_t i = 0; i < to.size(); ++i) {
+        if (i / hidden % 2 == 1) to[i] = -std::numeric_limits<double>::infinity();
+      }
+    }
     for (size_t i = 0; i < to.size(); ++i) to[i] += Complex(0, direction[i] * Real(0x1p-500));
   }
   const ReferenceRnnOutputs<Complex> out = ReferenceRnnForward(moved);

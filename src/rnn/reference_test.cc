@@ -52,8 +52,8 @@ TEST(CellTest, Table) {
     EXPECT_FALSE(recipe.splits_n() && recipe.sums == internal::Sums::kJoint);
     EXPECT_FALSE(recipe.is_gru() && !recipe.splits_n() && recipe.sums != internal::Sums::kJoint);
   }
-  EXPECT_EQ(tests::ErrorOf([] { RecipeOf(static_cast<Cell>(20)); }),
-            "[Cell] cell must be a value of planish::Cell, got 20");
+  EXPECT_EQ(tests::ErrorOf([] { RecipeOf(static_cast<Cell>(21)); }),
+            "[Cell] cell must be a value of planish::Cell, got 21");
 }
 
 TEST(ReferenceTest, Rnn) {
@@ -209,6 +209,21 @@ TEST(ReferenceTest, LnGruDreamer) {
   EXPECT_NEAR(Forward(call).y[0], (1 - z) * n + z * 0.5, kRounding);
 }
 
+// The unscaled equations: c = s(f) c + exp(i) tanh(g), n = s(f) n + exp(i), h = s(o) c / n.
+TEST(ReferenceTest, Slstm) {
+  auto call = OneStep(Cell::kSlstm, {0.5, 2, -1, 1}, {1, -2, 0.5, -4});
+  call.c0 = {0.75, std::log(3.0)};  // c = 3 * 0.75 and n = 3
+  const double h = 0.5, i = 0.5 + h, f = 2 - 2 * h, g = -1 + 0.5 * h, o = 1 - 4 * h;
+  const double c = S(f) * 3 * 0.75 + std::exp(i) * std::tanh(g), n = S(f) * 3 + std::exp(i);
+  const auto out = Forward(call);
+  EXPECT_NEAR(out.y[0], S(o) * c / n, kRounding);
+  EXPECT_NEAR(out.c[0], c / n, kRounding);
+  EXPECT_NEAR(out.c[1], std::log(n), kRounding);
+  call.c0.clear();  // n = 0
+  EXPECT_NEAR(Forward(call).c[0], std::tanh(g), kRounding);
+  EXPECT_NEAR(Forward(call).c[1], i, kRounding);
+}
+
 TEST(ReferenceTest, LnLstmTorchaudio) {
   // zx + zh is (1, 1, -1, -1), whose mean is 0 and variance 1; c is normalized to its bias.
   auto call = OneStep(Cell::kLnLstmTorchaudio, {0, 2, 0, 1}, {2, -2, -2, -4});
@@ -335,7 +350,7 @@ TEST(ReferenceTest, DerivativeIsTheDifference) {
     }
     internal::ReferenceRnnOutputs<double> loss{
         tests::Normal<double>(36, random), tests::Normal<double>(12, random), {}};
-    if (RecipeOf(cell).is_lstm()) loss.c = tests::Normal<double>(12, random);
+    loss.c = tests::Normal<double>(12 * RecipeOf(cell).cell_parts(), random);
     for (size_t a = 0; a < internal::kReferenceArrays<double>.size(); ++a) {
       const auto member = internal::kReferenceArrays<double>[a].member;
       if ((call.*member).empty()) continue;

@@ -362,7 +362,8 @@ TYPED_TEST(RnnTest, CheckpointsGiveTheSameBits) {
       const RnnResult<T> out = tests::Apply(p, options);
       EXPECT_EQ(out.DiffersIn(expected), "") << Describe(cell, kSmall, given);
       // c of 7 segments instead of the gates and more of 50 steps.
-      EXPECT_EQ(out.saved.size(), internal::RecipeOf(cell).is_lstm() ? 7u * 70 * kPadded<T> : 0u);
+      const auto parts = static_cast<size_t>(internal::RecipeOf(cell).cell_parts());
+      EXPECT_EQ(out.saved.size(), parts * 7 * 70 * kPadded<T>);
     }
   }
 }
@@ -379,6 +380,7 @@ TEST(RnnSavedSizeTest, EqualsTheTableInTheHeader) {
   EXPECT_EQ(size(Cell::kLnGruHaste), 35 * (10 * 16 + 2));
   EXPECT_EQ(size(Cell::kLnGruDreamer), 35 * (7 * 16 + 1));
   EXPECT_EQ(size(Cell::kLstm), 35 * 6 * 16);
+  EXPECT_EQ(size(Cell::kSlstm), 35 * 6 * 16);
   EXPECT_EQ(size(Cell::kDrawLstm), 35 * (6 * 16 + 3));
   EXPECT_EQ(size(Cell::kLnLstmContrib), 35 * (10 * 16 + 7));
   EXPECT_EQ(size(Cell::kLnLstmTflite), 35 * (10 * 16 + 4));
@@ -733,7 +735,8 @@ TYPED_TEST(RnnTest, NanStaysInItsSequence) {
     const int64_t outputs = p.layer.shape.outputs();
     EXPECT_TRUE(RowsSame(out.y, expected.y, 4, outputs, 2)) << NameOf(cell);
     EXPECT_TRUE(RowsSame(out.h, expected.h, 4, outputs, 2)) << NameOf(cell);
-    EXPECT_TRUE(RowsSame(out.c, expected.c, 4, 7, 2)) << NameOf(cell);
+    EXPECT_TRUE(RowsSame(out.c, expected.c, 4, 7 * internal::RecipeOf(cell).cell_parts(), 2))
+        << NameOf(cell);
     EXPECT_TRUE(RowsSame(out.gradients[tests::kX], expected.gradients[tests::kX], 4, 3, 2));
     EXPECT_TRUE(RowsSame(out.gradients[tests::kH0], expected.gradients[tests::kH0], 4, outputs, 2));
     const auto width = static_cast<size_t>(outputs), at = (1 * 4 + 2) * width;

@@ -47,7 +47,8 @@ struct RnnProblem {
     layer.shape = shape;
     layer.reverse = given.reverse;
     const internal::CellRecipe recipe = internal::RecipeOf(cell);
-    const int64_t states = shape.batch * shape.outputs(), cells = shape.batch * shape.hidden;
+    const int64_t states = shape.batch * shape.outputs(),
+                  cells = shape.batch * shape.hidden * recipe.cell_parts();
     layer.x = Normal<T>(shape.time * shape.batch * shape.inputs, random);
     if (given.states) layer.h0 = Normal<T>(states, random);
     if (given.states && recipe.is_lstm()) layer.c0 = Normal<T>(cells, random);
@@ -59,7 +60,7 @@ struct RnnProblem {
         layer.resets.push_back(random() % 3 == 0 ? 255 : 0);
       }
       layer.h_reset = Normal<T>(shape.outputs(), random);
-      if (recipe.is_lstm()) layer.c_reset = Normal<T>(shape.hidden, random);
+      if (recipe.is_lstm()) layer.c_reset = Normal<T>(shape.hidden * recipe.cell_parts(), random);
     }
     const auto params = internal::ParamsOf<T>(recipe, shape);
     for (size_t i = 0; i < params.size(); ++i) {
@@ -135,7 +136,7 @@ struct RnnProblem {
   int64_t SizeOf(size_t array) const {
     const internal::CellRecipe recipe = internal::RecipeOf(layer.cell);
     const RnnShape& s = layer.shape;
-    const int64_t lstm = recipe.is_lstm() ? 1 : 0, reset = layer.h_reset.empty() ? 0 : 1;
+    const int64_t lstm = recipe.cell_parts(), reset = layer.h_reset.empty() ? 0 : 1;
     switch (array) {
       case kX:
         return s.time * s.batch * s.inputs;

@@ -64,7 +64,7 @@ SymSizes SizesOf(size_t field, const CellRecipe& recipe, const Sizes& sizes) {
     case kH0:
       return {batch, outputs};
     case kC0:
-      return {batch, hidden};
+      return {batch, hidden * recipe.cell_parts()};
     case kHReset:
       return {outputs};
     case kLengths:
@@ -72,7 +72,7 @@ SymSizes SizesOf(size_t field, const CellRecipe& recipe, const Sizes& sizes) {
     case kResets:
       return {time, batch};
     default:
-      return {hidden};  // c after a reset
+      return {hidden * recipe.cell_parts()};  // c after a reset
   }
 }
 

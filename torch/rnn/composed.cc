@@ -6,6 +6,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/log_sigmoid.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/rsub.h>
 #include <ATen/ops/stack.h>
@@ -16,6 +17,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cstdint>
+#include <limits>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -65,7 +67,9 @@ class ComposedLayer {
       return state.defined() ? state.clone() : at::zeros_symint({batch, width}, x.options());
     };
     Tensor h = first(p_.h0, sizes_.outputs);
-    Tensor c = recipe_.is_lstm() ? first(p_.c0, sizes_.hidden) : at::empty({0}, x.options());
+    Tensor c = !recipe_.is_lstm() ? at::empty({0}, x.options())
+               : p_.c0.defined()  ? p_.c0.clone()
+                                  : AbsentC().expand_symint({batch, -1}).contiguous();
 
     Tensor active, resets;
     if (p_.lengths.defined()) {
@@ -85,7 +89,9 @@ class ComposedLayer {
       if (resets.defined()) {
         const Tensor keep = all_resets[t].logical_not();
         h = Where(keep, h, p_.h_reset);
-        if (recipe_.is_lstm()) c = Where(keep, c, p_.c_reset);
+        if (recipe_.is_lstm()) {
+          c = Where(keep, c, p_.c_reset.defined() ? p_.c_reset : AbsentC());
+        }
       }
       if (!active.defined()) {
         std::tie(h, c) = Step(ax[t], h, c, {});
@@ -179,6 +185,7 @@ class ComposedLayer {
       a = MaybeAdd(Norm(a, recipe_.groups, p_.ln_weight, p_.ln_bias, active), p_.bias);
     }
     if (recipe_.is_gru()) return {GruOfSum(a, h), c};
+    if (recipe_.is_slstm()) return Slstm(a, c);
     if (recipe_.is_lstm()) return Lstm(a, c, active);
     return {recipe_.arithmetic == Arithmetic::kRnn ? a.tanh() : a.relu(), c};
   }
@@ -205,6 +212,23 @@ class ComposedLayer {
     const Tensor h = gates[3].sigmoid() * seen.tanh();
     return {p_.weight_hr.defined() ? h.matmul(p_.weight_hr.t()) : h,
             recipe_.cell == CellNorm::kCarried ? seen : raw};
+  }
+
+  /// Returns the cell state of a sequence without one: zeros, and -infinity for an sLSTM's log(n).
+  Tensor AbsentC() const {
+    const Tensor zeros = at::zeros_symint({sizes_.hidden}, p_.x.options());
+    if (!recipe_.is_slstm()) return zeros;
+    return at::cat({zeros, zeros - std::numeric_limits<double>::infinity()});
+  }
+
+  std::pair<Tensor, Tensor> Slstm(const Tensor& a, const Tensor& c) const {
+    const auto gates = a.chunk(4, -1), before = c.chunk(2, -1);
+    const Tensor gap = before[1] + at::log_sigmoid(gates[1]) - gates[0];
+    const Tensor alpha = gap.sigmoid(), g = gates[2].tanh();
+    const Tensor mean = alpha * (before[0] - g) + g;
+    const Tensor log_n = gates[0] - at::log_sigmoid(-gap);
+    const Tensor h = gates[3].sigmoid() * mean;
+    return {p_.weight_hr.defined() ? h.matmul(p_.weight_hr.t()) : h, at::cat({mean, log_n}, -1)};
   }
 
   const CellRecipe recipe_;

@@ -29,7 +29,8 @@ std::vector<ModuleParam> ModuleParams(Cell cell, bool bias) {
       params.push_back({kFields[field].name, field});
     } else if (bias) {
       params.push_back({"bias_ih", field});
-      if (recipe.sums == internal::Sums::kPlain || recipe.has_bias_hn()) {
+      const bool plain = recipe.sums == internal::Sums::kPlain && !recipe.is_slstm();
+      if (plain || recipe.has_bias_hn()) {
         params.push_back({"bias_hh", field});
       }
     }

@@ -136,6 +136,12 @@ RnnShape ShapeOf(const Options& options, int64_t inputs) {
           .heads = options.num_heads()};
 }
 
+/// Returns the elements of a module's cell state.
+template <class Options>
+int64_t CellWidth(const Options& options) {
+  return options.hidden_size() * internal::RecipeOf(options.variant()).cell_parts();
+}
+
 Tensor SelectOrUndefined(const Tensor& t, int64_t index) {
   return t.defined() ? t.select(0, index) : t;
 }
@@ -285,18 +291,18 @@ RnnOutputs RecurrentImpl<Derived, Options>::Run(const Tensor& x, const Tensor& h
   CheckInput(module, x, options.input_size());
   const bool unbatched = x.dim() == 2;
   const auto layers = static_cast<int64_t>(layers_.size());
-  const int64_t hidden = options.hidden_size(), of_h = ShapeOf(options, 0).outputs();
+  const int64_t of_c = CellWidth(options), of_h = ShapeOf(options, 0).outputs();
   const auto check_state = [&](const char* name, const Tensor& state, int64_t width) {
     std::vector<int64_t> sizes = {layers, width};
     if (!unbatched) sizes.insert(sizes.begin() + 1, x.size(options.batch_first() ? 0 : 1));
     CheckSizes(module, name, state, sizes);
   };
   check_state("h_0", h0, of_h);
-  check_state("c_0", c0, hidden);
+  check_state("c_0", c0, of_c);
   const Tensor resets =
       ResetsAsBool(module, sequences.resets, x.sizes().slice(0, x.sizes().size() - 1));
   CheckSizes(module, "h_reset", sequences.h_reset, {layers, of_h});
-  CheckSizes(module, "c_reset", sequences.c_reset, {layers, hidden});
+  CheckSizes(module, "c_reset", sequences.c_reset, {layers, of_c});
   TORCH_CHECK_VALUE(!unbatched || !sequences.lengths.defined(), "[", module,
                     "] lengths must be left out for x [T, I], got ", sequences.lengths.sizes());
 
@@ -328,7 +334,7 @@ RnnOutputs RecurrentImpl<Derived, Options>::RunPacked(const PackedSequence& x, c
       x.data(), x.batch_sizes(), /*batch_first=*/false, /*padding_value=*/0, /*total_length=*/-1);
   const auto layers = static_cast<int64_t>(layers_.size());
   CheckSizes(module, "h_0", h0, {layers, padded.size(1), ShapeOf(options, 0).outputs()});
-  CheckSizes(module, "c_0", c0, {layers, padded.size(1), options.hidden_size()});
+  CheckSizes(module, "c_0", c0, {layers, padded.size(1), CellWidth(options)});
   const RnnOutputs outputs =
       RunLayers(padded, PermuteBatch(h0, x.sorted_indices()), PermuteBatch(c0, x.sorted_indices()),
                 {.lengths = lengths.to(x.data().device())});
@@ -414,7 +420,7 @@ std::tuple<Tensor, Tensor> RecurrentCellImpl<Derived, Options>::Run(const Tensor
     CheckSizes(module, name, state, sizes);
   };
   check_state("h", h, ShapeOf(options, 0).outputs());
-  check_state("c", c, options.hidden_size());
+  check_state("c", c, CellWidth(options));
   const auto add_batch = [&](const Tensor& t) {
     return t.defined() && x.dim() == 1 ? t.unsqueeze(0) : t;
   };

@@ -184,6 +184,17 @@ std::pair<Tensor, Tensor> ComposedStep(Cell cell, const RnnTensors& p, const Ten
       return lstm(sum(false, {4 * n}), kCarried);
     case Cell::kLnLstmTflite:
       return lstm(sum(false, {n, n, n, n}) + bias, kNone);
+    case Cell::kSlstm: {
+      // The paper's equations, with c and n scaled by exp(-m).
+      const auto gates = (zx + zh + bias).chunk(4, 1), before = c.chunk(2, 1);
+      const Tensor log_f = gates[1].sigmoid().log(), i = gates[0];
+      const Tensor m = at::maximum(log_f + before[1], i).detach();
+      const Tensor keep = (log_f + before[1] - m).exp(), in = (i - m).exp(), next_n = keep + in;
+      const Tensor mean = (keep * before[0] + in * gates[2].tanh()) / next_n;
+      const Tensor out = gates[3].sigmoid() * mean;
+      return {p.weight_hr.defined() ? out.matmul(p.weight_hr.t()) : out,
+              at::cat({mean, next_n.log() + m}, 1)};
+    }
     case Cell::kLnGruHaste:
       return gru(ih(false, {3 * n}) + bias, hh(false, {3 * n}), p.bias_hn);
     case Cell::kLnGruDreamer: {
@@ -200,7 +211,8 @@ RnnOutputs Composed(Cell cell, const RnnTensors& p, const RnnSettings& settings)
   const int64_t hidden = p.weight_hh.size(0) / RecipeOf(cell).gates();
   const int64_t outputs = p.weight_hr.defined() ? p.weight_hr.size(0) : hidden;
   const Tensor zeros = at::zeros({batch, outputs}, p.x.options());
-  const Tensor zeros_c = at::zeros({batch, hidden}, p.x.options());
+  Tensor zeros_c = at::zeros({batch, hidden}, p.x.options());
+  if (cell == Cell::kSlstm) zeros_c = at::cat({zeros_c, at::full_like(zeros_c, -INFINITY)}, 1);
   Tensor h = Over(p.h0, zeros), c = Over(p.c0, zeros_c);
   std::vector<Tensor> y(static_cast<size_t>(time));
   for (int64_t step = 0; step < time; ++step) {
@@ -494,7 +506,7 @@ TEST_P(EveryCell, InfersShapesOnTheMetaDevice) {
   const auto [h, c] = rnn_step(cell, step);
   EXPECT_TRUE(h.is_meta());
   EXPECT_EQ(h.sizes(), at::IntArrayRef({3, layer.h0.size(1)}));
-  EXPECT_EQ(c.numel(), IsLstm(cell) ? 18 : 0);
+  EXPECT_EQ(c.numel(), 18 * RecipeOf(cell).cell_parts());
 }
 
 // ---- Tests of all cells

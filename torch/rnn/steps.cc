@@ -156,7 +156,7 @@ struct StepNode final : torch::autograd::Node {
     args.dc_n = Data<T>(dc_next);
     args.dx = MutableData<T>(wanted(kX, shape.inputs));
     args.dh0 = MutableData<T>(wanted(kH, shape.outputs()));
-    args.dc0 = MutableData<T>(wanted(kC, shape.hidden));
+    args.dc0 = MutableData<T>(wanted(kC, shape.hidden * internal::RecipeOf(cell).cell_parts()));
     if (task_should_compute_output(kParams)) args.sums = &sums->ForThisPass();
     RnnOptions<T> options = CoreOptions<T>({.eps = eps});
     options.packed = sums->packed();
@@ -263,7 +263,8 @@ struct RnnSteps::Layer {
     const auto options = x.options().requires_grad(false);
     const auto empty = [&](at::IntArrayRef sizes) { return at::empty(sizes, options); };
     const Tensor h_next = empty({shape.batch, shape.outputs()});
-    const Tensor c_next = lstm ? empty({shape.batch, shape.hidden}) : empty({0});
+    const Tensor c_next =
+        lstm ? empty({shape.batch, shape.hidden * call.recipe().cell_parts()}) : empty({0});
     const Tensor saved = empty({RnnSavedSize<T>(cell, shape)});
     RnnOptions<T> core_options = CoreOptions<T>({.eps = eps});
     core_options.packed = own_sums->packed();

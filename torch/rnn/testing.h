@@ -96,7 +96,8 @@ inline RnnTensors RandomLayer(Cell cell, const RnnShape& s, const Given& given =
     if (name == "weight_hr") param = param.view({-1, s.hidden});
   }
   if (given.states) layer.h0 = Random({s.batch, s.outputs()}, type);
-  if (given.states && recipe.is_lstm()) layer.c0 = Random({s.batch, s.hidden}, type);
+  if (given.states && recipe.is_lstm())
+    layer.c0 = Random({s.batch, s.hidden * recipe.cell_parts()}, type);
   if (given.lengths) {
     layer.lengths = at::randint(1, s.time + 1, {s.batch}, at::kLong);
     layer.lengths[0] = s.time;
@@ -104,7 +105,7 @@ inline RnnTensors RandomLayer(Cell cell, const RnnShape& s, const Given& given =
   if (given.resets) {
     layer.resets = at::rand({s.time, s.batch}) < 0.3;
     layer.h_reset = Random({s.outputs()}, type);
-    if (recipe.is_lstm()) layer.c_reset = Random({s.hidden}, type);
+    if (recipe.is_lstm()) layer.c_reset = Random({s.hidden * recipe.cell_parts()}, type);
   }
   return layer;
 }

@@ -40,12 +40,19 @@ HWY_INLINE void TanhMap(const T* x, int64_t n, T* y) {
   Map(x, n, y, [](auto d, auto v) HWY_ATTR { return Tanh(d, v); });
 }
 
+template <class T>
+HWY_INLINE void SoftplusMap(const T* x, int64_t n, T* y) {
+  Map(x, n, y, [](auto d, auto v) HWY_ATTR { return Softplus(d, v); });
+}
+
 void ExpFloats(const float* x, int64_t n, float* y) { ExpMap(x, n, y); }
 void ExpDoubles(const double* x, int64_t n, double* y) { ExpMap(x, n, y); }
 void SigmoidFloats(const float* x, int64_t n, float* y) { SigmoidMap(x, n, y); }
 void SigmoidDoubles(const double* x, int64_t n, double* y) { SigmoidMap(x, n, y); }
 void TanhFloats(const float* x, int64_t n, float* y) { TanhMap(x, n, y); }
 void TanhDoubles(const double* x, int64_t n, double* y) { TanhMap(x, n, y); }
+void SoftplusFloats(const float* x, int64_t n, float* y) { SoftplusMap(x, n, y); }
+void SoftplusDoubles(const double* x, int64_t n, double* y) { SoftplusMap(x, n, y); }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -61,6 +68,8 @@ HWY_EXPORT(SigmoidFloats);
 HWY_EXPORT(SigmoidDoubles);
 HWY_EXPORT(TanhFloats);
 HWY_EXPORT(TanhDoubles);
+HWY_EXPORT(SoftplusFloats);
+HWY_EXPORT(SoftplusDoubles);
 
 template <>
 void ExpArray(const float* x, int64_t n, float* y) {
@@ -85,6 +94,15 @@ void TanhArray(const float* x, int64_t n, float* y) {
 template <>
 void TanhArray(const double* x, int64_t n, double* y) {
   PLANISH_DISPATCH(TanhDoubles)(x, n, y);
+}
+
+template <>
+void SoftplusArray(const float* x, int64_t n, float* y) {
+  PLANISH_DISPATCH(SoftplusFloats)(x, n, y);
+}
+template <>
+void SoftplusArray(const double* x, int64_t n, double* y) {
+  PLANISH_DISPATCH(SoftplusDoubles)(x, n, y);
 }
 
 }  // namespace planish::internal

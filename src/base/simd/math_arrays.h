@@ -19,6 +19,10 @@ void SigmoidArray(const T* x, int64_t n, T* y);
 template <class T>
 void TanhArray(const T* x, int64_t n, T* y);
 
+/// Computes y[i] = log(1 + exp(x[i])) for i < n; y may be x.
+template <class T>
+void SoftplusArray(const T* x, int64_t n, T* y);
+
 }  // namespace planish::internal
 
 #endif  // PLANISH_SRC_BASE_SIMD_MATH_ARRAYS_H_

@@ -26,6 +26,10 @@ long double TrueSigmoid(long double x) {
   return (x < 0 ? e : 1) / (1 + e);
 }
 
+long double TrueSoftplus(long double x) {
+  return std::max(x, 0.0L) + std::log1p(std::exp(-std::abs(x)));
+}
+
 template <class T>
 struct Function {
   const char* name;
@@ -43,6 +47,7 @@ const Function<T> kFunctions[] = {
     {"exp", ExpArray<T>, [](long double x) { return std::exp(x); }, 1.5, true},
     {"sigmoid", SigmoidArray<T>, TrueSigmoid, 3, false},
     {"tanh", TanhArray<T>, [](long double x) { return std::tanh(x); }, 3, true},
+    {"softplus", SoftplusArray<T>, TrueSoftplus, 3.5, true},
 };
 
 template <class T>

@@ -64,7 +64,7 @@ void BackwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const Slots<co
       h_rows.PadRow(nullptr, h_before, b);
       if (projects) {
         h_rows.PadRow(nullptr, dprojected, b);
-        layer_.c_rows().PadRow(nullptr, unprojected, b);
+        layer_.unit_rows().PadRow(nullptr, unprojected, b);
       }
       std::fill_n(dzx + b * columns, columns, T{0});
       std::fill_n(dzh + b * columns, columns, T{0});
@@ -102,7 +102,7 @@ void BackwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const Slots<co
                               .h_before = h_before + unit,
                               .h_after = to.h_after + unit,
                               .dh = (projects ? to.dunprojected : to.dh) + unit,
-                              .dc = to.dc + unit,
+                              .dc = to.dc + b * layer_.dc_rows().row(),
                               .dcell = to.dcell + unit,
                               .workspace = to.workspace + unit,
                               .dzx = dzx + column,
@@ -152,9 +152,10 @@ void BackwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const Slots<co
   layer_.ForActive(t, begin, end, [&](int64_t b) {
     if (!layer_.Reset(t, b)) return;
     const int64_t group = layer_.GroupOf(b);
-    Move(h_rows, to.dh + b * padded_outputs, sums.h_reset + group * padded_outputs);
+    h_rows.Move(to.dh + b * padded_outputs, sums.h_reset + group * padded_outputs);
     if (recipe.is_lstm()) {
-      Move(layer_.c_rows(), to.dc + b * padded, sums.c_reset + group * padded);
+      const PaddedStates<T>& dc_rows = layer_.dc_rows();
+      dc_rows.Move(to.dc + b * dc_rows.row(), sums.c_reset + group * dc_rows.row());
     }
   });
 }
@@ -178,12 +179,6 @@ void BackwardPass<T>::Unproject(const T* gates, const T* tanh_c, T* unprojected)
     for (int64_t i = 0; i < order.lanes; ++i) unprojected[unit + i] = o[i] * tanh_c[unit + i];
   }
   std::fill(unprojected + order.hidden, unprojected + order.padded, T{0});
-}
-
-template <class T>
-void BackwardPass<T>::Move(const PaddedStates<T>& rows, T* d, T* sum) {
-  for (int64_t k = 0; k < rows.width(); ++k) sum[k] += d[k];
-  std::fill_n(d, rows.padded(), T{0});
 }
 
 #define PLANISH_INSTANTIATE(T) template class BackwardPass<T>;

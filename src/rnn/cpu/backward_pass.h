@@ -62,9 +62,6 @@ class BackwardPass {
   /// Writes h before the projection, recomputed from the saved gates and tanh of c.
   void Unproject(const T* gates, const T* tanh_c, T* unprojected) const;
 
-  /// Adds a state's gradient to a sum, and sets it to 0.
-  static void Move(const PaddedStates<T>& rows, T* d, T* sum);
-
   const LayerCall<T>& layer_;
   const PaddedRows<T>& rows_;
   const RnnBackwardArgs<T>& args_;

@@ -56,14 +56,14 @@ struct CellRow {
   T* ah_n;           ///< [padded] a GRU's ah_n after its norm; may be in zh
   T* norm_c;         ///< [kCoefficients] the coefficients of the norm of c
   const T* xhat_c;   ///< [padded] the normalized c, only over the batch
-  T *h, *c;          ///< [padded] the state
+  T *h, *c;          ///< [padded] the state; c of an sLSTM is [2, padded]
   // Saved for backward; xhat may be zx or zh.
   T *xhat_ih, *xhat_hh;  ///< [columns] the normalized zx and zh
   T *rstd_ih, *rstd_hh;  ///< rstd of zx and zh
   T* gates;              ///< [columns] after their activations
   T* candidate;          ///< [padded] what r multiplies in a GRU
   T* before;             ///< [padded] the c before the step
-  T* tanh_c;             ///< [padded] tanh of the c that h uses
+  T* tanh_c;             ///< [padded] tanh of the c that h uses; in an sLSTM c
 };
 
 /// Like CellRow, for backward. The members that forward wrote are only read.
@@ -72,7 +72,8 @@ struct CellRowBackward {
   const T *xhat_ih, *xhat_hh, *rstd_ih, *rstd_hh, *norm_c, *gates, *candidate, *before, *tanh_c;
   const T* h_before;  ///< [padded] a GRU's state before the step
   const T* h_after;   ///< [padded] an RNN's state after the step
-  T *dh, *dc;         ///< [padded] the gradient of the state after the step, and then before it
+  T *dh, *dc;         ///< [padded] the gradient of the state after the step, and then before it;
+                      ///< dc of an sLSTM is [2, padded]
   T* dcell;           ///< [padded] the gradient of this step's c that passes through h
   T* workspace;       ///< [padded] workspace
   T *dzx, *dzh;       ///< [columns] the gradients of zx and zh; equal except for kSeparate and kGru

@@ -61,7 +61,7 @@ void ForwardPass<T>::Restore(Times times, const T* y, const T* c,
       layer_.h_rows().PadRow(y + (before * batch + b) * layer_.h_rows().width(), state.h, b);
     }
   }
-  if (layer_.recipe().is_lstm()) std::copy_n(c, layer_.states(), state.c);
+  if (layer_.recipe().is_lstm()) std::copy_n(c, layer_.c_rows().size(), state.c);
 }
 
 template <class T>
@@ -99,7 +99,7 @@ void ForwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const ForwardSt
                       .norm_c = slots.At(kNormC, t, b * coefficients_c),
                       .xhat_c = slots.At(kXhatC, t, unit),
                       .h = (layer_.projects() ? state.unprojected : state.h) + unit,
-                      .c = state.c + unit,
+                      .c = state.c + b * layer_.c_rows().row(),
                       .xhat_ih = slots.At(kXhatIh, t, column),
                       .xhat_hh = slots.At(kXhatHh, t, column),
                       .rstd_ih = slots.At(kRstdIh, t, b * rstds),

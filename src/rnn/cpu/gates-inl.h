@@ -66,6 +66,38 @@ HWY_NOINLINE void LstmGates(const CellCall<T>& call, const CellRow<T>& row) {
   }
 }
 
+/// Computes o and c of an sLSTM. With c divided by n, f c + i g becomes an average with the weight
+/// alpha = s(log s(f) + log n - i) of the c before, and log n is the second part of the state.
+template <class T, Keep kKeep>
+HWY_NOINLINE void SlstmGates(const CellCall<T>& call, const CellRow<T>& row) {
+  const Tag<T> d;
+  constexpr int64_t n = kLanes<T>;
+  const auto& gate = call.order.gate;
+  int64_t at_i = gate[0].begin, at_f = gate[1].begin, at_g = gate[2].begin, at_o = gate[3].begin;
+  const int64_t step = gate[0].step, units = VectorsOf<T>(call.order.hidden) * n;
+  const T* bias = call.params.bias;
+  T *a = row.a, *c = row.c, *log_n = row.c + call.order.padded;
+  for (int64_t unit = 0; unit < units; unit += n) {
+    const auto i = hn::Add(Get(a + at_i), Get(bias + at_i));
+    const auto f = hn::Add(Get(a + at_f), Get(bias + at_f));
+    const auto g = Tanh(d, hn::Add(Get(a + at_g), Get(bias + at_g)));
+    const auto o = Sigmoid(d, hn::Add(Get(a + at_o), Get(bias + at_o)));
+    const auto log_f = hn::Neg(Softplus(d, hn::Neg(f)));
+    const auto gap = hn::Sub(hn::Add(Get(log_n + unit), log_f), i);
+    const auto alpha = Sigmoid(d, gap);
+    const auto before = Get(c + unit);
+    PutKept<kKeep, T>(before, row.before + unit);
+    PutKept<kKeep, T>(alpha, row.gates + at_i);
+    PutKept<kKeep, T>(Sigmoid(d, f), row.gates + at_f);
+    PutKept<kKeep, T>(g, row.gates + at_g);
+    PutKept<kKeep, T>(o, row.gates + at_o);
+    Put<T>(hn::MulAdd(alpha, hn::Sub(before, g), g), c + unit);
+    Put<T>(hn::Add(i, Softplus(d, gap)), log_n + unit);
+    Put<T>(o, a + at_o);
+    at_i += step, at_f += step, at_g += step, at_o += step;
+  }
+}
+
 /// Computes a GRU's h from the normalized ax and ah, or, if `plain`, from zx and zh.
 template <class T, Keep kKeep>
 HWY_NOINLINE void GruGates(const CellCall<T>& call, bool plain, const CellRow<T>& row) {
@@ -169,7 +201,9 @@ void KeepGates(const CellCall<T>& call, const CellRow<T>& row) {
     recipe.over == Over::kRow ? NormalizeSums<T, kKeep>(call, g, row)
                               : NormalizeSums<T, Keep::kNothing>(call, g, row);
   }
-  if (recipe.is_lstm()) {
+  if (recipe.is_slstm()) {
+    SlstmGates<T, kKeep>(call, row);
+  } else if (recipe.is_lstm()) {
     LstmGates<T, kKeep>(call, row);
   } else if (recipe.is_gru()) {
     recipe.splits_n() ? GruGates<T, kKeep>(call, plain, row) : GruOfSumGates<T, kKeep>(call, row);
@@ -191,8 +225,10 @@ HWY_NOINLINE void KeepOutput(const CellCall<T>& call, const CellRow<T>& row) {
   const int64_t units = VectorsOf<T>(order.hidden) * n, step = order.gate[3].step;
   const T* o = row.a + order.gate[3].begin;
   if (call.recipe.cell == CellNorm::kNone) {
+    const bool slstm = call.recipe.is_slstm();
     for (int64_t unit = 0; unit < units; unit += n, o += step) {
-      const auto tanh_c = Tanh(d, Get(row.c + unit));
+      const auto c = Get(row.c + unit);
+      const auto tanh_c = slstm ? c : Tanh(d, c);
       PutKept<kKeep, T>(tanh_c, row.tanh_c + unit);
       Put<T>(hn::Mul(Get(o), tanh_c), row.h + unit);
     }

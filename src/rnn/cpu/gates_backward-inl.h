@@ -47,7 +47,8 @@ void OutputBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
     const auto dh = Get(row.dh + unit), tanh_c = Get(row.tanh_c + unit);
     const auto o = Get(row.gates + gate[3].begin + at);
     Put<T>(hn::Mul(hn::Mul(dh, tanh_c), OfSigmoid<T>(o)), row.dzh + gate[3].begin + at);
-    auto d = hn::Mul(hn::Mul(dh, o), OfTanh<T>(tanh_c));
+    auto d = hn::Mul(dh, o);
+    if (!call.recipe.is_slstm()) d = hn::Mul(d, OfTanh<T>(tanh_c));
     if (meet_before) d = hn::Add(d, Get(row.dc + unit));
     Put<T>(d, row.dcell + unit);
     if (norm) AddTo<T>(sums.bias_c + unit, d);
@@ -83,6 +84,38 @@ HWY_NOINLINE void LstmGatesBackward(const CellCall<T>& call, const CellRowBackwa
     const auto da_i = hn::Mul(hn::Mul(d, g), OfSigmoid<T>(i));
     const auto da_f = hn::Mul(hn::Mul(d, Get(row.before + unit)), OfSigmoid<T>(f));
     const auto da_g = hn::Mul(hn::Mul(d, i), OfTanh<T>(g));
+    AddTo<T>(dbias + at_i, da_i);
+    AddTo<T>(dbias + at_f, da_f);
+    AddTo<T>(dbias + at_g, da_g);
+    AddTo<T>(dbias + at_o, Get(da + at_o));
+    Put<T>(da_i, da + at_i);
+    Put<T>(da_f, da + at_f);
+    Put<T>(da_g, da + at_g);
+    at_i += step, at_f += step, at_g += step, at_o += step;
+  }
+}
+
+/// Like LstmGatesBackward, for an sLSTM.
+template <class T>
+HWY_NOINLINE void SlstmGatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
+                                     T* dbias) {
+  constexpr int64_t n = kLanes<T>;
+  const auto& gate = call.order.gate;
+  int64_t at_i = gate[0].begin, at_f = gate[1].begin, at_g = gate[2].begin, at_o = gate[3].begin;
+  const int64_t units = VectorsOf<T>(call.order.hidden) * n, step = gate[0].step;
+  const T* gates = row.gates;
+  T *da = row.dzh, *dlog_n = row.dc + call.order.padded;
+  const auto one = All<T>(1);
+  for (int64_t unit = 0; unit < units; unit += n) {
+    const auto d = hn::Add(Get(row.dcell + unit), Get(row.dc + unit));
+    const auto of_n = Get(dlog_n + unit);
+    const auto alpha = Get(gates + at_i), f = Get(gates + at_f), g = Get(gates + at_g);
+    const auto difference = hn::Sub(Get(row.before + unit), g);
+    const auto dgap = hn::MulAdd(hn::Mul(d, difference), OfSigmoid<T>(alpha), hn::Mul(of_n, alpha));
+    const auto da_i = hn::Sub(of_n, dgap), da_f = hn::NegMulAdd(dgap, f, dgap);
+    const auto da_g = hn::Mul(hn::Mul(d, hn::Sub(one, alpha)), OfTanh<T>(g));
+    Put<T>(hn::Mul(d, alpha), row.dc + unit);
+    Put<T>(dgap, dlog_n + unit);
     AddTo<T>(dbias + at_i, da_i);
     AddTo<T>(dbias + at_f, da_f);
     AddTo<T>(dbias + at_g, da_g);
@@ -203,7 +236,9 @@ template <class T>
 void GatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
                    const CellSums<T>& sums) {
   const CellRecipe& recipe = call.recipe;
-  if (recipe.is_lstm()) {
+  if (recipe.is_slstm()) {
+    SlstmGatesBackward(call, row, sums.bias);
+  } else if (recipe.is_lstm()) {
     LstmGatesBackward(call, row, sums.bias);
   } else if (recipe.is_gru()) {
     recipe.splits_n() ? GruGatesBackward(call, row, sums)

@@ -34,7 +34,7 @@ template <class T>
 int64_t SavedSize(const CellRecipe& recipe, const RnnShape& shape, bool checkpoint) {
   if (!checkpoint) return shape.time * ElementsOf(KeptSizes<T>(recipe, shape));
   const int64_t states = shape.batch * PaddedUnits<T>(shape.hidden);
-  return recipe.is_lstm() ? SegmentsOf(shape) * states : 0;
+  return SegmentsOf(shape) * states * recipe.cell_parts();
 }
 
 template <class T>
@@ -54,7 +54,7 @@ void ForwardLayer(const PackedLayer<T>& packed, const RnnForwardArgs<T>& args,
   const int64_t chunk_steps = std::min(layer.ChunkSteps(), layer.segment_steps());
   ForwardState<T> state{};
   const int64_t h_size = layer.h_rows().size(), c_size = layer.c_rows().size();
-  state.h = memory.state.Get(h_size + (layer.projects() ? 2 : 1) * c_size);
+  state.h = memory.state.Get(h_size + c_size + (layer.projects() ? layer.states() : 0));
   state.c = state.h + h_size;
   if (layer.projects()) state.unprojected = state.c + c_size;
   if (!layer.in_place()) state.zx = memory.zx.Get(chunk_steps * layer.sums());
@@ -66,9 +66,8 @@ void ForwardLayer(const PackedLayer<T>& packed, const RnnForwardArgs<T>& args,
   const auto for_chunks = [&](int64_t begin, int64_t end, const auto& f) {
     for (int64_t segment = 0; segment < layer.segments(); ++segment) {
       if (args.saved && options.checkpoint && recipe.is_lstm()) {
-        const int64_t padded = packed.order().padded, at = begin * padded;
-        std::copy_n(state.c + at, (end - begin) * padded,
-                    args.saved + segment * layer.states() + at);
+        const int64_t row = layer.c_rows().row(), at = begin * row;
+        std::copy_n(state.c + at, (end - begin) * row, args.saved + segment * c_size + at);
       }
       const Times times = layer.TimesOf(segment);
       for (int64_t done = 0; done < times.end - times.begin; done += chunk_steps) {
@@ -115,13 +114,13 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
   const LayerCall<T> layer(packed, in, options, again ? Keep::kStores : Keep::kNothing);
   const ForwardPass<T> forward(layer);
   const BackwardPass<T> backward(layer, args);
-  const PaddedStates<T>&h_rows = layer.h_rows(), &c_rows = layer.c_rows();
+  const PaddedStates<T>&h_rows = layer.h_rows(), &c_rows = layer.dc_rows();
   const int64_t rows = layer.segment_steps() * shape.batch, states = layer.states();
 
   ParamSums<T>& sums = shared ? *shared : memory.sums;
   if (!shared) sums.Reset(packed);
   const int64_t groups = std::max<int64_t>(1, layer.groups());
-  const int64_t reset_size = groups * (h_rows.padded() + c_rows.padded());
+  const int64_t reset_size = groups * (h_rows.padded() + c_rows.row());
   T* const reset_sums = memory.reset_sums.Get(reset_size);
   std::fill_n(reset_sums, reset_size, T{0});
   const GroupSums<T> group_sums{.cell = sums.Groups(groups),
@@ -137,16 +136,18 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
                                         dparams.weight_hr != nullptr};
   const int64_t capacity = shared && rows > 0 ? (kProductRows + rows - 1) / rows * rows : rows;
 
-  T* const state = memory.gradients.Get(2 * h_rows.size() + (layer.projects() ? 6 : 5) * states);
-  T* const h_states = state + (layer.projects() ? 6 : 5) * states;
+  const int64_t of_units = (layer.projects() ? 4 : 3) * states;
+  T* const state = memory.gradients.Get(of_units + 2 * c_rows.size() + 2 * h_rows.size());
+  T* const c_states = state + of_units;
+  T* const h_states = c_states + 2 * c_rows.size();
   int64_t* const active = memory.active.Get(recipe.over == Over::kBatch ? shape.batch : 0);
   StateGradients<T> gradients{
       .dh = h_states,
-      .dc = state,
-      .dcell = state + states,
-      .workspace = state + 2 * states,
-      .h_after = state + 3 * states,
-      .dunprojected = layer.projects() ? state + 5 * states : nullptr,
+      .dc = c_states,
+      .dcell = state,
+      .workspace = state + states,
+      .h_after = state + 2 * states,
+      .dunprojected = layer.projects() ? state + 3 * states : nullptr,
       .dzx = nullptr,
       .dzh = nullptr,
       .h_before = nullptr,
@@ -164,7 +165,7 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
   T* const zx = memory.zx.Get(again && !layer.in_place() ? rows * columns : 0);
   ForwardState<T> restored{
       .h = h_states + h_rows.size(),
-      .c = state + 4 * states,
+      .c = c_states + c_rows.size(),
       .zx = zx,
       // The restored steps of a time are done with it before the gradients are computed.
       .unprojected = gradients.dunprojected,
@@ -191,7 +192,7 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
       filled = Slots<T>(anew, kept, times.begin, steps);
       slots = Slots<const T>(anew, kept, times.begin, steps);
       filled.Fill(step_memory, step);
-      const T* c = recipe.is_lstm() ? args.saved + segment * states : nullptr;
+      const T* c = recipe.is_lstm() ? args.saved + segment * c_rows.size() : nullptr;
       forward.Restore(times, args.y, c, restored);
       if (layer.in_place()) restored.zx = filled.At(kXhatIh, times.begin);
       forward.InputProduct(times, restored.zx);
@@ -221,10 +222,8 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
   c_rows.Unpad(gradients.dc, args.dc0);
   if (!shared) sums.Write(args.dparams, options.parallel_for);
   const auto write = [&](const PaddedStates<T>& of, T* sum, T* to) {
-    for (int64_t j = 0; j < (groups - 1) * of.padded(); ++j) {
-      sum[j % of.padded()] += sum[of.padded() + j];
-    }
-    if (to) std::copy_n(sum, of.width(), to);
+    for (int64_t j = 0; j < (groups - 1) * of.row(); ++j) sum[j % of.row()] += sum[of.row() + j];
+    if (to) of.UnpadRow(sum, to);
   };
   write(h_rows, group_sums.h_reset, args.dh_reset);
   write(c_rows, group_sums.c_reset, args.dc_reset);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "planish/rnn.h"
 #include "src/base/loop.h"
@@ -77,7 +78,12 @@ class LayerCall {
         parallel_for_(options.parallel_for),
         rows_(packed.order()),
         h_rows_(inputs.shape.outputs(), inputs.shape.batch),
-        c_rows_(inputs.shape.hidden, inputs.shape.batch),
+        c_rows_(inputs.shape.hidden, inputs.shape.batch,
+                std::max(1, packed.call().recipe.cell_parts()),
+                -std::numeric_limits<T>::infinity()),
+        dc_rows_(inputs.shape.hidden, inputs.shape.batch,
+                 std::max(1, packed.call().recipe.cell_parts())),
+        units_(inputs.shape.hidden, inputs.shape.batch),
         time_(inputs.shape.time),
         batch_(inputs.shape.batch),
         inputs_(inputs.shape.inputs),
@@ -100,8 +106,11 @@ class LayerCall {
   const ParallelFor& parallel_for() const { return parallel_for_; }
   const PaddedRows<T>& rows() const { return rows_; }
   const PaddedStates<T>& h_rows() const { return h_rows_; }
-  /// Returns the rows of c, and of h before a projection.
   const PaddedStates<T>& c_rows() const { return c_rows_; }
+  /// Returns the rows of the gradient of c, which is zero where it is absent.
+  const PaddedStates<T>& dc_rows() const { return dc_rows_; }
+  /// Returns rows of one element for each unit, such as h before a projection.
+  const PaddedStates<T>& unit_rows() const { return units_; }
   bool projects() const { return in_.shape.projected > 0; }
 
   int64_t time() const { return time_; }
@@ -299,7 +308,7 @@ class LayerCall {
   const RnnInputs<T>& in_;
   const ParallelFor& parallel_for_;
   const PaddedRows<T> rows_;
-  const PaddedStates<T> h_rows_, c_rows_;
+  const PaddedStates<T> h_rows_, c_rows_, dc_rows_, units_;
   const int64_t time_, batch_, inputs_, hidden_, padded_, columns_, segment_steps_;
   const bool splits_steps_;
 };

@@ -10,36 +10,62 @@
 
 namespace planish::internal {
 
-/// Copies between the caller's states [B, width] and padded rows, whose padding is zero.
+/// Copies between the caller's states [B, parts, width] and padded rows, whose padding is zero.
+/// Absent states are zeros, or in a second part `absent`.
 template <class T>
 class PaddedStates {
  public:
-  PaddedStates(int64_t width, int64_t batch)
-      : batch_(batch), width_(width), padded_(PaddedUnits<T>(width)) {}
+  PaddedStates(int64_t width, int64_t batch, int64_t parts = 1, T absent = 0)
+      : batch_(batch),
+        parts_(parts),
+        width_(width),
+        padded_(PaddedUnits<T>(width)),
+        absent_(absent) {}
 
+  /// Returns the elements of a part without and with padding, and of a padded row.
   int64_t width() const { return width_; }
   int64_t padded() const { return padded_; }
+  int64_t row() const { return parts_ * padded_; }
   /// Returns the elements of all padded rows.
-  int64_t size() const { return batch_ * padded_; }
+  int64_t size() const { return batch_ * row(); }
 
   /// Copies the rows [B, width], or zeros, to the padded rows of `to`.
   void Pad(const T* from, T* to) const {
-    for (int64_t b = 0; b < batch_; ++b) PadRow(from ? from + b * width_ : nullptr, to, b);
+    for (int64_t b = 0; b < batch_; ++b) PadRow(from ? from + b * parts_ * width_ : nullptr, to, b);
   }
   /// Copies one row [width], or zeros, to the padded row b.
   void PadRow(const T* from, T* to, int64_t b) const {
-    T* row = to + b * padded_;
-    if (from) std::copy_n(from, width_, row);
-    std::fill(row + (from ? width_ : 0), row + padded_, T{0});
+    for (int64_t part = 0; part < parts_; ++part) {
+      T* const begin = to + b * row() + part * padded_;
+      if (from) {
+        std::copy_n(from + part * width_, width_, begin);
+      } else {
+        std::fill_n(begin, width_, part == 0 ? T{0} : absent_);
+      }
+      std::fill(begin + width_, begin + padded_, T{0});
+    }
   }
   void Unpad(const T* from, T* to) const {
     for (int64_t b = 0; to && b < batch_; ++b) {
-      std::copy_n(from + b * padded_, width_, to + b * width_);
+      UnpadRow(from + b * row(), to + b * parts_ * width_);
     }
   }
 
+  /// Copies one padded row.
+  void UnpadRow(const T* from, T* to) const {
+    for (int64_t part = 0; part < parts_; ++part) {
+      std::copy_n(from + part * padded_, width_, to + part * width_);
+    }
+  }
+  /// Adds a padded row to another, and sets it to zero.
+  void Move(T* row, T* to) const {
+    for (int64_t k = 0; k < this->row(); ++k) to[k] += row[k];
+    std::fill_n(row, this->row(), T{0});
+  }
+
  private:
-  const int64_t batch_, width_, padded_;
+  const int64_t batch_, parts_, width_, padded_;
+  const T absent_;
 };
 
 /// Clears the padding of a step's rows in order.h.

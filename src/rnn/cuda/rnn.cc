@@ -21,6 +21,7 @@ CellRecipe CheckedRecipe(const char* function, Cell cell) {
   if (recipe.over == internal::Over::kBatch) {
     internal::Fail(function, "cell", "be a cell without batch norm", "one with batch norm");
   }
+  if (recipe.is_slstm()) internal::Fail(function, "cell", "be a cell that GPUs have", "slstm");
   return recipe;
 }
 

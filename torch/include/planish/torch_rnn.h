@@ -61,7 +61,8 @@ struct RnnTensors {
   at::Tensor ln_c_bias;     ///< [H]
   at::Tensor weight_hr;     ///< [O, H] the projection of an LSTM, O < H; undefined: none, O = H
   at::Tensor h0;            ///< [B, O] the initial hidden state; undefined: zeros
-  at::Tensor c0;            ///< [B, H] the initial cell state (LSTMs); undefined: zeros
+  at::Tensor c0;            ///< [B, H] the initial cell state (LSTMs), in kSlstm [B, 2H] as all cell
+                            ///< states; undefined: zeros, in kSlstm n = 0
   at::Tensor h_reset;       ///< [O] the hidden state after a reset; undefined: zeros
   at::Tensor c_reset;       ///< [H] the cell state after a reset (LSTMs); undefined: zeros
   at::Tensor lengths;       ///< [B] int64, each from 1 to T, in any order; undefined: all are T

@@ -224,6 +224,9 @@ def _rnn(*args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
         name: tensors[name] if name in tensors else x.new_zeros(x.shape[1], width)
         for name, width in widths.items()
     }
+    if cell == "slstm" and "c0" not in tensors:  # log(n) is -infinity
+        empty = x.new_full((x.shape[1], hidden), -torch.inf)
+        states["c0"] = torch.cat([states["c0"], empty], -1)
     tensors = {name: tensor for name, tensor in tensors.items() if name not in states}
     names = [*states, *sequences, *tensors]
 

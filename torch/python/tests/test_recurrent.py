@@ -27,7 +27,7 @@ CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 CLOSE_FLOAT = {"rtol": 1e-4, "atol": 1e-5}
 
 LSTM_VARIANTS = ["paper", "haste", "fastrnns", "nemo", "tfa", "contrib", "torchaudio", "tflite"]
-LSTM_VARIANTS += ["draw", "plain", "batchnorm"]
+LSTM_VARIANTS += ["draw", "slstm", "plain", "batchnorm"]
 GRU_VARIANTS = ["paper", "haste", "dreamer", "plain", "batchnorm"]
 LAYERS = (
     [(LayerNormLSTM, {"variant": variant}) for variant in LSTM_VARIANTS]
@@ -96,11 +96,14 @@ def outputs_of(options):
     return options.get("proj_size", H)
 
 
-def random_states(layer, *shape, outputs=H):
-    h = torch.randn(*shape[:-1], outputs, dtype=torch.float64)
+def random_states(layer, *shape, options=None):
+    """Returns random states [*shape] of H elements, or as many as the options have."""
+    options = options or {}
+    h = torch.randn(*shape[:-1], outputs_of(options), dtype=torch.float64)
     if layer not in (LayerNormLSTM, LayerNormLSTMCell):
         return h
-    return h, torch.randn(*shape, dtype=torch.float64)
+    parts = 2 if options.get("variant") == "slstm" else 1
+    return h, torch.randn(*shape[:-1], parts * shape[-1], dtype=torch.float64)
 
 
 def assert_close(results, expected, **tolerance):
@@ -140,12 +143,16 @@ def lstm_step(variant, p, x, h, c):
     dim = 0 if variant == "batchnorm" else -1
     if variant in ("plain", "draw"):
         a = zx + p["bias_ih"] + zh + p["bias_hh"]
+    elif variant == "slstm":
+        a = zx + zh + p["bias_ih"]
     elif variant in ("contrib", "torchaudio", "tflite"):
         a = norm(zx + zh, p, "ln", dim, groups=1 if variant == "torchaudio" else 4)
         a = a + p["bias_ih"] if variant == "tflite" else a
     else:
         a = norm(zx, p, "ln_ih", dim) + norm(zh, p, "ln_hh", dim)
         a = a if variant in ("fastrnns", "nemo") else a + p["bias_ih"]
+    if variant == "slstm":
+        return slstm_step(p, a, c)
     i, f, g, o = a.chunk(4, -1)
     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
     of_c = c if variant in ("plain", "tflite") else norm(c, p, "ln_c", dim)
@@ -153,6 +160,18 @@ def lstm_step(variant, p, x, h, c):
     h = h @ p["weight_hr"].T if "weight_hr" in p else h
     carried = ("fastrnns", "nemo", "tfa", "contrib", "torchaudio")
     return h, (of_c if variant in carried else c)
+
+
+def slstm_step(p, a, state):
+    """The paper's equations: c and n are divided by exp(m), m the larger exponent (Eq. 15-17)."""
+    i, f, g, o = a.chunk(4, -1)
+    mean, log_n = state.chunk(2, -1)
+    m = torch.maximum(f.sigmoid().log() + log_n, i).detach()
+    n_before, keep = (log_n - m).exp(), f.sigmoid()
+    c = keep * mean * n_before + (i - m).exp() * g.tanh()
+    n = keep * n_before + (i - m).exp()
+    h = o.sigmoid() * c / n
+    return h @ p["weight_hr"].T if "weight_hr" in p else h, torch.cat([c / n, n.log() + m], -1)
 
 
 def gru_step(variant, p, x, h):
@@ -212,6 +231,8 @@ def composed(module, x, hx=None, lengths=None, resets=None, h_reset=None, c_rese
         p = {k.removesuffix(suffix): v for k, v in entries.items() if k.endswith(suffix)}
         index = layer * len(directions) + direction
         zeros = [inputs.new_zeros(B, size) for size in (module.proj_size or H, H)]
+        if module.variant == "slstm":
+            zeros[1] = torch.cat([zeros[1], torch.full_like(zeros[1], -torch.inf)], -1)
         count = 2 if isinstance(module, LayerNormLSTM) else 1
         states = zeros[:count] if hx is None else [s[index] for s in states_of(hx)]
         reset_to = [
@@ -260,11 +281,11 @@ def test_layers_directions_and_sequences_match_the_equations(layer, options):
     module = made(layer, options, num_layers=2, bidirectional=True)
     T, B, L = 6, 4, 4
     x = torch.randn(T, B, I, dtype=torch.float64, requires_grad=True)
-    hx = random_states(layer, L, B, H, outputs=outputs_of(options))
+    hx = random_states(layer, L, B, H, options=options)
     sequences = {"resets": torch.rand(T, B) < 0.3}
-    sequences["h_reset"] = random_states(LayerNormGRU, L, H, outputs=outputs_of(options))
+    sequences["h_reset"] = random_states(LayerNormGRU, L, H, options=options)
     if layer is LayerNormLSTM:
-        sequences["c_reset"] = random_states(LayerNormGRU, L, H)
+        sequences["c_reset"] = random_states(layer, L, H, options=options)[1]
     if options["variant"] != "batchnorm":  # batch norm's statistics depend on the other sequences
         sequences["lengths"] = torch.tensor([4, 6, 1, 5])
     learned = [*states_of(hx), *(v for k, v in sequences.items() if k.endswith("_reset"))]
@@ -282,7 +303,7 @@ def test_cells_match_steps_of_their_layers(layer, options):
     module = layer(I, H, **options).double()
     module.load_state_dict({key + "_l0": value for key, value in cell.state_dict().items()})
     x = torch.randn(4, 3, I, dtype=torch.float64)
-    hx = random_states(layer, 3, H, outputs=outputs_of(options))
+    hx = random_states(layer, 3, H, options=options)
     first = tuple(s[None] for s in hx) if isinstance(hx, tuple) else hx[None]
     y, last = module(x, first)
     for t in range(4):
@@ -293,7 +314,8 @@ def test_cells_match_steps_of_their_layers(layer, options):
     # One vector instead of a batch, and no state.
     row = cell(x[0, 0], None)
     batch = cell(x[0, :1])
-    sizes = [(outputs_of(options),), (H,)][: len(states_of(row))]
+    of_c = 2 * H if options["variant"] == "slstm" else H
+    sizes = [(outputs_of(options),), (of_c,)][: len(states_of(row))]
     assert [state.shape for state in states_of(row)] == sizes
     for state, expected in zip(states_of(row), states_of(batch), strict=True):
         assert torch.equal(state, expected[0])
@@ -348,7 +370,7 @@ def test_plain_variants_match_torch(ours, theirs, options, others):
     x = torch.randn(6, 3, I, dtype=torch.float64, requires_grad=True)
     L = module.num_layers * (2 if module.bidirectional else 1)
     hx = random_states(
-        ours, L, 6 if module.batch_first else 3, H, outputs=outputs_of(options)
+        ours, L, 6 if module.batch_first else 3, H, options=options
     )
     results = []
     for m in (module, torchs):
@@ -362,7 +384,7 @@ def test_plain_variants_match_torch(ours, theirs, options, others):
 def test_one_sequence_without_a_batch_matches_torch(ours, theirs, options):
     module, torchs = pair(ours, theirs, options, bidirectional=True, batch_first=True)
     x = torch.randn(6, I, dtype=torch.float64)
-    hx = random_states(ours, 2, H, outputs=outputs_of(options))
+    hx = random_states(ours, 2, H, options=options)
     assert_close(module(x, hx), torchs(x, hx))
     assert_close(module(x), torchs(x))
     resets = torch.tensor([False, False, False, True, False, False])
@@ -375,7 +397,7 @@ def test_packed_sequences_match_torch(ours, theirs, options):
     module, torchs = pair(ours, theirs, options, num_layers=2, bidirectional=True)
     sequences = [torch.randn(length, I, dtype=torch.float64) for length in (2, 5, 1, 5)]
     packed = pack_sequence(sequences, enforce_sorted=False)
-    hx = random_states(ours, 4, 4, H, outputs=outputs_of(options))
+    hx = random_states(ours, 4, 4, H, options=options)
     y, states = module(packed, hx)
     expected, expected_states = torchs(packed, hx)
     assert type(y) is PackedSequence
@@ -456,6 +478,7 @@ KEYS = {
     (LayerNormLSTM, "tfa"): ["bias_ih", *SEPARATE_NORMS, *OF_C],
     (LayerNormLSTM, "contrib"): ["ln_weight", "ln_bias", *OF_C],
     (LayerNormLSTM, "draw"): ["bias_ih", "bias_hh", *OF_C],
+    (LayerNormLSTM, "slstm"): ["bias_ih"],
     (LayerNormLSTM, "plain"): ["bias_ih", "bias_hh"],
     (LayerNormLSTM, "batchnorm"): ["bias_ih", "ln_ih_weight", "ln_hh_weight", *OF_C],
     (LayerNormGRU, "paper"): SEPARATE_NORMS,
@@ -521,7 +544,7 @@ def test_a_state_dict_of_torchs_lstm_can_be_loaded(variant):
     elif variant not in lost:
         total = entries["0.bias_ih_l0_reverse"] + entries["0.bias_hh_l0_reverse"]
         assert torch.equal(mine["bias_ih_l0_reverse"], total)
-    if variant not in ("plain", "batchnorm"):
+    if variant not in ("plain", "slstm", "batchnorm"):
         cell = LayerNormLSTMCell(I, H, variant=variant)
         missing, _ = cell.load_state_dict(nn.LSTMCell(I, H).state_dict(), strict=False)
         assert all(key.startswith("ln_") for key in missing)
@@ -672,7 +695,7 @@ def run_steps(step, layer, x, hx):
 def test_steps_match_the_cell(layer, options, batch):
     cell = made(CELL_OF[layer], options)
     x = torch.randn(6, *batch, I, dtype=torch.float64, requires_grad=True)
-    hx = random_states(layer, *batch, H, outputs=outputs_of(options))
+    hx = random_states(layer, *batch, H, options=options)
     wanted = [x, *cell.parameters()]
     expected = run_steps(cell, layer, x, hx)
     weights = torch.randn_like(expected)
@@ -805,7 +828,7 @@ def test_a_reset_starts_another_sequence(layer, options, batch_first):
     x = torch.randn(2, 7, I, dtype=torch.float64)
     resets = torch.zeros(2, 7, dtype=torch.bool)
     resets[0, 3] = resets[0, 5] = resets[1, 0] = True
-    hx = random_states(layer, 2, 2, H, outputs=outputs_of(options))
+    hx = random_states(layer, 2, 2, H, options=options)
     layout = (lambda t: t) if batch_first else (lambda t: t.transpose(0, 1))
     y, last = module(layout(x), hx, resets=layout(resets))
     y = layout(y)
@@ -993,7 +1016,7 @@ def test_compiles_in_one_graph(layer, options, training):
     compiled = torch.compile(module, fullgraph=True, backend="aot_eager", dynamic=True)
     for T, B in ((4, 3), (6, 2)):
         x = torch.randn(T, B, I, dtype=torch.float64, requires_grad=True)
-        hx = random_states(layer, 2, B, H, outputs=outputs_of(options))
+        hx = random_states(layer, 2, B, H, options=options)
         resets = torch.rand(T, B) < 0.3
         inputs = [x, *module.parameters()]
         results = [

@@ -68,6 +68,7 @@ CELLS = {
     "ln_lstm_tflite": "bias ln_weight",
     "ln_gru_haste": "bias bias_hn ln_ih_weight ln_hh_weight",
     "ln_gru_dreamer": JOINT_NORM,
+    "slstm": "bias",
     "ln_lstm heads": f"bias {SEPARATE_NORMS} {NORM_OF_C}",
     "ln_gru heads": SEPARATE_NORMS,
     "rnn_relu heads": "bias",
@@ -125,15 +126,16 @@ def make_layer(
         layer[name] = name.endswith("_weight") + 0.4 * random(size)
     if states:
         layer["h0"] = random(batch, outputs)
+    of_c = 2 * hidden if cell == "slstm" else hidden
     if states and is_lstm(cell):
-        layer["c0"] = random(batch, hidden)
+        layer["c0"] = random(batch, of_c)
     if lengths:
         layer["lengths"] = torch.arange(batch) % time + 1
     if resets:
         layer["resets"] = torch.rand(time, batch, generator=generator) < 0.4
         layer["h_reset"] = random(outputs)
     if resets and is_lstm(cell):
-        layer["c_reset"] = random(hidden)
+        layer["c_reset"] = random(of_c)
     return layer
 
 
@@ -406,7 +408,7 @@ def test_no_steps_and_no_sequences(cell, time, batch):
         step = step_of(make_layer(cell, batch=0))
         h1, c1 = rnn_step(cell, **step)
         assert h1.shape == (0, layer["h0"].shape[1])
-        assert c1.shape == ((0, 3) if is_lstm(cell) else (0,))
+        assert c1.shape == ((0, layer["c0"].shape[1]) if is_lstm(cell) else (0,))
 
 
 # ---- torch.func

@@ -45,6 +45,7 @@ LSTMCellVariant: TypeAlias = Literal[
     "torchaudio",
     "tflite",
     "draw",
+    "slstm",
     "plain",
 ]
 LSTMVariant: TypeAlias = LSTMCellVariant | Literal["batchnorm"]
@@ -85,6 +86,7 @@ _LSTMS = {
     "torchaudio": _Variant("ln_lstm_torchaudio"),
     "tflite": _Variant("ln_lstm_tflite", eps=1e-8),
     "draw": _Variant("draw_lstm"),
+    "slstm": _Variant("slstm"),
     "plain": _Variant("lstm"),
     "batchnorm": _Variant("bn_lstm"),
 }
@@ -216,7 +218,9 @@ class _Recurrent(nn.Module):
 
     def _width(self, state: str) -> int:
         """Returns the elements of a state, "h" or "c"."""
-        return self.proj_size if state == "h" and self.proj_size > 0 else self.hidden_size
+        if state == "h":
+            return self.proj_size or self.hidden_size
+        return self.hidden_size * (2 if self._cell == "slstm" else 1)
 
     def _add_layer(self, suffix: str, inputs: int, device: Any, dtype: Any) -> None:
         layer = torch.classes.planish.RnnLayer(self._cell, self.bias, suffix, type(self).__name__)
@@ -675,6 +679,11 @@ class LayerNormLSTM(_Layers):
             - ``"tflite"``: as in TensorFlow Lite: contrib's norms without ``ln_bias`` and with
               ``bias_ih``; c_t is not normalized. Its eps is 1e-8.
             - ``"draw"``: plain sums with two biases, and LN(c_t) only in h_t (Eq. 29-31).
+            - ``"slstm"``: the sLSTM of xLSTM (Beck et al. 2024, Eq. 8-17), with exponential input
+              gate and normalizer n, without norms: n_t = s(f) * n_{t-1} + exp(i) and c_t = (s(f) *
+              n_{t-1} * c_{t-1} + exp(i) * tanh(g)) / n_t, h_t = s(o) * c_t. A cell state has 2H
+              elements, this c (the paper's divided by n) and then log(n). Without c_0 or c_reset
+              n is 0. Not on a GPU.
             - ``"plain"``: ``torch.nn.LSTM``.
             - ``"batchnorm"``: statistics over the sequences of the batch instead of LN, separately
               for each step (Cooijmans et al. 2016, Eq. 6-8). There are no running estimates, so
