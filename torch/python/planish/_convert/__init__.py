@@ -3,7 +3,7 @@
 import fnmatch
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -18,10 +18,11 @@ from planish._convert.checks import (
     is_compiling,
     is_sharding,
 )
+from planish._convert.exact import Inputs, Rewrite, prove, verify
 from planish._convert.fast_path import adapt_fast_path
 from planish._convert.report import Change, Conversion, Left, Unfit
-from planish._convert.weight_typed import WeightTypedRMSNorm
 from planish._convert.rows import Options, is_of_this_library, replace_norm
+from planish._convert.weight_typed import WeightTypedRMSNorm
 
 __all__ = ["TARGETS", "Change", "Conversion", "Left", "convert"]
 
@@ -59,6 +60,8 @@ _HOOKS = (
     "_forward_pre_hooks",
     "_forward_pre_hooks_with_kwargs",
 )
+# Norms that exact=True replaces.
+_EXACT = (nn.LayerNorm, own.LayerNorm, own.LayerNormSimple)
 # Modules of this library that a model holds as one of its layers.
 _LAYERS = tuple(
     kind
@@ -76,6 +79,8 @@ def convert(
     C: float | None = None,
     k: float | None = None,
     variant: str | None = None,
+    exact: bool = False,
+    inputs: Any = None,
 ) -> Conversion:
     """Replaces the norms of a model in place, and reports what it replaced.
 
@@ -120,6 +125,18 @@ def convert(
     itself from the weights of its norms. It is switched off where a norm of a layer was replaced,
     and on again after "torch".
 
+    ``convert(model, "rms", exact=True, inputs=...)`` replaces LayerNorm by RMSNorm without a change
+    of the model's results (Jiang et al. 2023). Layers that write the inputs of the norms are
+    centred: their weights and biases lose their mean over the outputs. So the inputs of the norms
+    have mean 0, for which LayerNorm is RMSNorm with a bias; that bias moves into the linear layers
+    that read it. inputs, which torch.export traces, are the arguments of a call: a tensor, a tuple,
+    or a dictionary. The proof holds for calls that run the same operations. The result is compared
+    with the model's in float64, too. Other norms stay. Raises ValueError with the reason, and
+    changes nothing, if the proof fails for a norm that filter selects: the residual stream is read
+    without a norm, is written by something else than linear, convolution and embedding layers,
+    parameters and buffers, or has a norm with unequal weights in it (post-norm); weights are tied;
+    dropout is active; a norm's bias is read by something else than linear layers.
+
     Raises ValueError for an unknown ``to`` and for an option that ``to`` does not take. Also raises
     ValueError for a model that is itself such a norm, because it cannot be replaced in place.
 
@@ -132,6 +149,7 @@ def convert(
     AdaNorm((4,), C=1.0, k=0.2, as_coded=False, eps=1e-05)
     """
     _check_options(to, eps, C, k, variant)
+    _check_exact(to, eps, exact, inputs)
     options = Options(to, eps, 1.0 if C is None else C, 0.1 if k is None else k, variant)
     options.like = next((p for p in model.parameters() if p.dtype in DTYPES), options.like)
     replace = _replacer(model, options)
@@ -146,6 +164,8 @@ def convert(
             report.left.append(Left(names, kind, "excluded by the filter"))
             continue
         try:
+            if exact and type(module) not in _EXACT:
+                raise Unfit("exact=True replaces LayerNorm")
             _check_places(places, sharded)
             after = _replacement(module, replace)
         except Unfit as unfit:
@@ -169,7 +189,11 @@ def convert(
             )
         )
         swaps.append((module, after, places))
+    rewrite = _rewrite(model, swaps, inputs) if exact else None
     # All replacements exist and nothing fails from here on: model is never half converted.
+    if rewrite is not None:
+        rewrite.apply(model)
+        report.notes.extend(rewrite.notes())
     for before, after, places in swaps:
         after.train(before.training)
         for hooks in _HOOKS:
@@ -204,6 +228,34 @@ def _check_options(
         raise ValueError(
             f"[convert] variant must be one that a recurrent layer has, got {variant!r}"
         )
+
+
+def _check_exact(to: str, eps: float | None, exact: bool, inputs: Any) -> None:
+    if exact and to != "rms":
+        raise ValueError(f'[convert] exact must be left out for "{to}", got {exact}')
+    if exact and eps is not None:
+        raise ValueError(f"[convert] eps must be left out with exact=True, got {eps}")
+    if exact and inputs is None:
+        raise ValueError(
+            "[convert] inputs must be the arguments of a call with exact=True, got None"
+        )
+    if not exact and inputs is not None:
+        raise ValueError("[convert] inputs must be left out without exact=True, got inputs")
+
+
+def _rewrite(
+    model: nn.Module, swaps: list[tuple[nn.Module, nn.Module, list[_Place]]], inputs: Any
+) -> Rewrite:
+    """Proves that the replacements are exact. Raises ValueError if they are not."""
+    given = Inputs.of(inputs)
+    chosen = {before: places[0][0] for before, _, places in swaps}
+    after = {name: new for _, new, places in swaps for name, _, _ in places}
+    try:
+        rewrite = prove(model, chosen, given)
+        verify(model, rewrite, after, given)
+    except Unfit as unfit:
+        raise ValueError(f"[convert] model cannot be converted exactly: {unfit}") from unfit
+    return rewrite
 
 
 def _replacer(model: nn.Module, options: Options) -> Callable[[nn.Module], nn.Module]:
