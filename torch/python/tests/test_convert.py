@@ -7,6 +7,7 @@ import importlib.util
 import os
 import pickle
 import shutil
+import sys
 import warnings
 
 import planish
@@ -1159,6 +1160,76 @@ def test_rmsnorms_of_hugging_face_are_converted(transformers, name):
     for dtype in (torch.float32, torch.float64):
         x = normal(5, 3, 24, dtype=dtype)
         torch.testing.assert_close(model(x), before(x), rtol=FLOAT, atol=FLOAT)
+
+
+def heads_of_xlstm(transformers):
+    """Returns the norms over heads of transformers and, if it is installed, of xlstm, by name."""
+    from transformers.models.xlstm import modeling_xlstm
+
+    kinds = {}
+    if not modeling_xlstm.external_xlstm:
+        kinds["transformers"] = modeling_xlstm.xLSTMMultiHeadLayerNorm
+    spec = importlib.util.find_spec("xlstm")
+    for file in ("components/ln.py", "xlstm_large/components.py"):
+        # Not by importing xlstm, which needs its kernels.
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            path = os.path.join(folder, file)
+            name = f"xlstm_{file.replace('/', '_').removesuffix('.py')}"
+            own = importlib.util.spec_from_file_location(name, path)
+            module = importlib.util.module_from_spec(own)
+            sys.modules[name] = module
+            own.loader.exec_module(module)
+            for kind in ("MultiHeadLayerNorm", "MultiHeadRMSNorm"):
+                if hasattr(module, kind):
+                    kinds[f"{file} {kind}"] = getattr(module, kind)
+    return kinds
+
+
+@pytest.mark.parametrize("dtype", ALL_TYPES, ids=str)
+def test_norms_over_the_heads_of_xlstm_are_converted(transformers, dtype):
+    for name, kind in heads_of_xlstm(transformers).items():
+        is_transposed = "ln.py" in name
+        if is_transposed:
+            modules = [
+                kind(12, weight=weight, bias=bias, residual_weight=residual)
+                for weight, bias, residual in ((True, True, True), (True, False, False), (False, False, True))
+            ]  # fmt: skip
+            x = normal(2, 3, 5, 4).to(dtype)
+        else:
+            biases = (False,) if "RMS" in name else (True, False)
+            modules = [kind(3, 4, use_bias=bias) for bias in biases] + [kind(3, 4, use_weight=False)]
+            x = normal(2, 5, 3, 4).to(dtype)
+        for before in modules:
+            before = randomise(before).to(dtype)
+            model = nn.Sequential(copy.deepcopy(before))
+            report = planish.convert(model, "planish")
+            assert report.left == [], name
+            assert report.changed[0].after.endswith("Norm over heads")
+            assert model[0].state_dict().keys() == before.state_dict().keys()
+            y, expected = model(x), before(x)
+            assert (y.shape, y.dtype) == (expected.shape, expected.dtype)
+            # Theirs rounds to 16 bits three times, this once.
+            eps = torch.finfo(dtype).eps
+            torch.testing.assert_close(y, expected, rtol=4 * eps + FLOAT, atol=4 * eps + FLOAT)
+            with pytest.raises(ValueError, match="x must be"):
+                model(x[..., :3])
+            assert planish.convert(model, "planish").changed == []
+            other = planish.convert(nn.Sequential(copy.deepcopy(before)), "layer")
+            assert 'has no norm over heads' in other.left[0].reason
+            pickle.loads(pickle.dumps(model))
+
+
+def test_norms_over_heads_with_other_code_are_left(transformers, monkeypatch):
+    for name, kind in heads_of_xlstm(transformers).items():
+        before = kind(12) if "ln.py" in name else kind(3, 4)
+
+        def forward(self, x):
+            return x
+
+        monkeypatch.setattr(kind, "forward", forward)
+        report = planish.convert(nn.Sequential(before), "planish")
+        assert "its code is not that of a known version" in report.left[0].reason
+        monkeypatch.undo()
 
 
 @pytest.mark.parametrize("name", ["t5.T5LayerNorm", "idefics.IdeficsRMSNorm"])

@@ -282,6 +282,7 @@ def test_other_models_are_refused():
 
     refuse(Model(tied=True).eval(), WORDS, "tied weights")
     refuse(Model().train(), WORDS, "dropout.* is active: call model.eval")
+    refuse(Model().eval().to("meta"), WORDS.to("meta"), "positions has no values: it is on the meta device")
     refuse(Model().eval().bfloat16(), WORDS, "torch.bfloat16, which cannot hold the centred values")
     layer = nn.TransformerEncoderLayer(16, 2, 24, 0.0, batch_first=True)
     post = nn.Sequential(nn.Linear(4, 16), nn.TransformerEncoder(layer, 1))

@@ -326,9 +326,13 @@ def _class_name(module: nn.Module) -> str:
 
 def _kind(module: nn.Module) -> str:
     name = _class_name(module)
+    if not is_of_this_library(type(module)):
+        return name
     if type(module) is WeightTypedRMSNorm:
         return "planish.nn.RMSNorm with the weight's type"
-    return f"planish.nn.{name}" if is_of_this_library(type(module)) else name
+    if not hasattr(own, name):
+        return f"planish.nn.{type(module).__base__.__name__} over heads"  # type: ignore[union-attr]
+    return f"planish.nn.{name}"
 
 
 def _looks_like_norm(module: nn.Module) -> bool:

@@ -157,6 +157,11 @@ def _constants_of(kind: type) -> dict[str, Any]:
     }
 
 
+def _is_none_in(name: str, *modules: nn.Module) -> bool:
+    """Returns True if all modules have None of that name, an attribute or a parameter."""
+    return all(getattr(module, name, 0) is None for module in modules)
+
+
 def further_attributes(module: nn.Module, after: nn.Module, known: bool) -> dict[str, Any]:
     """Returns the attributes of module that the replacement takes over.
 
@@ -174,7 +179,7 @@ def further_attributes(module: nn.Module, after: nn.Module, known: bool) -> dict
                 further[name] = eps  # under its own name: eps is the only float of such a module
         further = _constants_of(type(module)) | further
     for name in list(further):
-        if name in vars(after) and not known:
+        if not known and (name in vars(after) or _is_none_in(name, module, after)):
             del further[name]
         elif isinstance(getattr(type(after), name, None), property):
             del further[name]  # such as _is_hf_initialized, which transformers sets on every module

@@ -128,6 +128,9 @@ def prove(model: nn.Module, chosen: dict[nn.Module, str], inputs: Inputs) -> Rew
 
     chosen: LayerNorms with their names. Raises Unfit where the proof fails.
     """
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_meta:
+            raise Unfit(f"{name} has no values: it is on the meta device")
     return _Proof(model, chosen, _export(model, inputs)).run()
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from planish._checks import is_eps
 from planish._convert.checks import check_class, check_instance, check_parameters
+from planish._convert.heads import replace_heads
 from planish._convert.report import Unfit
 from planish._convert.unknown import Verdicts
 from planish._convert.weight_typed import WeightTypedRMSNorm
@@ -63,6 +64,9 @@ def replace_norm(module: nn.Module, options: Options) -> nn.Module:
         raise Unfit("it is this library's already")
     if kind in _BATCH + _CHANNEL:
         return _channels(module, options)
+    over_heads = replace_heads(module, to, options.eps)
+    if over_heads is not None:
+        return over_heads
     row = _row_of(module, options)
     if to == "none":
         return nn.Identity()
