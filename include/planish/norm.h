@@ -71,6 +71,13 @@ struct NormOptions {
 ///   - x is [N, S, cols], with one set for each head or group: set_rows is 1. The statistics are
 ///     stored as [S, N].
 ///   - x is [S, N, cols], with one set for each sample: set_rows is N, or 0.
+///
+/// Norms with gain and bias can be gated by z, the array `gate`, with silu(z) = z / (1 + exp(-z)).
+/// Without a gate, y is NORM(x) in the equations below; with a residual, x stands for the sum:
+///   y = NORM(x) * silu(z)    by default (gated DeltaNet: Yang, Kautz & Hatamizadeh 2025)
+///   y = NORM(x * silu(z))    with gate_before_norm (Mamba-2: Dao & Gu 2024)
+/// A gated call computes in Compute<T> from x and z to y, which is rounded once. As in PyTorch, z
+/// of -infinity gives NaN; otherwise silu is within 6 ulp, and results below 1e-36 can be 0.
 template <class T, class P = T>
 struct NormForwardArgs {
   int64_t rows = 0;               ///< number of rows, >= 0
@@ -86,10 +93,17 @@ struct NormForwardArgs {
   T* sum = nullptr;      ///< [rows, cols] x + residual, required then; may be x or residual itself
   int64_t x_stride = 0;  ///< elements from one row of x to the next, >= cols; 0: cols
   int64_t y_stride = 0;  ///< of y
-  int64_t residual_stride = 0;  ///< of residual
-  int64_t sum_stride = 0;       ///< of sum
-  int64_t sets = 1;             ///< S, >= 1, divides rows
-  int64_t set_rows = 0;         ///< consecutive rows of a set: 1 or rows / S; 0: rows / S
+  int64_t residual_stride = 0;    ///< of residual
+  int64_t sum_stride = 0;         ///< of sum
+  int64_t sets = 1;               ///< S, >= 1, divides rows
+  int64_t set_rows = 0;           ///< consecutive rows of a set: 1 or rows / S; 0: rows / S
+  const T* gate = nullptr;        ///< [rows, cols] z, or null for no gate
+  int64_t gate_stride = 0;        ///< of gate
+  bool gate_before_norm = false;  ///< multiply x, not NORM(x), by silu(z)
+  /// Round xhat to T before the product with the gain, as in Llama and T5; y is rounded again. With
+  /// a gate after the norm, NORM(x) is rounded as well, as in Qwen3-Next. Changes 16-bit types
+  /// only.
+  bool cast_before_gain = false;
 };
 
 /// Arrays of NormBackward; types as in NormForwardArgs. For a loss L, dy = dL/dy and so on.
@@ -106,13 +120,19 @@ struct NormBackwardArgs {
   T* dx = nullptr;                      ///< [rows, cols] gradient of x, or null; may be dy itself
   P* dgain = nullptr;                   ///< [S, cols] gradient of the gain, or null
   P* dbias = nullptr;                   ///< [S, cols] gradient of the bias, or null
-  const T* dsum = nullptr;  ///< [rows, cols] gradient of NormForward's `sum`, added to dx, or null
-  int64_t dy_stride = 0;    ///< elements from one row of dy to the next, >= cols; 0: cols
-  int64_t x_stride = 0;     ///< of x
-  int64_t dx_stride = 0;    ///< of dx
-  int64_t dsum_stride = 0;  ///< of dsum
-  int64_t sets = 1;         ///< S, as in NormForward
-  int64_t set_rows = 0;     ///< as in NormForward
+  const T* dsum = nullptr;   ///< [rows, cols] gradient of NormForward's `sum`, added to dx, or null
+  int64_t dy_stride = 0;     ///< elements from one row of dy to the next, >= cols; 0: cols
+  int64_t x_stride = 0;      ///< of x
+  int64_t dx_stride = 0;     ///< of dx
+  int64_t dsum_stride = 0;   ///< of dsum
+  int64_t sets = 1;          ///< S, as in NormForward
+  int64_t set_rows = 0;      ///< as in NormForward
+  const P* bias = nullptr;   ///< [S, cols] as in NormForward; only read for dgate
+  const T* gate = nullptr;   ///< [rows, cols] z, or null, as in NormForward
+  T* dgate = nullptr;        ///< [rows, cols] gradient of z, or null
+  int64_t gate_stride = 0;   ///< of gate
+  int64_t dgate_stride = 0;  ///< of dgate
+  bool gate_before_norm = false;  ///< as in NormForward
 };
 
 /// Normalizes every row of `args.x`, or of `args.x + args.residual`, into `args.y`. Saves the
@@ -125,14 +145,15 @@ struct NormBackwardArgs {
 ///
 /// Throws ArgumentError if a size is negative or too large, a stride is less than cols, or sets do
 /// not divide rows. Also if eps is negative, or eps, scale or slope is not finite. Also if a
-/// required array is null, an array is misaligned, or gain or bias is given to a norm without them.
+/// required array is null, an array is misaligned, or gain, bias or gate is given to a norm without
+/// gain and bias.
 /// Also if an output overlaps another array; y = x with equal strides is allowed. Throws
 /// std::bad_alloc if scratch memory cannot be allocated, before any row of the set is written.
 template <class T, class P = T>
 void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions& options = {});
 
-/// Computes the requested gradients of NormForward, those of dx, dgain and dbias that are not null,
-/// and overwrites their arrays. With means over the row:
+/// Computes the requested gradients of NormForward, those of dx, dgain, dbias and dgate that are
+/// not null, and overwrites their arrays. With means over the row:
 ///
 ///   g     = gain * dy                       (AdaNorm: scale * (1 - slope * xhat) * dy)
 ///   dx    = rstd * (g - a * mean(g) - b * xhat * mean(g * xhat))
@@ -141,8 +162,13 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions
 ///
 /// a = 0 for RMSNorm, kDetachMean and kDetach; b = 0 for kDetachDeviation and kDetach; otherwise
 /// both are 1. kDetach reads neither x, mean nor mean_lo. See docs/math.md for the derivation and
-/// for b of kAdaAsCoded. Only kAdaAsCoded uses `options.eps`; for other norms `rstd` already
-/// contains it.
+/// for b of kAdaAsCoded. With a gate, s = silu(z) and s' = dsilu(z)/dz:
+///
+///   y = NORM(x) * s:  the above with dy * s in place of dy, and dz = dy * NORM(x) * s'
+///   y = NORM(x * s):  the above gives du for u = x * s; dx = du * s, dz = du * x * s'
+///
+/// The gradients of a call with cast_before_gain are those without it. Only kAdaAsCoded uses
+/// `options.eps`; for other norms `rstd` already contains it.
 ///
 /// The order of the sums dgain and dbias depends only on the shape. So all gradients have the same
 /// bits for any number of threads, and on every machine with the same SIMD target.

@@ -239,6 +239,14 @@ typedef struct planish_norm_forward_args {
   /// (r / set_rows) % sets. With set_rows = 1 the statistics are stored as [sets, rows / sets].
   int64_t sets;
   int64_t set_rows;  ///< consecutive rows of a set: 1 or rows / sets; 0: rows / sets
+  /// [rows, cols] z of a gate silu(z) = z / (1 + exp(-z)), or NULL for no gate. Without a gate, y is
+  /// NORM(x). With one, y = NORM(x) * silu(z), or NORM(x * silu(z)) if gate_before_norm is set.
+  const void* gate;
+  int64_t gate_stride;       ///< of gate
+  int32_t gate_before_norm;  ///< nonzero: multiply x, not NORM(x), by silu(z)
+  /// Nonzero: round xhat to `type` before the product with the gain, as in Llama and T5; y is
+  /// rounded again. With a gate after the norm, NORM(x) is rounded as well, as in Qwen3-Next.
+  int32_t cast_before_gain;
 } planish_norm_forward_args;
 PLANISH_C_API planish_status planish_norm_forward_args_init(planish_norm_forward_args* args,
                                                             size_t size);
@@ -276,6 +284,12 @@ typedef struct planish_norm_backward_args {
   int64_t dsum_stride;      ///< of dsum
   int64_t sets;             ///< as in the forward call; default 1
   int64_t set_rows;         ///< as in the forward call
+  const void* bias;          ///< [sets, cols] as in the forward call; only read for dgate
+  const void* gate;          ///< [rows, cols] z, or NULL, as in the forward call
+  void* dgate;               ///< [rows, cols] gradient of z, or NULL
+  int64_t gate_stride;       ///< of gate
+  int64_t dgate_stride;      ///< of dgate
+  int32_t gate_before_norm;  ///< as in the forward call
 } planish_norm_backward_args;
 PLANISH_C_API planish_status planish_norm_backward_args_init(planish_norm_backward_args* args,
                                                              size_t size);
@@ -290,7 +304,11 @@ PLANISH_C_API planish_status planish_norm_backward_args_init(planish_norm_backwa
 ///
 /// a = 0 for RMSNorm, DETACH_MEAN and DETACH; b = 0 for DETACH_DEVIATION and DETACH; otherwise both
 /// are 1. DETACH reads neither x, mean nor mean_lo. See docs/math.md for b of ADA_AS_CODED. Only
-/// ADA_AS_CODED uses `options->eps` here; for other norms `rstd` already contains it.
+/// ADA_AS_CODED uses `options->eps` here; for other norms `rstd` already contains it. With a gate,
+/// s = silu(z) and s' = dsilu(z)/dz:
+///
+///   y = NORM(x) * s:  the above with dy * s in place of dy, and dz = dy * NORM(x) * s'
+///   y = NORM(x * s):  the above gives du for u = x * s; dx = du * s, dz = du * x * s'
 PLANISH_C_API planish_status planish_norm_backward(planish_norm norm,
                                                    const planish_norm_backward_args* args,
                                                    const planish_norm_options* options);

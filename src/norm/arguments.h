@@ -85,6 +85,7 @@ constexpr void VisitArguments(const NormForwardArgs<T, P>& args, const Recipe& r
   f(Argument{"gain", &A::gain, features, params});
   f(Argument{"bias", &A::bias, features, params});
   f(Argument{"residual", &A::residual, all}.WithStride(&A::residual_stride));
+  f(Argument{"gate", &A::gate, all, params}.WithStride(&A::gate_stride));
   f(Argument{"y", &A::y, all, kRequired}
         .WithStride(&A::y_stride)
         .InPlaceOf(residual ? nullptr : args.x));
@@ -100,15 +101,19 @@ constexpr void VisitArguments(const NormBackwardArgs<T, P>& args, const Recipe& 
   const auto [all, groups, features] = RowExtents(args);
   const Presence params = ParamsPresence(recipe);
   const BackwardReads reads = ReadsOf(recipe);
+  const Presence gated = NullUnless(args.gate != nullptr, "without a gate");
   f(Argument{"dy", &A::dy, all, kRequired}.WithStride(&A::dy_stride));
   f(Argument{"x", &A::x, all, RequiredIf(reads.x)}.WithStride(&A::x_stride));
+  f(Argument{"gate", &A::gate, all, params}.WithStride(&A::gate_stride));
   f(Argument{"gain", &A::gain, features, params});
+  f(Argument{"bias", &A::bias, features, params});
   f(Argument{"mean", &A::mean, groups, RequiredIf(reads.mean)});
   f(Argument{"mean_lo", &A::mean_lo, groups, RequiredIf(reads.mean)});
   f(Argument{"rstd", &A::rstd, groups, kRequired});
   f(Argument{"dsum", &A::dsum, all, NullUnless(args.dx != nullptr, "without dx")}.WithStride(
       &A::dsum_stride));
   f(Argument{"dx", &A::dx, all}.WithStride(&A::dx_stride).InPlaceOf(args.dy));
+  f(Argument{"dgate", &A::dgate, all, gated}.WithStride(&A::dgate_stride));
   f(Argument{"dgain", &A::dgain, features, params});
   f(Argument{"dbias", &A::dbias, features, params});
 }

@@ -45,18 +45,15 @@ HWY_INLINE Vec<D> Read(D d, const hn::TFromD<D>* p) {
   return hn::LoadU(d, p);
 }
 
+/// Returns the values of the bits of bfloat16.
 template <class D>
-HWY_INLINE Vec<D> Read(D d, const bfloat16* p) {
-  const Half<D> half;
-  const Bits<D> bits;
-  const auto loaded = hn::LoadU(half, reinterpret_cast<const uint16_t*>(p));
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, loaded)));
+HWY_INLINE Vec<D> FromHalf(D d, Vec<Half<D>> half, bfloat16 /*type*/) {
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(Bits<D>(), half)));
 }
 
+/// Returns the values of the bits of float16.
 template <class D>
-HWY_INLINE Vec<D> Read(D d, const float16* p) {
-  const Half<D> half;
-  const auto loaded = hn::LoadU(half, reinterpret_cast<const uint16_t*>(p));
+HWY_INLINE Vec<D> FromHalf(D d, Vec<Half<D>> loaded, float16 /*type*/) {
   if constexpr (kConvertsFloat16) {
     return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), loaded));
   } else {
@@ -75,6 +72,11 @@ HWY_INLINE Vec<D> Read(D d, const float16* p) {
     const auto small = hn::Lt(rest, hn::Set(bits, 0x400));
     return hn::BitCast(d, hn::Or(sign, hn::IfThenElse(small, subnormal, normal)));
   }
+}
+
+template <class D, IsHalf T>
+HWY_INLINE Vec<D> Read(D d, const T* p) {
+  return FromHalf(d, hn::LoadU(Half<D>(), reinterpret_cast<const uint16_t*>(p)), T{});
 }
 
 /// Returns v rounded to bfloat16 (ties to even) in the upper half of each lane; the lower half is
@@ -118,6 +120,16 @@ HWY_INLINE Vec<Half<D>> ToHalf(D d, Vec<D> v, float16 /*type*/) {
     half = hn::IfThenElse(hn::Gt(rest, hn::Set(bits, 0x477fefff)), hn::Set(bits, 0x7c00), half);
     half = hn::IfThenElse(hn::Gt(rest, hn::Set(bits, 0x7f800000)), hn::Set(bits, 0x7e00), half);
     return hn::TruncateTo(Half<D>(), hn::Or(sign, half));
+  }
+}
+
+/// Returns v rounded to T, in the type of the arithmetic.
+template <class T, class D>
+HWY_INLINE Vec<D> Rounded(D d, Vec<D> v) {
+  if constexpr (IsHalf<T>) {
+    return FromHalf(d, ToHalf(d, v, T{}), T{});
+  } else {
+    return v;
   }
 }
 

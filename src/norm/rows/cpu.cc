@@ -11,6 +11,7 @@
 #include "src/base/aligned.h"
 #include "src/base/loop.h"
 #include "src/norm/element_types.h"
+#include "src/norm/rows/gated.h"
 #include "src/norm/sets.h"
 
 namespace planish::internal {
@@ -39,10 +40,13 @@ int64_t ChunksOf(int64_t cols) { return (cols + kChunk - 1) / kChunk; }
 
 int64_t ChunkGrain() { return GrainFor(kChunk); }
 
+template <class T>
+inline constexpr int64_t kBytesOf = static_cast<int64_t>(sizeof(T));
+
 // Returns the number of rows that fit in kResidualBytes.
 template <class T>
 int64_t ResidualRows(int64_t cols) {
-  return std::max<int64_t>(1, kResidualBytes / static_cast<int64_t>(sizeof(T)) / cols);
+  return std::max<int64_t>(1, kResidualBytes / kBytesOf<T> / cols);
 }
 
 template <class T>
@@ -79,7 +83,7 @@ RowsForward<T> FromRow(RowsForward<T> args, int64_t r) {
 // Returns the arguments for a thread with `part` of the `whole` of a call.
 template <class T>
 RowsBackward<T> RangeOf(RowsBackward<T> args, int64_t part, int64_t whole) {
-  const int64_t bytes = 3 * args.rows * args.cols * static_cast<int64_t>(sizeof(T));
+  const int64_t bytes = (IsGated(args) ? 5 : 3) * args.rows * args.cols * kBytesOf<T>;
   args.use_nt_stores = args.use_nt_stores && UsesNtStores(bytes, part, whole);
   args.prefetch_output = PrefetchesOutput(bytes, part, whole);
   return args;
@@ -96,7 +100,7 @@ void AddGradientOfSum(const RowsBackward<T>& args, int64_t begin, int64_t end) {
 // Returns how many rows of each parameter set are processed together.
 template <class T>
 int64_t InterleavedRows(int64_t sets, int64_t cols) {
-  return std::max<int64_t>(1, kInterleavedBytes / static_cast<int64_t>(sizeof(T)) / (sets * cols));
+  return std::max<int64_t>(1, kInterleavedBytes / kBytesOf<T> / (sets * cols));
 }
 
 // Divides rows [begin, end) into short ranges, and calls run(set, begin, end) for each range and
@@ -112,8 +116,8 @@ void ForEachInterleaved(int64_t sets, int64_t cols, int64_t begin, int64_t end, 
 // Returns the bytes that a call reads and writes.
 template <class T>
 int64_t BytesOf(const RowsForward<T>& args) {
-  const int64_t arrays = args.residual == nullptr ? 2 : 4;
-  return arrays * args.rows * args.cols * static_cast<int64_t>(sizeof(T));
+  const int64_t arrays = (args.residual == nullptr ? 2 : 4) + (args.gate == nullptr ? 0 : 1);
+  return arrays * args.rows * args.cols * kBytesOf<T>;
 }
 
 // Processes long rows one after another. Each row is split into chunks of columns for the threads:
@@ -124,14 +128,9 @@ void ForwardLongRows(const RowsForward<T>& args, const ParallelFor& parallel_for
   const int64_t cols = args.cols, chunks = ChunksOf(cols);
   const int64_t bytes = BytesOf(args);
   const auto sums = MakeAligned<double>(2 * chunks);
+  const auto scratch = IsGated(args) ? MakeAligned<C>(cols) : nullptr;
   for (int64_t r = 0; r < args.rows; ++r) {
-    C saved[3];
-    RowsForward<T> row = args;  // row r as row 0
-    row.x += r * args.x_stride;
-    row.y += r * args.y_stride;
-    row.mean = &saved[0];
-    row.mean_lo = &saved[1];
-    row.rstd = &saved[2];
+    const T* x = args.x + r * args.x_stride;
     const auto for_columns = [&](const auto& work) {
       RunParallel(parallel_for, chunks, ChunkGrain(), [&](int64_t begin, int64_t end) {
         work(begin, end, begin * kChunk, std::min(cols, end * kChunk));
@@ -141,22 +140,43 @@ void ForwardLongRows(const RowsForward<T>& args, const ParallelFor& parallel_for
       const T* residual = args.residual + r * args.residual_stride;
       T* sum = args.sum + r * args.sum_stride;
       for_columns([&](int64_t, int64_t, int64_t first, int64_t last) {
-        AddColumns(row.x + first, residual + first, last - first, sum + first);
+        AddColumns(x + first, residual + first, last - first, sum + first);
       });
-      row.x = sum;
+      x = sum;
     }
-    for_columns([&](int64_t begin, int64_t end, int64_t, int64_t) {
-      SumChunks(row, 0, begin, end, sums.get());
-    });
-    FinishRow(row, 0, sums.get());
-    if (args.mean) args.mean[r] = saved[0];
-    if (args.mean_lo) args.mean_lo[r] = saved[1];
-    if (args.rstd) args.rstd[r] = saved[2];
-    for_columns([&](int64_t begin, int64_t end, int64_t first, int64_t last) {
-      RowsForward<T> range = row;
-      range.use_nt_stores = args.use_nt_stores && UsesNtStores(bytes, end - begin, chunks);
-      MapColumns(range, 0, first, last);
-    });
+    // `row` is row r as row 0. Calls output(first, last, use_nt_stores) after its columns of y.
+    const auto normalize = [&]<class E>(RowsForward<E> row, const auto& output) {
+      C saved[3];
+      row.mean = &saved[0];
+      row.mean_lo = &saved[1];
+      row.rstd = &saved[2];
+      for_columns([&](int64_t begin, int64_t end, int64_t, int64_t) {
+        SumChunks(row, 0, begin, end, sums.get());
+      });
+      FinishRow(row, 0, sums.get());
+      if (args.mean) args.mean[r] = saved[0];
+      if (args.mean_lo) args.mean_lo[r] = saved[1];
+      if (args.rstd) args.rstd[r] = saved[2];
+      for_columns([&](int64_t begin, int64_t end, int64_t first, int64_t last) {
+        RowsForward<E> range = row;
+        const bool use_nt_stores = args.use_nt_stores && UsesNtStores(bytes, end - begin, chunks);
+        range.use_nt_stores = row.use_nt_stores && use_nt_stores;
+        MapColumns(range, 0, first, last);
+        output(first, last, use_nt_stores);
+      });
+    };
+    if (IsGated(args)) {
+      const GatedForward<T> gated(args, r, 1, x, args.x_stride, scratch.get());
+      for_columns([&](int64_t, int64_t, int64_t first, int64_t last) { gated.Input(first, last); });
+      normalize(gated.Norm(), [&](int64_t first, int64_t last, bool use_nt_stores) {
+        gated.Output(first, last, use_nt_stores);
+      });
+    } else {
+      RowsForward<T> row = args;
+      row.x = x;
+      row.y += r * args.y_stride;
+      normalize(row, [](int64_t, int64_t, bool) {});
+    }
   }
 }
 
@@ -188,7 +208,7 @@ void BackwardByTiles(const RowsBackward<T>& args, const ParallelFor& parallel_fo
   C *const dgain = args.dgain, *const dbias = args.dbias;
   const int64_t rows = args.rows, cols = args.cols, chunks = ChunksOf(cols);
   // A group must still be in a cache for the second pass, but be large enough to share.
-  const int64_t row_bytes = 2 * cols * static_cast<int64_t>(sizeof(T));
+  const int64_t row_bytes = 2 * cols * kBytesOf<T>;
   const int64_t group =
       std::clamp<int64_t>(CurrentTuning().nt_store_call_bytes / 2 / row_bytes, 4, kGroupRows);
   const auto parts = MakeAligned<double>(2 * chunks * std::min(group, rows));
@@ -196,20 +216,41 @@ void BackwardByTiles(const RowsBackward<T>& args, const ParallelFor& parallel_fo
   // Rows are summed in C, and groups of kGroupRows rows in double if there are several.
   const bool grouped = dgain && rows > kGroupRows;
   const auto totals = MakeAligned<double>(grouped ? 2 * cols : 0);
+  const GatedScratch<C> scratch(IsGated(args) ? std::min(group, rows) : 0, cols);
   if (dgain) std::fill_n(dgain, cols, C{0}), std::fill_n(dbias, cols, C{0});
   if (grouped) std::fill_n(totals.get(), 2 * cols, 0.0);
 
   for (int64_t begin = 0; begin < rows;) {
     const int64_t until = std::min(rows, (begin / kGroupRows + 1) * kGroupRows);
     const int64_t end = std::min(begin + group, until), n = end - begin;
-    if (args.dx) {
+    // Calls run(row, first, last) for ranges of chunks that together are all chunks of the group.
+    const auto for_chunks = [&](const auto& run) {
       RunParallel(parallel_for, n * chunks, ChunkGrain(), [&](int64_t from, int64_t to) {
         while (from < to) {
           const int64_t row = from / chunks, first = from % chunks;
           const int64_t last = std::min(chunks, first + to - from);
-          SumGradientChunks(args, begin + row, first, last, parts.get() + 2 * row * chunks);
+          run(row, first, last);
           from += last - first;
         }
+      });
+    };
+    // The calls of the norm's kernels, whose rows begin at 0 with a gate, else at `begin`.
+    const GatedBackward<T> gated(args, begin, n, scratch);
+    const auto with_norm = [&](const auto& run) {
+      IsGated(args) ? run(gated.Norm(), 0) : run(args, begin);
+    };
+    if (IsGated(args)) {
+      for_chunks([&](int64_t row, int64_t first, int64_t last) {
+        gated.Input(first * kChunk, std::min(cols, last * kChunk), row, row + 1);
+      });
+    }
+    bool has_dx = false;
+    with_norm([&](const auto& norm, int64_t) { has_dx = norm.dx != nullptr; });
+    if (has_dx) {
+      for_chunks([&](int64_t row, int64_t first, int64_t last) {
+        with_norm([&](const auto& norm, int64_t r) {
+          SumGradientChunks(norm, r + row, first, last, parts.get() + 2 * row * chunks);
+        });
       });
       for (int64_t r = 0; r < n; ++r) {
         double first = 0, second = 0;
@@ -227,8 +268,13 @@ void BackwardByTiles(const RowsBackward<T>& args, const ParallelFor& parallel_fo
       const auto range = RangeOf(args, to - from, tiles);
       for (int64_t tile = from; tile < to; ++tile) {
         const int64_t first = tile * kChunk, last = tile + 1 < tiles ? first + kChunk : cols;
-        GradientTile(range, begin, end, first, last, sums.get(), dgain ? dgain + first : nullptr,
-                     dbias ? dbias + first : nullptr);
+        with_norm([&](auto norm, int64_t r) {
+          norm.use_nt_stores = norm.use_nt_stores && range.use_nt_stores;
+          norm.prefetch_output = range.prefetch_output;
+          GradientTile(norm, r, r + n, first, last, sums.get(), dgain ? dgain + first : nullptr,
+                       dbias ? dbias + first : nullptr);
+        });
+        if (IsGated(args)) gated.Output(first, last, range.use_nt_stores);
         if (args.dsum) {
           for (int64_t r = begin; r < end; ++r) {
             T* dx = args.dx + r * args.dx_stride + first;
@@ -289,7 +335,34 @@ bool IsTiled(const Blocks& blocks, int64_t cols) {
          (cols >= kTiledColumns && blocks.count < std::min(kMinRowBlocks, cols / kChunk));
 }
 
-// A call with several parameter sets must be interleaved and have no dsum.
+// Returns the scratch of a range of rows.
+template <class T>
+GatedScratch<Compute<T>> ScratchOf(const RowsBackward<T>& args) {
+  return {IsGated(args) ? std::min(args.rows, GatedRows<T>(args.cols)) : 0, args.cols};
+}
+
+// Computes rows [begin, end) of a call with a gate or dsum, some of them at a time.
+template <class T>
+void BackwardInTurns(const RowsBackward<T>& args, int64_t begin, int64_t end,
+                     const GatedScratch<Compute<T>>& scratch, Compute<T>* dgain,
+                     Compute<T>* dbias) {
+  const int64_t cols = args.cols;
+  const int64_t rows_at_once = IsGated(args) ? GatedRows<T>(cols) : ResidualRows<T>(cols);
+  for (int64_t r = begin; r < end; r += rows_at_once) {
+    const int64_t until = std::min(end, r + rows_at_once), n = until - r;
+    if (IsGated(args)) {
+      const GatedBackward<T> gated(args, r, n, scratch);
+      gated.Input(0, cols, 0, n);
+      BackwardRows(gated.Norm(), 0, n, dgain, dbias);
+      gated.Output(0, cols, args.use_nt_stores);
+    } else {
+      BackwardRows(args, r, until, dgain, dbias);
+    }
+    if (args.dsum) AddGradientOfSum(args, r, until);
+  }
+}
+
+// A call with several parameter sets must be interleaved and have neither gate nor dsum.
 template <class T>
 void BackwardWithColumns(const RowsBackward<T>& args, const ParallelFor& parallel_for) {
   using C = Compute<T>;
@@ -308,19 +381,15 @@ void BackwardWithColumns(const RowsBackward<T>& args, const ParallelFor& paralle
   // Pending sums of each range, indexed by its first block.
   std::vector<SumStack> stacks(static_cast<size_t>(grouped ? blocks.count : 0));
 
-  const auto sum_block = [&](const RowsBackward<T>& range, int64_t block, C* group, double* total) {
+  const auto sum_block = [&](const RowsBackward<T>& range, const GatedScratch<C>& scratch,
+                             int64_t block, C* group, double* total) {
     if (grouped) std::fill_n(total, size, 0.0);
     const int64_t end = blocks.Begin(block + 1);
     for (int64_t begin = blocks.Begin(block); begin < end; begin += kGroupRows) {
       const int64_t group_end = std::min(end, begin + kGroupRows);
       std::fill_n(group, size, C{0});
-      if (args.dsum) {
-        const int64_t rows_at_once = ResidualRows<T>(cols);
-        for (int64_t r = begin; r < group_end; r += rows_at_once) {
-          const int64_t until = std::min(group_end, r + rows_at_once);
-          BackwardRows(range, r, until, group, group + stride);
-          AddGradientOfSum(args, r, until);
-        }
+      if (IsGated(args) || args.dsum) {
+        BackwardInTurns(range, begin, group_end, scratch, group, group + stride);
       } else {
         ForEachInterleaved<T>(
             sets, cols, begin, group_end, [&](int64_t set, int64_t r, int64_t until) {
@@ -338,24 +407,26 @@ void BackwardWithColumns(const RowsBackward<T>& args, const ParallelFor& paralle
     const double* term = totals.get() + from * size;
     for (int64_t c = begin; c < end; ++c) sum[c] += term[c];
   };
-  RunParallel(parallel_for, blocks.count, GrainFor(rows / blocks.count * sets * cols),
-              [&](int64_t begin, int64_t end) {
-                const auto range = RangeOf(args, end - begin, blocks.count);
-                if (!grouped) {
-                  for (int64_t block = begin; block < end; ++block) {
-                    sum_block(range, block, groups.get() + block * size, nullptr);
-                  }
-                  return;
-                }
-                if (begin == end) return;
-                SumStack& stack = stacks[static_cast<size_t>(begin)];
-                for (int64_t block = begin; block < end; ++block) {
-                  const int64_t slot = begin + std::ssize(stack.sums());
-                  sum_block(range, block, groups.get() + begin * size, totals.get() + slot * size);
-                  stack.Push({slot, block, 1},
-                             [&](int64_t into, int64_t from) { add_total(into, from, 0, size); });
-                }
-              });
+  const auto sum_blocks = [&](int64_t begin, int64_t end, const GatedScratch<C>& scratch) {
+    const auto range = RangeOf(args, end - begin, blocks.count);
+    if (!grouped) {
+      for (int64_t block = begin; block < end; ++block) {
+        sum_block(range, scratch, block, groups.get() + block * size, nullptr);
+      }
+      return;
+    }
+    if (begin == end) return;
+    SumStack& stack = stacks[static_cast<size_t>(begin)];
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t slot = begin + std::ssize(stack.sums());
+      sum_block(range, scratch, block, groups.get() + begin * size, totals.get() + slot * size);
+      stack.Push({slot, block, 1},
+                 [&](int64_t into, int64_t from) { add_total(into, from, 0, size); });
+    }
+  };
+  RunWithScratch(
+      parallel_for, blocks.count, GrainFor(rows / blocks.count * sets * cols),
+      [&] { return ScratchOf(args); }, sum_blocks);
 
   RunParallel(parallel_for, cols, GrainFor(blocks.count * sets), [&](int64_t begin, int64_t end) {
     for (int64_t array = 0; array < 2 * sets; ++array) {
@@ -385,9 +456,12 @@ void BackwardWithColumns(const RowsBackward<T>& args, const ParallelFor& paralle
 template <class T>
 void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
   const int64_t sets = args.sets, rows = args.rows / sets, cols = args.cols;
-  if (sets > 1 && (!IsInterleaved(args) || args.residual || cols >= kLongRowColumns)) {
+  if (sets > 1 &&
+      (!IsInterleaved(args) || args.residual || IsGated(args) || cols >= kLongRowColumns)) {
     for (int64_t set = 0; set < sets; ++set) {
-      ForwardMatrix(SetOf(args, args.recipe, set), parallel_for);
+      RowsForward<T> one = SetOf(args, args.recipe, set);
+      if (one.cast_gain) one.cast_gain += set * cols, one.cast_bias += set * cols;
+      ForwardMatrix(one, parallel_for);
     }
     return;
   }
@@ -402,6 +476,30 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
     range.prefetch_output = PrefetchesOutput(bytes, end - begin, rows);
     return range;
   };
+  if (IsGated(args)) {
+    const int64_t rows_at_once = GatedRows<T>(cols);
+    const auto run = [&](int64_t begin, int64_t end, const AlignedArray<Compute<T>>& scratch) {
+      const RowsForward<T> range = range_of(begin, end);
+      for (int64_t r = begin; r < end; r += rows_at_once) {
+        const int64_t n = std::min(end - r, rows_at_once);
+        const T* x = args.x + r * args.x_stride;
+        int64_t x_stride = args.x_stride;
+        if (args.residual) {
+          AddResidual(args, r, r + n);
+          x = args.sum + r * args.sum_stride;
+          x_stride = args.sum_stride;
+        }
+        const GatedForward<T> gated(range, r, n, x, x_stride, scratch.get());
+        gated.Input(0, cols);
+        ForwardRows(gated.Norm(), 0, n);
+        gated.Output(0, cols, range.use_nt_stores);
+      }
+    };
+    RunWithScratch(
+        parallel_for, rows, GrainFor(cols),
+        [&] { return MakeAligned<Compute<T>>(std::min(rows, rows_at_once) * cols); }, run);
+    return;
+  }
   if (args.residual == nullptr) {
     RunParallel(parallel_for, rows, GrainFor(sets * cols), [&](int64_t begin, int64_t end) {
       const RowsForward<T> range = range_of(begin, end);
@@ -443,7 +541,8 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
 template <class T>
 void BackwardMatrix(RowsBackward<T> args, const ParallelFor& parallel_for) {
   const int64_t sets = args.sets, rows = args.rows / sets, cols = args.cols;
-  if (sets > 1 && (!IsInterleaved(args) || args.dsum || IsTiled(Blocks(rows, cols), cols))) {
+  if (sets > 1 &&
+      (!IsInterleaved(args) || args.dsum || IsGated(args) || IsTiled(Blocks(rows, cols), cols))) {
     for (int64_t set = 0; set < sets; ++set) {
       BackwardMatrix(SetOf(args, args.recipe, set), parallel_for);
     }
@@ -452,26 +551,22 @@ void BackwardMatrix(RowsBackward<T> args, const ParallelFor& parallel_for) {
   args.use_nt_stores = args.use_nt_stores && args.dsum == nullptr;
   if (args.dgain) {
     BackwardWithColumns(args, parallel_for);
-  } else if (args.dx == nullptr) {
+  } else if (args.dx == nullptr && args.dgate == nullptr) {
     return;
   } else if (cols >= kLongRowColumns) {
     BackwardByTiles(args, parallel_for);
   } else {
-    RunParallel(parallel_for, rows, GrainFor(sets * cols), [&](int64_t begin, int64_t end) {
+    const auto run = [&](int64_t begin, int64_t end, const GatedScratch<Compute<T>>& scratch) {
       const auto range = RangeOf(args, end - begin, rows);
-      if (args.dsum) {
-        const int64_t rows_at_once = ResidualRows<T>(cols);
-        for (int64_t r = begin; r < end; r += rows_at_once) {
-          const int64_t until = std::min(end, r + rows_at_once);
-          BackwardRows<T>(range, r, until, nullptr, nullptr);
-          AddGradientOfSum(args, r, until);
-        }
+      if (IsGated(args) || args.dsum) {
+        BackwardInTurns<T>(range, begin, end, scratch, nullptr, nullptr);
       } else {
         ForEachInterleaved<T>(sets, cols, begin, end, [&](int64_t set, int64_t r, int64_t until) {
           BackwardRows<T>(SetOf(range, range.recipe, set), r, until, nullptr, nullptr);
         });
       }
-    });
+    };
+    RunWithScratch(parallel_for, rows, GrainFor(sets * cols), [&] { return ScratchOf(args); }, run);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "src/norm/check.h"
 #include "src/norm/element_types.h"
@@ -26,12 +27,21 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& arguments, const NormOp
                        std::numeric_limits<C>::quiet_NaN());
     return;
   }
-  if (recipe.centre && !args.gain && !args.bias) recipe = internal::WithoutParams(recipe);
   const bool affine = recipe.output == internal::Output::kAffine;
-  const internal::Params<T, P> gains(args.gain, rows, params, 1, affine);
-  const internal::Params<T, P> biases(args.bias, rows, params, 0, affine);
+  const bool cast = affine && args.cast_before_gain && sizeof(T) == 2;
+  const bool has_product = affine && (args.gain || args.bias || !recipe.centre || cast);
+  if (!has_product || (cast && recipe.centre)) recipe = internal::WithoutParams(recipe);
+  const internal::Params<T, P> gains(args.gain, rows, params, 1, has_product);
+  const internal::Params<T, P> biases(args.bias, rows, params, 0, has_product);
   internal::RowsForward<T> call = {internal::WithParams(args, gains, biases),
                                    internal::SettingsOf<C>(recipe, options)};
+  const bool needs_ones = cast && recipe.output == internal::Output::kAffine;
+  const internal::Params<T, P> ones(nullptr, rows, params, 1, needs_ones);
+  const internal::Params<T, P> zeros(nullptr, rows, params, 0, needs_ones);
+  if (cast) {
+    call.cast_gain = std::exchange(call.gain, ones.data());
+    call.cast_bias = std::exchange(call.bias, zeros.data());
+  }
   call.use_nt_stores = !options.new_outputs;
   internal::ForwardMatrix(call, options.parallel_for);
 }
@@ -47,13 +57,15 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& arguments, const Norm
     return;
   }
   const bool columns = internal::HasParamGradients(args);
-  if (!args.gain && !columns) recipe = internal::WithoutParams(recipe);
+  if (!args.gain && !columns && !args.gate) recipe = internal::WithoutParams(recipe);
   const internal::Params<T, P> gains(args.gain, rows, params, 1,
                                      recipe.output == internal::Output::kAffine);
+  const internal::Params<T, P> biases(args.bias, rows, params, 0, args.gate != nullptr);
   internal::ParamGradients<T, P> dgains(args.dgain, params, columns),
       dbiases(args.dbias, params, columns);
   internal::RowsBackward<T> call = {internal::WithParams(args, recipe, gains, dgains, dbiases),
                                     internal::SettingsOf<C>(recipe, options)};
+  call.bias = biases.data();
   call.use_nt_stores = !options.new_outputs;
   internal::BackwardMatrix(call, options.parallel_for);
   dgains.Finish();

@@ -42,6 +42,10 @@ enum class Pass { kAll, kStatistics, kResults };
 /// null. A residual is added into sum beforehand, by ForwardMatrix only.
 template <class T>
 struct RowsForward : NormForwardArgs<T, Compute<T>>, NormSettings<Compute<T>> {
+  // Applied to xhat after it is rounded to T, with gain 1 and bias 0 (null for Output::kIdentity)
+  // in the norm. Null without cast_before_gain. In ForwardMatrix only, like the gate.
+  const Compute<T>* cast_gain = nullptr;
+  const Compute<T>* cast_bias = nullptr;
   bool use_nt_stores = false;    // stores y with non-temporal stores
   bool prefetch_output = false;  // prefetches the lines of y; only without use_nt_stores
   Pass pass = Pass::kAll;
@@ -78,8 +82,9 @@ struct GradientFactors {
 };
 
 /// A call of NormBackward for the kernels. gain is set for Output::kAffine; mean and mean_lo can be
-/// null, for 0. BackwardMatrix adds dsum to dx afterwards. It writes dgain and dbias, which are
-/// both null or both not null. Kernels add to the given sums instead.
+/// null, for 0. BackwardMatrix adds dsum to dx afterwards, and only it reads a gate and, with a
+/// gate, bias, which is not null then. It writes dgain and dbias, which are both null or both not
+/// null. Kernels add to the given sums instead.
 template <class T>
 struct RowsBackward : NormBackwardArgs<T, Compute<T>>, NormSettings<Compute<T>> {
   const GradientFactors* factors = nullptr;  // [rows], or null for the recipe's factors

@@ -4,7 +4,7 @@
 #include "src/base/cuda/kernel.h"
 #include "src/base/cuda/team.h"
 #include "src/rnn/cuda/cells.h"
-#include "src/rnn/cuda/math.h"
+#include "src/base/cuda/math.h"
 #include "src/rnn/cuda/norm.h"
 #include "src/rnn/cuda/unit.h"
 

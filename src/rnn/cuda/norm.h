@@ -7,7 +7,7 @@
 #include "src/base/cuda/kernel.h"
 #include "src/base/cuda/team.h"
 #include "src/rnn/cuda/cells.h"
-#include "src/rnn/cuda/math.h"
+#include "src/base/cuda/math.h"
 
 // Norms in the recurrent kernels. A block shares a row of `gates` * `hidden` elements. The first
 // kFirst gates have one norm, the next kFirst gates another, and so on. A thread has the units

@@ -1,7 +1,7 @@
 #include <cstdint>
 
 #include "src/base/cuda/kernel.h"
-#include "src/rnn/cuda/math.h"
+#include "src/base/cuda/math.h"
 #include "src/rnn/cuda/norm.h"
 #include "src/rnn/cuda/persistent.h"
 #include "src/rnn/cuda/persistent_block.h"

@@ -7,7 +7,7 @@
 #include "src/base/check.h"
 #include "src/base/cuda/kernel.h"
 #include "src/rnn/cuda/cells.h"
-#include "src/rnn/cuda/math.h"
+#include "src/base/cuda/math.h"
 #include "src/rnn/cuda/norm.h"
 
 // A cell as a compile-time parameter of the kernels, and the work of a thread on one unit.

@@ -1,5 +1,5 @@
-#ifndef PLANISH_SRC_RNN_CUDA_MATH_H_
-#define PLANISH_SRC_RNN_CUDA_MATH_H_
+#ifndef PLANISH_SRC_BASE_CUDA_MATH_H_
+#define PLANISH_SRC_BASE_CUDA_MATH_H_
 
 #include <cmath>
 #include <cstdint>
@@ -88,4 +88,4 @@ PLANISH_DEVICE C Tanh(C x) {
 
 }  // namespace planish::internal::cuda
 
-#endif  // PLANISH_SRC_RNN_CUDA_MATH_H_
+#endif  // PLANISH_SRC_BASE_CUDA_MATH_H_

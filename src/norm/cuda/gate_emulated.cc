@@ -1,0 +1,1 @@
+#include "src/norm/cuda/gate.cu"
