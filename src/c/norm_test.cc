@@ -53,24 +53,29 @@ TYPED_TEST(CNormTest, RowsAndChannelsHaveTheBitsOfCpp) {
     const auto c_options = [&](CStructs& s) {
       return s.Make<planish_norm_options, float>(options);
     };
-    ExpectSameCall(
-        "planish_norm_forward", NormForwardArgs<T, P>{.rows = 3, .cols = 37},
-        [&](const auto& args) { NormForward<T, P>(norm, args, options); },
-        [&](CStructs& s, const auto& args) {
-          const auto to = TestFixture::template Make<planish_norm_forward_args>(s, args);
-          const auto to_options = c_options(s);
-          return planish_norm_forward(number, &to, &to_options);
-        },
-        recipe);
-    ExpectSameCall(
-        "planish_norm_backward", NormBackwardArgs<T, P>{.rows = 3, .cols = 37},
-        [&](const auto& args) { NormBackward<T, P>(norm, args, options); },
-        [&](CStructs& s, const auto& args) {
-          const auto to = TestFixture::template Make<planish_norm_backward_args>(s, args);
-          const auto to_options = c_options(s);
-          return planish_norm_backward(number, &to, &to_options);
-        },
-        recipe);
+    for (const bool flags : {false, true}) {
+      ExpectSameCall(
+          "planish_norm_forward",
+          NormForwardArgs<T, P>{
+              .rows = 3, .cols = 37, .gate_before_norm = flags, .cast_before_gain = flags},
+          [&](const auto& args) { NormForward<T, P>(norm, args, options); },
+          [&](CStructs& s, const auto& args) {
+            const auto to = TestFixture::template Make<planish_norm_forward_args>(s, args);
+            const auto to_options = c_options(s);
+            return planish_norm_forward(number, &to, &to_options);
+          },
+          recipe);
+      ExpectSameCall(
+          "planish_norm_backward",
+          NormBackwardArgs<T, P>{.rows = 3, .cols = 37, .gate_before_norm = flags},
+          [&](const auto& args) { NormBackward<T, P>(norm, args, options); },
+          [&](CStructs& s, const auto& args) {
+            const auto to = TestFixture::template Make<planish_norm_backward_args>(s, args);
+            const auto to_options = c_options(s);
+            return planish_norm_backward(number, &to, &to_options);
+          },
+          recipe);
+    }
     ExpectSameCall(
         "planish_channel_norm_forward",
         ChannelNormForwardArgs<T, P>{.batch = 2, .channels = 5, .spatial = 7},

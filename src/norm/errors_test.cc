@@ -52,19 +52,19 @@ TEST(Calls, OfAnotherFunctionHaveTheSameArrays) {
   const internal::Recipe recipe = internal::RecipeOf(Norm::kLayer);
   const auto forward = WithArrays<ChannelNormForwardArgs<float, float>>(recipe);
   auto expected = ArraysOf(forward, recipe);
-  expected["residual"] = expected["sum"] = nullptr;
+  expected["residual"] = expected["sum"] = expected["gate"] = nullptr;
   EXPECT_EQ(ArraysOf(internal::AsRows(forward), recipe), expected);
 
   const auto backward = WithArrays<ChannelNormBackwardArgs<float, float>>(recipe);
   expected = ArraysOf(backward, recipe);
-  expected["dsum"] = nullptr;
+  for (const char* name : {"dsum", "gate", "bias", "dgate"}) expected[name] = nullptr;
   EXPECT_EQ(ArraysOf(internal::AsRows(backward), recipe), expected);
 
   const auto online = WithArrays<OnlineNormBackwardArgs<float, float>>();
   expected = ArraysOf(online);
   EXPECT_EQ(expected.erase("offset") + expected.erase("deviation"), 2u);
   EXPECT_EQ(ArraysOf(internal::AsSamples(online), recipe), expected);
-  expected["dsum"] = nullptr;
+  for (const char* name : {"dsum", "gate", "bias", "dgate"}) expected[name] = nullptr;
   EXPECT_EQ(ArraysOf(internal::AsRows(online), recipe), expected);
 }
 
@@ -369,7 +369,8 @@ void ExpectErrors(const std::string& function, Args args, size_t sizes, const Ca
   const auto memory = tests::SetArrays(args, except, facts...);
   const auto arrays = tests::ArraysOf(args, facts...);
   const auto strides = std::ranges::count_if(arrays, [](const auto& a) { return a.stride; });
-  // Every member is a size, the pointer to an array, or a stride, so no array is forgotten.
+  // Every member is a size, the pointer to an array, or a stride, so no array is forgotten. Flags
+  // count as one size.
   EXPECT_EQ(sizeof(Args) / sizeof(void*), sizes + arrays.size() + static_cast<size_t>(strides));
   tests::ExpectArrayErrors(function, arrays, [&] { call(args); });
 }
@@ -382,10 +383,12 @@ TEST(ArrayErrorsTest, Rows) {
     const auto backward = [&](const auto& args) { NormBackward(norm, args); };
     using Forward = NormForwardArgs<bfloat16, float>;
     using Backward = NormBackwardArgs<double>;
-    ExpectErrors("NormForward", Forward{.rows = 2, .cols = 3}, 4, forward, {}, recipe);
-    ExpectErrors("NormForward", Forward{.rows = 2, .cols = 3}, 4, forward, {"residual"}, recipe);
-    ExpectErrors("NormBackward", Backward{.rows = 2, .cols = 3}, 4, backward, {}, recipe);
-    ExpectErrors("NormBackward", Backward{.rows = 2, .cols = 3}, 4, backward, {"dx"}, recipe);
+    ExpectErrors("NormForward", Forward{.rows = 2, .cols = 3}, 5, forward, {}, recipe);
+    ExpectErrors("NormForward", Forward{.rows = 2, .cols = 3}, 5, forward, {"residual", "gate"},
+                 recipe);
+    ExpectErrors("NormBackward", Backward{.rows = 2, .cols = 3}, 5, backward, {}, recipe);
+    ExpectErrors("NormBackward", Backward{.rows = 2, .cols = 3}, 5, backward, {"dx"}, recipe);
+    ExpectErrors("NormBackward", Backward{.rows = 2, .cols = 3}, 5, backward, {"gate"}, recipe);
   }
 }
 

@@ -206,9 +206,11 @@ class Fuzz {
     args.rows = rows_;
     args.cols = cols_;
     if constexpr (requires { args.sets; }) SetSets(args);
+    if constexpr (requires { args.gate_before_norm; }) args.gate_before_norm = bytes_.OneIn(2);
+    if constexpr (requires { args.cast_before_gain; }) args.cast_before_gain = bytes_.OneIn(4);
     first_of_call_ = arrays_.size();
     outputs_.clear();
-    bool decided[16] = {};
+    bool decided[24] = {};
     for (const bool last_pass : {false, true}) {  // some arrays can be given only with others
       size_t next = 0;
       const auto set = [&]<class E>(const internal::Argument<Args, E>& argument) {
@@ -333,7 +335,7 @@ class Fuzz {
 
   void CheckRows(const NormForwardArgs<T, P>& args, const std::vector<T>& x, int64_t x_stride) {
     const int64_t y_stride = args.y_stride == 0 ? cols_ : args.y_stride;
-    const bool plain = args.gain == nullptr && args.bias == nullptr &&
+    const bool plain = args.gain == nullptr && args.bias == nullptr && args.gate == nullptr &&
                        recipe_.output != internal::Output::kAdaptive;
     for (int64_t r = 0; r < rows_; ++r) {
       bool finite = true, tame = true;

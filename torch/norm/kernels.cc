@@ -55,6 +55,7 @@ Args ForwardArgs(const Args& sizes, const NormForwardTensors& t, const Facts&...
                      {"gain", t.weight},
                      {"bias", t.bias},
                      {"residual", t.residual},
+                     {"gate", t.gate},
                      {"y", t.y},
                      {"sum", t.sum},
                      {"mean", t.statistics, 0},
@@ -67,12 +68,15 @@ Args BackwardArgs(const Args& sizes, const NormBackwardTensors& t, const Facts&.
   return WithArrays(sizes,
                     {{"dy", t.dy},
                      {"x", t.x},
+                     {"gate", t.gate},
                      {"gain", t.weight},
+                     {"bias", t.bias},
                      {"mean", t.statistics, 0},
                      {"mean_lo", t.statistics, 1},
                      {"rstd", t.statistics, 2},
                      {"dsum", t.dsum},
                      {"dx", t.dx},
+                     {"dgate", t.dgate},
                      {"dgain", t.dweight},
                      {"dbias", t.dbias}},
                     facts...);
@@ -96,9 +100,11 @@ Args ChannelSizes(const Layout& layout) {
 
 template <class T, class P>
 void ForwardRows(const NormSpec& spec, const NormForwardTensors& t, const Layout& layout) {
-  const Norm norm = CoreNorm(spec, t.weight.defined() || t.bias.defined());
-  const auto args = ForwardArgs(RowSizes<NormForwardArgs<T, P>>(layout, t.x, t.weight), t,
-                                internal::RecipeOf(norm));
+  const Norm norm = CoreNorm(spec, t.weight.defined() || t.bias.defined() || t.gate.defined());
+  auto args = ForwardArgs(RowSizes<NormForwardArgs<T, P>>(layout, t.x, t.weight), t,
+                          internal::RecipeOf(norm));
+  args.gate_before_norm = spec.gate_before_norm;
+  args.cast_before_gain = spec.cast_before_weight;
   if (t.x.is_cpu()) return NormForward<T, P>(norm, args, CoreOptions(spec, t.y));
   const GpuCall call(t.x, cuda::WorkspaceBytes(args));
   cuda::NormForward<T, P>(norm, args, call.With(GpuOptions(spec)));
@@ -106,9 +112,11 @@ void ForwardRows(const NormSpec& spec, const NormForwardTensors& t, const Layout
 
 template <class T, class P>
 void BackwardRows(const NormSpec& spec, const NormBackwardTensors& t, const Layout& layout) {
-  const Norm norm = CoreNorm(spec, t.weight.defined() || t.dweight.defined() || t.dbias.defined());
-  const auto args = BackwardArgs(RowSizes<NormBackwardArgs<T, P>>(layout, t.x, t.weight), t,
-                                 internal::RecipeOf(norm));
+  const Norm norm = CoreNorm(
+      spec, t.weight.defined() || t.dweight.defined() || t.dbias.defined() || t.gate.defined());
+  auto args = BackwardArgs(RowSizes<NormBackwardArgs<T, P>>(layout, t.x, t.weight), t,
+                           internal::RecipeOf(norm));
+  args.gate_before_norm = spec.gate_before_norm;
   if (t.x.is_cpu()) return NormBackward<T, P>(norm, args, CoreOptions(spec, t.dx));
   const GpuCall call(t.x, cuda::WorkspaceBytes(args));
   cuda::NormBackward<T, P>(norm, args, call.With(GpuOptions(spec)));
@@ -188,8 +196,9 @@ void RunNormForward(const NormSpec& spec, const NormForwardTensors& given) {
   const at::MemoryFormat format = FormatOf(spec, given.x);
   const auto x = KernelArray(spec, given.x, format);
   const auto residual = KernelArray(spec, given.residual, format);
-  const NormForwardTensors t = {*x,      *residual, *weight,         *bias,
-                                given.y, given.sum, given.statistics};
+  const auto gate = KernelArray(spec, given.gate, format);
+  const NormForwardTensors t = {*x,    *residual, *gate,     *weight,
+                                *bias, given.y,   given.sum, given.statistics};
   const Layout layout = LayoutOf(spec, given.x);
   ByTypes(t.x, t.weight.defined() ? t.weight : t.bias, [&]<class T, class P>() {
     switch (spec.over) {
@@ -205,15 +214,19 @@ void RunNormForward(const NormSpec& spec, const NormForwardTensors& given) {
 
 void RunNormBackward(const NormSpec& spec, const NormBackwardTensors& given) {
   if (HasNoGains(given.x, given.weight)) return;
-  const auto weight = ContiguousOrBorrowed(given.weight);
+  const auto weight = ContiguousOrBorrowed(given.weight), bias = ContiguousOrBorrowed(given.bias);
   const auto statistics = KernelStatistics(given.statistics, given.x, given.weight);
   const at::MemoryFormat format = FormatOf(spec, given.x);
   const auto x = KernelArray(spec, given.x, format), dy = KernelArray(spec, given.dy, format);
   const auto dsum = KernelArray(spec, given.dsum, format);
-  const NormBackwardTensors t = {*dy,      *dsum,         *x,         *statistics, *weight,
-                                 given.dx, given.dweight, given.dbias};
+  const auto gate = KernelArray(spec, given.gate, format);
+  const NormBackwardTensors t = {*dy,   *dsum,    *x,          *gate,         *statistics, *weight,
+                                 *bias, given.dx, given.dgate, given.dweight, given.dbias};
   const Layout layout = LayoutOf(spec, given.x);
-  const Tensor& like = t.dweight.defined() ? t.dweight : t.dbias.defined() ? t.dbias : t.weight;
+  const Tensor& like = t.dweight.defined()  ? t.dweight
+                       : t.dbias.defined()  ? t.dbias
+                       : t.weight.defined() ? t.weight
+                                            : t.bias;
   ByTypes(t.x, like, [&]<class T, class P>() {
     switch (spec.over) {
       case Over::kRow:

@@ -10,16 +10,17 @@
 namespace planish {
 
 struct NormForwardTensors {
-  const at::Tensor &x, &residual, &weight, &bias;  ///< all except x can be undefined
-  const at::Tensor &y, &sum;                       ///< in FormatOf(x); sum only with residual
-  const at::Tensor& statistics;                    ///< [StatisticsSizes], or undefined
+  const at::Tensor &x, &residual, &gate, &weight, &bias;  ///< all except x can be undefined
+  const at::Tensor &y, &sum;     ///< in FormatOf(x); sum only with residual
+  const at::Tensor& statistics;  ///< [StatisticsSizes], or undefined
 };
 
 void RunNormForward(const NormSpec& spec, const NormForwardTensors& tensors);
 
+/// dsum, gate, weight and bias can be undefined; bias is read only for dgate.
 struct NormBackwardTensors {
-  const at::Tensor &dy, &dsum, &x, &statistics, &weight;  ///< dsum and weight can be undefined
-  const at::Tensor &dx, &dweight, &dbias;  ///< undefined if not needed; dx in FormatOf(x)
+  const at::Tensor &dy, &dsum, &x, &gate, &statistics, &weight, &bias;
+  const at::Tensor &dx, &dgate, &dweight, &dbias;  ///< undefined if not needed; dx in FormatOf(x)
 };
 
 void RunNormBackward(const NormSpec& spec, const NormBackwardTensors& tensors);

@@ -247,6 +247,10 @@ void Print(const Options& o, Arguments print) {
   if constexpr (requires { o.groups(); }) {
     if (o.groups() != 1) print("groups", o.groups());
   }
+  if constexpr (requires { o.norm_before_gate(); }) {
+    if (!o.norm_before_gate()) print("norm_before_gate", false);
+    if (o.cast_before_weight()) print("cast_before_weight", true);
+  }
   if constexpr (requires { o.track_running_stats(); }) {
     print("track_running_stats", o.track_running_stats());
   }
@@ -420,6 +424,11 @@ class Groups {
   Tensor Of(const Tensor& t) const {
     return groups_ == 1 || !t.defined() ? t : t.unflatten(-1, {groups_, shape_[0]});
   }
+  OptionalTensor Gate(const char* module, const Tensor& x, const OptionalTensor& gate) const {
+    if (!gate) return gate;
+    CheckLike(module, "gate", *gate, x);
+    return Of(*gate);
+  }
   Tensor Together(const Tensor& t) const { return groups_ == 1 ? t : t.flatten(-2); }
 
  private:
@@ -429,20 +438,28 @@ class Groups {
 
 }  // namespace
 
-Tensor LayerNormImpl::forward(const Tensor& x) {
+Tensor LayerNormImpl::forward(const Tensor& x, const std::optional<Tensor>& gate) {
   const Groups groups(kName, options, x);
-  const Tensor y =
-      planish::layer_norm(groups.Of(x), groups.shape(),
-                          OrNone(groups.Of(WithOffset(x, weight, options.weight_offset()))),
-                          OrNone(groups.Of(bias)), options.eps());
+  const auto w = OrNone(groups.Of(WithOffset(x, weight, options.weight_offset())));
+  const auto b = OrNone(groups.Of(bias));
+  const Tensor in = groups.Of(x);
+  const Tensor y = gate || options.cast_before_weight()
+                       ? planish::gated_layer_norm(in, groups.Gate(kName, x, gate), groups.shape(),
+                                                   w, b, options.eps(), options.norm_before_gate(),
+                                                   options.cast_before_weight())
+                       : planish::layer_norm(in, groups.shape(), w, b, options.eps());
   return groups.Together(y);
 }
 
-Tensor RMSNormImpl::forward(const Tensor& x) {
+Tensor RMSNormImpl::forward(const Tensor& x, const std::optional<Tensor>& gate) {
   const Groups groups(kName, options, x);
-  const Tensor y = planish::rms_norm(
-      groups.Of(x), groups.shape(),
-      OrNone(groups.Of(WithOffset(x, weight, options.weight_offset()))), options.eps());
+  const auto w = OrNone(groups.Of(WithOffset(x, weight, options.weight_offset())));
+  const Tensor in = groups.Of(x);
+  const Tensor y = gate || options.cast_before_weight()
+                       ? planish::gated_rms_norm(in, groups.Gate(kName, x, gate), groups.shape(), w,
+                                                 options.eps(), options.norm_before_gate(),
+                                                 options.cast_before_weight())
+                       : planish::rms_norm(in, groups.shape(), w, options.eps());
   return groups.Together(y);
 }
 

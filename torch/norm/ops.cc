@@ -158,15 +158,19 @@ Tensor EmptyStatistics(const NormSpec& spec, const Tensor& x, const OptionalTens
   return EmptyOn(x, stored, type).permute(InverseOf(order));
 }
 
-/// The results of add_norm_forward. `statistics` is undefined unless they are saved.
-struct AddNormOutputs {
-  Tensor y, sum, statistics;
-};
+}  // namespace
 
 NormOutputs EmptyForward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
                          bool save) {
   return {EmptyOutput(spec, x), EmptyStatistics(spec, x, weight, save)};
 }
+
+namespace {
+
+/// The results of add_norm_forward. `statistics` is undefined unless they are saved.
+struct AddNormOutputs {
+  Tensor y, sum, statistics;
+};
 
 // ---- Kernels
 
@@ -184,6 +188,7 @@ NormOutputs RunForward(const NormSpec& spec, const Tensor& x, const OptionalTens
   auto [y, statistics] = EmptyForward(spec, x, weight, save);
   RunNormForward(spec, {.x = x,
                         .residual = {},
+                        .gate = {},
                         .weight = OrUndefined(weight),
                         .bias = OrUndefined(bias),
                         .y = y,
@@ -233,6 +238,7 @@ AddNormOutputs RunAddForward(const NormSpec& spec, const Tensor& x, const Tensor
   auto [y, sum, statistics] = EmptyAddForward(spec, x, residual, weight, bias, save);
   RunNormForward(spec, {.x = x,
                         .residual = residual,
+                        .gate = {},
                         .weight = OrUndefined(weight),
                         .bias = OrUndefined(bias),
                         .y = y,
@@ -263,9 +269,12 @@ void BackwardInto(const NormGradients& gradients, const NormSpec& spec, const Op
   RunNormBackward(spec, {.dy = *dy,
                          .dsum = OrUndefined(dsum),
                          .x = x,
+                         .gate = {},
                          .statistics = statistics,
                          .weight = OrUndefined(weight),
+                         .bias = {},
                          .dx = gradients.dx,
+                         .dgate = {},
                          .dweight = gradients.dweight,
                          .dbias = gradients.dbias});
 }
@@ -410,11 +419,6 @@ NormGradients BackwardAutograd(const OptionalTensor& dy, const OptionalTensor& d
 
 // ---- Calls of the primitives
 
-template <class... T>
-bool NeedDerivatives(const T&... tensors) {
-  return torch::autograd::compute_requires_grad(tensors...) || AnyTangent(tensors...);
-}
-
 AddNormOutputs CallAddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
                               const OptionalTensor& bias, const NormSpec& spec, bool save) {
   const Tensor &w = OrUndefined(weight), &b = OrUndefined(bias);
@@ -487,11 +491,8 @@ NormGradients CallNormBackward(const OptionalTensor& dy, const OptionalTensor& d
   return {std::move(dx), std::move(dweight), std::move(dbias)};
 }
 
-namespace {
-
 // ---- Functions that users call
 
-/// Checks normalized_shape, and weight and bias against it. Returns its number of dimensions.
 int64_t CheckNormalizedShape(const char* function, const Tensor& x, c10::SymIntArrayRef shape,
                              const OptionalTensor& weight, const OptionalTensor& bias) {
   const auto dims = static_cast<int64_t>(shape.size());
@@ -511,7 +512,6 @@ int64_t CheckNormalizedShape(const char* function, const Tensor& x, c10::SymIntA
   return dims;
 }
 
-/// Checks that a nested tensor has one gain along its sequences.
 void CheckNested(const char* function, const Tensor& x, const Rows& rows) {
   if (!x.is_nested() || !HasGains(rows.weight())) return;
   TORCH_CHECK_VALUE(rows.weight()->dim() <= rows.In(x).dim() - 2, "[", function,
@@ -519,6 +519,14 @@ void CheckNested(const char* function, const Tensor& x, const Rows& rows) {
                     "nested tensor, got ",
                     rows.weight()->sym_sizes());
 }
+
+double RmsEps(at::ScalarType type, std::optional<double> eps) {
+  if (eps) return *eps;
+  return ComputeType(type) == at::kDouble ? std::numeric_limits<double>::epsilon()
+                                          : std::numeric_limits<float>::epsilon();
+}
+
+namespace {
 
 Tensor RowNorm(const NormSpec& spec, const Tensor& x, c10::SymIntArrayRef normalized_shape,
                const OptionalTensor& weight_, const OptionalTensor& bias_) {
@@ -555,13 +563,6 @@ OperatorPair AddRowNorm(const char* function, const NormSpec& spec, const Tensor
   const auto [y, sum, statistics] =
       CallAddForward(rows.In(x), rows.In(residual), rows.weight(), rows.bias(), spec, false);
   return {rows.Out(y), rows.Out(sum)};
-}
-
-/// Returns eps, or by default the machine epsilon of the type that the arithmetic is in.
-double RmsEps(at::ScalarType type, std::optional<double> eps) {
-  if (eps) return *eps;
-  return ComputeType(type) == at::kDouble ? std::numeric_limits<double>::epsilon()
-                                          : std::numeric_limits<float>::epsilon();
 }
 
 Norm DetachRecipe(bool mean, bool std) {

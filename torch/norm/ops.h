@@ -12,7 +12,9 @@
 #include <tuple>
 #include <utility>
 
+#include "torch/base/autograd.h"
 #include "torch/norm/arrays.h"
+#include "torch/norm/gains.h"
 #include "torch/norm/spec.h"
 
 // Calls of the operators of torch/norm, and checks of their arguments. Errors name the function
@@ -25,8 +27,9 @@ using Mask = std::array<bool, 3>;
 // The results of registered operators, which must be tuples.
 using OperatorPair = std::tuple<at::Tensor, at::Tensor>;
 using OperatorTriple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+using OperatorQuadruple = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
-/// The kernel of an operator whose results `kFunction` returns as a struct of two or three tensors.
+/// The kernel of an operator whose results `kFunction` returns as a struct of two to four tensors.
 template <auto kFunction>
 struct TupleKernel;
 
@@ -37,6 +40,10 @@ struct TupleKernel<kFunction> {
     if constexpr (sizeof(Results) == 2 * sizeof(at::Tensor)) {
       auto& [first, second] = results;
       return OperatorPair(std::move(first), std::move(second));
+    } else if constexpr (sizeof(Results) == 4 * sizeof(at::Tensor)) {
+      auto& [first, second, third, fourth] = results;
+      return OperatorQuadruple(std::move(first), std::move(second), std::move(third),
+                               std::move(fourth));
     } else {
       auto& [first, second, third] = results;
       return OperatorTriple(std::move(first), std::move(second), std::move(third));
@@ -76,6 +83,26 @@ NormSpec SpecOf(std::string_view norm, int64_t over, double eps, double scale, d
 /// features, which broadcast to x's and are the same for both (torch/norm/gains.h).
 void CheckNormForward(const NormSpec& spec, const at::Tensor& x, const OptionalTensor& weight,
                       const OptionalTensor& bias);
+
+/// Returns tensors for the results of norm_forward; `statistics` is undefined unless `save`.
+NormOutputs EmptyForward(const NormSpec& spec, const at::Tensor& x, const OptionalTensor& weight,
+                         bool save);
+
+/// Checks normalized_shape, and weight and bias against it. Returns its number of dimensions.
+int64_t CheckNormalizedShape(const char* function, const at::Tensor& x, c10::SymIntArrayRef shape,
+                             const OptionalTensor& weight, const OptionalTensor& bias);
+
+/// Checks that a nested tensor has one gain along its sequences.
+void CheckNested(const char* function, const at::Tensor& x, const Rows& rows);
+
+/// Returns eps, or by default the machine epsilon of the type that the arithmetic is in.
+double RmsEps(at::ScalarType type, std::optional<double> eps);
+
+/// Returns whether derivatives with respect to one of the tensors are recorded.
+template <class... T>
+bool NeedDerivatives(const T&... tensors) {
+  return torch::autograd::compute_requires_grad(tensors...) || AnyTangent(tensors...);
+}
 
 /// Returns a tensor for y or dx.
 at::Tensor EmptyOutput(const NormSpec& spec, const at::Tensor& x);

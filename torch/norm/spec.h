@@ -29,6 +29,9 @@ struct NormSpec {
   double scale = 1;       ///< AdaNorm's C
   double slope = 0.1;     ///< AdaNorm's k
   bool unbiased = false;  ///< normalize by batch norm's unbiased variance
+  // Only for gated_norm_forward and gated_norm_backward, which are over rows.
+  bool gate_before_norm = false;    ///< the gate multiplies x, not the norm's output
+  bool cast_before_weight = false;  ///< round xhat to x's type before the product with the weight
 };
 
 /// The results of norm_forward. `statistics` is undefined unless they are saved.

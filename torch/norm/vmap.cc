@@ -1,7 +1,5 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/functorch/DynamicLayer.h>
-#include <ATen/functorch/PlumbingHelper.h>
 #include <torch/library.h>
 
 #include <cstdint>
@@ -11,6 +9,7 @@
 
 #include "torch/norm/derivatives.h"
 #include "torch/norm/gains.h"
+#include "torch/norm/levels.h"
 #include "torch/norm/ops.h"
 
 // vmap of norm_forward and norm_backward. If all cases have the same weight and bias, they become
@@ -21,48 +20,12 @@ namespace {
 
 using at::Tensor;
 
-/// A tensor at this level of vmap: its memory, with the mapped dimension, if any, in front.
-struct Mapped {
-  Tensor tensor;
-  bool mapped = false;
-};
-
-class Level {
- public:
-  Level() : level_(at::functorch::maybeCurrentDynamicLayer()->layerId()) {}
-
-  Mapped Unwrap(const Tensor& t, int64_t front = 0) const {
-    if (!t.defined()) return {t};
-    const auto [tensor, dim] = at::functorch::unwrapTensorAtLevel(t, level_);
-    return {dim ? tensor.movedim(*dim, front) : tensor, dim.has_value()};
-  }
-  Tensor Wrap(const Tensor& t, int64_t dim = 0) const {
-    return at::functorch::makeBatched(t, dim, level_);
-  }
-
- private:
-  int64_t level_;
-};
-
 // Returns t with the mapped dimension merged. Channels must be dimension 1; rows need no merge.
 Tensor Fold(const NormSpec& spec, const Tensor& t) {
   return spec.over == Over::kRow || !t.defined() ? t : t.flatten(0, 1);
 }
 Tensor Unfold(const NormSpec& spec, const Tensor& t, const Tensor& like) {
   return spec.over == Over::kRow ? t : t.view_symint(like.sym_sizes());
-}
-
-/// Returns whether the mapped cases can be rows of one call.
-bool CanFold(const NormSpec& spec, std::initializer_list<Mapped> cases,
-             std::initializer_list<Mapped> parameters) {
-  if (spec.over == Over::kBatch) return false;
-  for (const Mapped& t : cases) {
-    if (t.tensor.defined() && !t.mapped) return false;
-  }
-  for (const Mapped& t : parameters) {
-    if (t.mapped) return false;
-  }
-  return true;
 }
 
 NormOutputs ForwardBatched(const Tensor& x_, const OptionalTensor& weight_,

@@ -100,6 +100,29 @@ std::tuple<at::Tensor, at::Tensor> add_rms_norm(
     const std::optional<at::Tensor>& weight = std::nullopt,
     std::optional<double> eps = std::nullopt);
 
+/// Returns layer_norm(x) gated by `gate`, which has x's sizes and type, with silu(z) = z/(1 +
+/// exp(-z)):
+///
+///   y = layer_norm(x)*silu(gate)    if norm_before_gate
+///   y = layer_norm(x*silu(gate))    otherwise
+///
+/// Without a gate, y = layer_norm(x). 16-bit types are rounded once, at the end. With
+/// cast_before_weight, the normalized x is also rounded to x's type before the product with
+/// `weight`, and that product before a gate.
+at::Tensor gated_layer_norm(const at::Tensor& x, const std::optional<at::Tensor>& gate,
+                            at::IntArrayRef normalized_shape,
+                            const std::optional<at::Tensor>& weight = std::nullopt,
+                            const std::optional<at::Tensor>& bias = std::nullopt, double eps = 1e-5,
+                            bool norm_before_gate = true, bool cast_before_weight = false);
+
+/// Returns rms_norm(x) with a gate: after the norm in Qwen3-Next (gated DeltaNet), before it in
+/// Mamba-2. cast_before_weight rounds as Llama, T5 and Qwen3-Next do. See gated_layer_norm.
+at::Tensor gated_rms_norm(const at::Tensor& x, const std::optional<at::Tensor>& gate,
+                          at::IntArrayRef normalized_shape,
+                          const std::optional<at::Tensor>& weight = std::nullopt,
+                          std::optional<double> eps = std::nullopt, bool norm_before_gate = true,
+                          bool cast_before_weight = false);
+
 /// Returns x [N, C, ...] normalized over dimension 1 at every position, without a permuted copy: y
 /// is channels-last if x is. `weight` and `bias` are [C].
 at::Tensor channel_layer_norm(const at::Tensor& x,
@@ -170,7 +193,9 @@ struct LayerNormOptions {
   TORCH_ARG(bool, bias) = true;  ///< false: only a weight
   /// Added to the weight, as in RMSNormOptions.
   TORCH_ARG(double, weight_offset) = 0;
-  TORCH_ARG(int64_t, groups) = 1;  ///< as in RMSNormOptions
+  TORCH_ARG(int64_t, groups) = 1;               ///< as in RMSNormOptions
+  TORCH_ARG(bool, norm_before_gate) = true;     ///< as in RMSNormOptions
+  TORCH_ARG(bool, cast_before_weight) = false;  ///< as in RMSNormOptions
 };
 
 /// Options of RMSNorm, as in Python's torch.nn.RMSNorm.
@@ -189,6 +214,10 @@ struct RMSNormOptions {
   /// Number of groups into which a row is divided; each is normalized separately, as in Mamba-2 and
   /// in the heads of xLSTM and RWKV. With several groups, normalized_shape must be one size.
   TORCH_ARG(int64_t, groups) = 1;
+  /// Whether the gate of forward(x, gate) multiplies the output (Qwen3-Next) or x (Mamba-2).
+  TORCH_ARG(bool, norm_before_gate) = true;
+  /// Rounds the normalized x to x's type before the product with the weight, as in Llama and T5.
+  TORCH_ARG(bool, cast_before_weight) = false;
 };
 
 /// Options of LayerNormSimple.
@@ -368,8 +397,12 @@ class LayerNormImpl : public detail::AffineNormImpl<LayerNormImpl, LayerNormOpti
   static constexpr const char* kName = "LayerNorm";  ///< the name in messages and when printed
   using AffineNormImpl::AffineNormImpl;
 
-  /// Returns a tensor of the shape of x [..., normalized_shape].
-  at::Tensor forward(const at::Tensor& x);
+  /// Returns a tensor of the shape of x [..., normalized_shape]. With a gate of x's sizes and type
+  /// also multiplies by silu(gate); see gated_layer_norm.
+  at::Tensor forward(const at::Tensor& x, const std::optional<at::Tensor>& gate = std::nullopt);
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(std::optional<at::Tensor>())})
 };
 TORCH_MODULE(LayerNorm);
 
@@ -380,8 +413,12 @@ class RMSNormImpl : public detail::AffineNormImpl<RMSNormImpl, RMSNormOptions> {
   static constexpr const char* kName = "RMSNorm";
   using AffineNormImpl::AffineNormImpl;
 
-  /// Returns a tensor of the shape of x [..., normalized_shape].
-  at::Tensor forward(const at::Tensor& x);
+  /// Returns a tensor of the shape of x [..., normalized_shape]. With a gate of x's sizes and type
+  /// also multiplies by silu(gate); see gated_layer_norm.
+  at::Tensor forward(const at::Tensor& x, const std::optional<at::Tensor>& gate = std::nullopt);
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(std::optional<at::Tensor>())})
 };
 TORCH_MODULE(RMSNorm);
 

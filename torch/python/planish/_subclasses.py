@@ -51,7 +51,8 @@ def _register_jagged() -> None:
         if any(value.shape != like.shape for value in nested):
             shapes = ", ".join(str(tuple(value.shape)) for value in nested)
             raise ValueError(f"nested tensors must have the same offsets, got shapes {shapes}")
-        if like._lengths is not None and any(arguments.get("mask", ())[1:]):
+        masked = [r.name for r, on in zip(func._schema.returns, arguments.get("mask", ())) if on]
+        if like._lengths is not None and ("dweight" in masked or "dbias" in masked):
             raise ValueError(
                 "[norm_backward] x must be contiguous for gradients of weight and bias, got a "
                 "nested tensor with gaps between its sequences: call contiguous()"
@@ -60,12 +61,18 @@ def _register_jagged() -> None:
         structure = extract_kwargs(like)  # type: ignore[no-untyped-call]
         return tuple(
             NestedTensor(result, **structure)
-            if output.name in ("y", "sum", "dx") and result is not None
+            if output.name in ("y", "sum", "dx", "dgate") and result is not None
             else result
             for output, result in zip(func._schema.returns, results)
         )
 
-    for name in ("norm_forward", "add_norm_forward", "norm_backward"):
+    for name in (
+        "norm_forward",
+        "add_norm_forward",
+        "norm_backward",
+        "gated_norm_forward",
+        "gated_norm_backward",
+    ):
         torch.library.register_torch_dispatch(f"planish::{name}", NestedTensor, on_values)
 
 
@@ -172,7 +179,46 @@ def _register_sharding() -> None:
             for rows, statistics, parameter, gradient in placements(x, weight, over)
         ]
 
+    def gated_forward(
+        x: Any, gate: Any, weight: Any, bias: Any, norm: str, over: int, *settings: Any
+    ) -> list[Any]:
+        save = settings[-1]
+        return [
+            (
+                [rows, where(save, statistics)],
+                [rows, where(gate is not None, rows), where(weight is not None, parameter)]
+                + [where(bias is not None, parameter)]
+                + [None] * (2 + len(settings)),
+            )
+            for rows, statistics, parameter, _ in placements(x, weight, over)
+        ]
+
+    def gated_backward(
+        dy: Any,
+        x: Any,
+        gate: Any,
+        statistics: Any,
+        weight: Any,
+        bias: Any,
+        norm: str,
+        over: int,
+        *settings: Any,
+    ) -> list[Any]:
+        mask = settings[-1]
+        return [
+            (
+                [where(mask[0], rows), where(mask[1], rows)]
+                + [where(mask[2], gradient), where(mask[3], gradient)],
+                [rows, rows, rows, statistics, where(weight is not None, parameter)]
+                + [where(bias is not None, parameter)]
+                + [None] * (2 + len(settings)),
+            )
+            for rows, statistics, parameter, gradient in placements(x, weight, over)
+        ]
+
     ops = torch.ops.planish
+    register_sharding(ops.gated_norm_forward.default)(gated_forward)
+    register_sharding(ops.gated_norm_backward.default)(gated_backward)
     register_sharding(ops.norm_forward.default)(forward)
     register_sharding(ops.add_norm_forward.default)(add_forward)
     register_sharding(ops.norm_backward.default)(backward)

@@ -57,6 +57,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return {
         _ops.norm_forward.default: _norm,
         _ops.add_norm_forward.default: _add_norm,
+        _ops.gated_norm_forward.default: _gated_norm,
         _ops.batch_norm_evaluate.default: _batch_norm_evaluate,
         _ops.online_norm_forward.default: _online_norm,
         _ops.weight_norm_forward.default: _weight_norm,
@@ -120,6 +121,24 @@ def _add_norm(
     total = x + residual
     y, statistics = _norm(total, weight, bias, norm, over, eps, 1.0, 0.1, False, save)
     return y, total, statistics
+
+
+def _gated_norm(
+    x: Tensor,
+    gate: Tensor | None,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    norm: str,
+    over: int,
+    eps: float,
+    gate_before_norm: bool,
+    cast_before_weight: bool,
+    save: bool,
+) -> tuple[Tensor, Tensor | None]:
+    y, statistics = _ops.gated_norm_composed(
+        x, gate, weight, bias, norm, over, eps, gate_before_norm, cast_before_weight
+    )
+    return y, statistics if save else None
 
 
 def _batch_norm_evaluate(

@@ -28,6 +28,8 @@ from planish._operators import (
     _batch_norm,
     _channel_layer_norm,
     _detach_norm,
+    _gated_layer_norm,
+    _gated_rms_norm,
     _layer_norm,
     _layer_norm_simple,
     _online_layer_norm,
@@ -94,17 +96,24 @@ def layer_norm(
     eps: float = 1e-5,
     *,
     weight_offset: float = 0.0,
+    gate: Tensor | None = None,
+    norm_before_gate: bool = True,
+    cast_before_weight: bool = False,
 ) -> Tensor:
     """LayerNorm (Ba, Eq. 3): ``weight * (x - mean) / sqrt(var + eps) + bias``, var biased.
 
     x is [..., *normalized_shape]; weight and bias have shape normalized_shape. weight_offset is
-    added to the weight, as in ``rms_norm``.
+    added to the weight, and gate, norm_before_gate and cast_before_weight are those of ``rms_norm``.
 
     >>> layer_norm(torch.tensor([[1.0, 3.0]]), [2], eps=0.0)
     tensor([[-1.,  1.]])
     """
     if weight_offset != 0:
         weight = with_offset("layer_norm", x, weight, weight_offset)
+    if gate is not None or cast_before_weight:
+        return _gated_layer_norm(  # type: ignore[no-any-return]
+            x, gate, normalized_shape, weight, bias, eps, norm_before_gate, cast_before_weight
+        )
     if isinstance(weight, Tensor) and weight.shape == normalized_shape:
         if is_dynamo_compiling():
             return _affine_layer_norm(x, weight, bias, eps)  # type: ignore[no-any-return]
@@ -119,6 +128,9 @@ def rms_norm(
     eps: float | None = None,
     *,
     weight_offset: float = 0.0,
+    gate: Tensor | None = None,
+    norm_before_gate: bool = True,
+    cast_before_weight: bool = False,
 ) -> Tensor:
     """RMSNorm (Zhang & Sennrich 2019): ``weight * x / sqrt(mean(x^2) + eps)``.
 
@@ -127,13 +139,30 @@ def rms_norm(
     weight_offset is added to the weight without rounding to 16 bits: 1 for weights around 0, as in
     Gemma and Qwen3-Next (``1 + w``), or Transformer Engine's ``zero_centered_gamma``.
 
+    gate has x's shape and type. It multiplies by ``silu(gate) = gate / (1 + exp(-gate))`` in the
+    same pass over memory::
+
+        y = rms_norm(x) * silu(gate)    with norm_before_gate (gated DeltaNet, Qwen3-Next)
+        y = rms_norm(x * silu(gate))    without (Mamba-2)
+
+    All arithmetic is in float32 and 16-bit types are rounded once, at the end. cast_before_weight
+    rounds as Llama, T5 and Mamba-2 do in ``transformers``: the normalized x to x's type, before the
+    product with the weight; then, with norm_before_gate, the product before the gate, as in
+    Qwen3-Next. Gradients are those without this rounding.
+
     >>> rms_norm(torch.tensor([[1.0, 7.0]]), [2], eps=0.0)
     tensor([[0.2000, 1.4000]])
     >>> rms_norm(torch.tensor([[1.0, 7.0]]), [2], torch.tensor([4.0, 0.0]), 0.0, weight_offset=1)
     tensor([[1.0000, 1.4000]])
+    >>> rms_norm(torch.tensor([[1.0, 7.0]]), [2], eps=0.0, gate=torch.tensor([[0.0, 50.0]]))
+    tensor([[ 0., 70.]])
     """
     if weight_offset != 0:
         weight = with_offset("rms_norm", x, weight, weight_offset)
+    if gate is not None or cast_before_weight:
+        return _gated_rms_norm(  # type: ignore[no-any-return]
+            x, gate, normalized_shape, weight, eps, norm_before_gate, cast_before_weight
+        )
     if isinstance(weight, Tensor) and weight.shape == normalized_shape:
         call = _affine_rms_norm if is_dynamo_compiling() else _affine_rms_norm_op
         return call(x, weight, eps)  # type: ignore[no-any-return]

@@ -8,23 +8,17 @@ names to kernels for GPUs; ``register`` maps them to Planish for the CPU.
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import kernels
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 import planish.functional as ours
 
 __all__ = ["LAYERS", "LayerNorm", "RMSNorm", "RMSNormGated", "register"]
 
-_GATES: dict[str, Callable[[Tensor], Tensor]] = {
-    "silu": functional.silu,
-    "swish": functional.silu,
-    "sigmoid": torch.sigmoid,
-}
+_SILU = ("silu", "swish")
 
 
 # The package kernels sets forward of an object to that of a class below, in which it allows no
@@ -53,8 +47,8 @@ class RMSNorm(nn.Module):
 class RMSNormGated(nn.Module):
     """RMSNorm times a function of ``gate``: ``silu`` or ``sigmoid``, the attribute ``activation``.
 
-    The norm comes before the gate, as in Qwen3-Next. For other activations the model's own forward
-    runs.
+    The norm comes before the gate, as in Qwen3-Next, and rounds to the type of x once; for other
+    activations the model's own forward runs, as it does if the types of x and gate differ.
     """
 
     can_torch_compile = True
@@ -63,12 +57,13 @@ class RMSNormGated(nn.Module):
     activation: str
 
     def forward(self, hidden_states: Tensor, gate: Tensor) -> Tensor:
-        function = _GATES.get(self.activation)
-        if function is None:
-            return type(self).forward(self, hidden_states, gate)
-        wide = hidden_states.float()
-        y = ours.rms_norm(wide, self.weight.shape, self.weight, self.variance_epsilon)
-        return (y * function(gate.float())).to(hidden_states.dtype)
+        x, weight = hidden_states, self.weight
+        if self.activation in _SILU and x.dtype == gate.dtype and x.shape == gate.shape:
+            return ours.rms_norm(x, weight.shape, weight, self.variance_epsilon, gate=gate)
+        if self.activation != "sigmoid":
+            return type(self).forward(self, x, gate)
+        y = ours.rms_norm(x.float(), weight.shape, weight, self.variance_epsilon)
+        return (y * torch.sigmoid(gate.float())).to(x.dtype)
 
 
 class LayerNorm(nn.Module):

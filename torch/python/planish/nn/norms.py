@@ -20,6 +20,8 @@ from planish._operators import (
     _batch_norm,
     _channel_layer_norm,
     _detach_norm,
+    _gated_layer_norm,
+    _gated_rms_norm,
     _layer_norm,
     _layer_norm_simple,
     _online_layer_norm,
@@ -167,11 +169,13 @@ class RowNorm(nn.Module):
 
 
 class _WithOptions(nn.Module):
-    """Mixin that adds weight_offset and groups to torch.nn.LayerNorm and torch.nn.RMSNorm."""
+    """Mixin that adds options and a gate to torch.nn.LayerNorm and torch.nn.RMSNorm."""
 
     # Class attributes, so that modules pickled by an earlier version have these defaults.
     weight_offset: float = 0.0
     groups: int = 1
+    norm_before_gate: bool = True
+    cast_before_weight: bool = False
     normalized_shape: tuple[int, ...]
 
     @property
@@ -198,6 +202,14 @@ class _WithOptions(nn.Module):
             for t in (x, *parameters)
         ]
 
+    def _check_gate(self, x: Tensor, gate: Tensor | None) -> None:
+        """Checks the gate before x and gate are split into groups."""
+        if gate is not None and not isinstance(x, torch.fx.Proxy) and gate.shape != x.shape:
+            raise ValueError(
+                f"[{type(self).__name__}] gate must have x's sizes, {list(x.shape)}, "
+                f"got {list(gate.shape)}"
+            )
+
     def reset_parameters(self) -> None:
         super().reset_parameters()  # type: ignore[misc]
         if self.weight_offset != 0:
@@ -206,7 +218,9 @@ class _WithOptions(nn.Module):
     def extra_repr(self) -> str:
         offset = f", weight_offset={self.weight_offset}" if self.weight_offset != 0 else ""
         groups = f", groups={self.groups}" if self.groups != 1 else ""
-        return super().extra_repr() + offset + groups
+        before = "" if self.norm_before_gate else ", norm_before_gate=False"
+        cast = ", cast_before_weight=True" if self.cast_before_weight else ""
+        return super().extra_repr() + offset + groups + before + cast
 
 
 def _check_groups(name: str, groups: int, normalized_shape: tuple[int, ...]) -> int:
@@ -228,9 +242,10 @@ class LayerNorm(_WithOptions, nn.LayerNorm):
 
     ``y = weight * (x - mean) / sqrt(var + eps) + bias`` over the last dimensions of x, which must
     equal normalized_shape, with the biased variance. Arguments, parameters and state dict are those
-    of ``torch.nn.LayerNorm``, the base class. weight_offset and groups are those of ``RMSNorm``.
+    of ``torch.nn.LayerNorm``, the base class. The other options and the gate are those of
+    ``RMSNorm``.
 
-    Shape: x [..., *normalized_shape], y the same.
+    Shape: x [..., *normalized_shape], y and gate the same.
 
     >>> norm = LayerNorm(4)
     >>> norm.load_state_dict(torch.nn.LayerNorm(4).state_dict())
@@ -250,11 +265,15 @@ class LayerNorm(_WithOptions, nn.LayerNorm):
         *,
         weight_offset: float = 0.0,
         groups: int = 1,
+        norm_before_gate: bool = True,
+        cast_before_weight: bool = False,
     ) -> None:
         name = type(self).__name__
         self.weight_offset = check_offset(name, weight_offset, elementwise_affine)
         shape = _check_shape(name, normalized_shape)
         self.groups = _check_groups(name, groups, shape)
+        self.norm_before_gate = bool(norm_before_gate)
+        self.cast_before_weight = bool(cast_before_weight)
         super().__init__(
             list(shape),
             check_eps(name, eps),
@@ -264,10 +283,12 @@ class LayerNorm(_WithOptions, nn.LayerNorm):
             dtype,
         )
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Tensor, gate: Tensor | None = None) -> Tensor:
         weight: Tensor | None = self.weight
         if self.weight_offset != 0:
             weight = with_offset(type(self).__name__, input, weight, self.weight_offset)
+        if gate is not None or self.cast_before_weight:
+            return self._gated(input, gate, weight)
         if self.groups != 1:
             x, weight, bias = self._split(input, weight, self.bias)
             y: Tensor = _layer_norm(x, (self._group_size,), weight, bias, self.eps)
@@ -279,6 +300,17 @@ class LayerNorm(_WithOptions, nn.LayerNorm):
         if is_dynamo_compiling():
             return _affine_layer_norm(input, weight, bias, eps)  # type: ignore[no-any-return]
         return _affine_layer_norm_op(input, weight, bias, eps)  # type: ignore[no-any-return]
+
+    def _gated(self, x: Tensor | None, gate: Tensor | None, weight: Tensor | None) -> Tensor:
+        shape, bias = self.normalized_shape, self.bias
+        options = (self.eps, self.norm_before_gate, self.cast_before_weight)
+        if self.groups == 1:
+            y: Tensor = _gated_layer_norm(x, gate, shape, weight, bias, *options)
+            return y
+        self._check_gate(x, gate)  # type: ignore[arg-type]
+        x, gate, weight, bias = self._split(x, gate, weight, bias)  # type: ignore[arg-type, assignment]
+        y = _gated_layer_norm(x, gate, (self._group_size,), weight, bias, *options)
+        return y.flatten(-2)
 
 
 class RMSNorm(_WithOptions, nn.RMSNorm):
@@ -296,7 +328,12 @@ class RMSNorm(_WithOptions, nn.RMSNorm):
     the norms of Mamba-2, and in those of the heads of xLSTM and RWKV. normalized_shape is then one
     size.
 
-    Shape: x [..., *normalized_shape], y the same.
+    ``forward(x, gate)`` multiplies by ``silu(gate)`` in the same pass: the output if
+    norm_before_gate, as in Qwen3-Next, else x, as in Mamba-2. cast_before_weight rounds the
+    normalized x to x's type before the product with weight, as Llama, T5, Qwen3-Next and Mamba-2 do
+    in ``transformers``; ``planish.functional.rms_norm`` has the details of both.
+
+    Shape: x [..., *normalized_shape], y and gate the same.
 
     >>> RMSNorm(4)
     RMSNorm((4,), eps=None, elementwise_affine=True)
@@ -305,6 +342,8 @@ class RMSNorm(_WithOptions, nn.RMSNorm):
     tensor([0., 0.], requires_grad=True)
     >>> RMSNorm(4, eps=0.0, groups=2)(torch.tensor([1.0, 7.0, 10.0, 70.0])).detach()
     tensor([0.2000, 1.4000, 0.2000, 1.4000])
+    >>> RMSNorm(2, eps=0.0)(torch.tensor([1.0, 7.0]), torch.tensor([0.0, 50.0])).detach()
+    tensor([ 0., 70.])
     """
 
     def __init__(
@@ -317,11 +356,15 @@ class RMSNorm(_WithOptions, nn.RMSNorm):
         *,
         weight_offset: float = 0.0,
         groups: int = 1,
+        norm_before_gate: bool = True,
+        cast_before_weight: bool = False,
     ) -> None:
         name = type(self).__name__
         self.weight_offset = check_offset(name, weight_offset, elementwise_affine)
         shape = _check_shape(name, normalized_shape)
         self.groups = _check_groups(name, groups, shape)
+        self.norm_before_gate = bool(norm_before_gate)
+        self.cast_before_weight = bool(cast_before_weight)
         super().__init__(
             list(shape),
             None if eps is None else check_eps(name, eps),
@@ -330,10 +373,12 @@ class RMSNorm(_WithOptions, nn.RMSNorm):
             dtype,
         )
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, gate: Tensor | None = None) -> Tensor:
         weight: Tensor | None = self.weight
         if self.weight_offset != 0:
             weight = with_offset(type(self).__name__, x, weight, self.weight_offset)
+        if gate is not None or self.cast_before_weight:
+            return self._gated(x, gate, weight)
         if self.groups != 1:
             parts, weight = self._split(x, weight)
             y: Tensor = _rms_norm(parts, (self._group_size,), weight, self.eps)
@@ -343,6 +388,16 @@ class RMSNorm(_WithOptions, nn.RMSNorm):
             return y
         call = _affine_rms_norm if is_dynamo_compiling() else _affine_rms_norm_op
         return call(x, weight, self.eps)  # type: ignore[no-any-return]
+
+    def _gated(self, x: Tensor | None, gate: Tensor | None, weight: Tensor | None) -> Tensor:
+        options = (self.eps, self.norm_before_gate, self.cast_before_weight)
+        if self.groups == 1:
+            y: Tensor = _gated_rms_norm(x, gate, self.normalized_shape, weight, *options)
+            return y
+        self._check_gate(x, gate)  # type: ignore[arg-type]
+        x, gate, weight = self._split(x, gate, weight)  # type: ignore[arg-type]
+        y = _gated_rms_norm(x, gate, (self._group_size,), weight, *options)
+        return y.flatten(-2)
 
 
 class LayerNormSimple(nn.Module):
