@@ -1,9 +1,15 @@
 """Norms as PyTorch's users write them and in Planish, each with the same values."""
 
+import functools
+
 import torch
 from torch import nn
 
 import planish
+
+# Norms with two inputs of one shape.
+GATED = ("norm_then_gate", "gate_then_norm")
+OF_TWO = ("add_layer_norm", *GATED)
 
 
 class AddLayerNorm(nn.LayerNorm):
@@ -19,6 +25,20 @@ class OurAddLayerNorm(nn.LayerNorm):
         return planish.functional.add_layer_norm(x, residual, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
+class NormThenGate(nn.RMSNorm):
+    """The norm of gated DeltaNet and Qwen3-Next."""
+
+    def forward(self, x, z):
+        return super().forward(x) * nn.functional.silu(z)
+
+
+class GateThenNorm(nn.RMSNorm):
+    """The norm of Mamba-2."""
+
+    def forward(self, x, z):
+        return super().forward(x * nn.functional.silu(z))
+
+
 class ChannelLayerNorm(nn.LayerNorm):
     """LayerNorm over the channels of images, as in ConvNeXt: permuted, and permuted back."""
 
@@ -32,6 +52,8 @@ MODULES = {
     "layer_norm_bfloat16": (nn.LayerNorm, planish.nn.LayerNorm),
     "rms_norm": (nn.RMSNorm, planish.nn.RMSNorm),
     "add_layer_norm": (AddLayerNorm, OurAddLayerNorm),
+    "norm_then_gate": (NormThenGate, planish.nn.RMSNorm),
+    "gate_then_norm": (GateThenNorm, functools.partial(planish.nn.RMSNorm, norm_before_gate=False)),
     "channel_layer_norm": (ChannelLayerNorm, planish.nn.LayerNorm2d),
     "batch_norm_2d": (nn.BatchNorm2d, planish.nn.BatchNorm2d),
 }
@@ -46,9 +68,8 @@ class Problem:
         generator = torch.Generator().manual_seed(1)
         make = lambda *sizes: torch.randn(sizes, generator=generator).to(self.dtype)  # noqa: E731
         self.features = shape[1]
-        inputs = 2 if norm == "add_layer_norm" else 1
-        self.inputs = [make(*shape).requires_grad_() for _ in range(inputs)]
-        self.gradients = [make(*shape) for _ in range(inputs)]  # the number of outputs
+        self.inputs = [make(*shape).requires_grad_() for _ in range(2 if norm in OF_TWO else 1)]
+        self.gradients = [make(*shape) for _ in range(2 if norm == "add_layer_norm" else 1)]  # of the outputs
         self.parameters = [1 + make(self.features) / 4, make(self.features) / 4]
 
     def module(self, who):
@@ -82,7 +103,7 @@ class Problem:
         outputs = composed(self.norm, x, *parameters)
         if mode == "forward":
             return outputs
-        if self.norm == "rms_norm":
+        if self.norm in ("rms_norm", *GATED):
             parameters = parameters[:1]
         return torch.autograd.grad(outputs, [*x, *parameters], [g.double() for g in self.gradients])
 
@@ -92,9 +113,12 @@ def outputs_of(y):
 
 
 def composed(norm, x, weight, bias):
-    if norm == "rms_norm":
+    if norm in ("rms_norm", *GATED):
+        silu = x[-1] * x[-1].sigmoid() if norm in GATED else 1
+        u = x[0] * silu if norm == "gate_then_norm" else x[0]
         eps = torch.finfo(torch.float32).eps
-        return (x[0] * (x[0].square().mean(-1, keepdim=True) + eps).rsqrt() * weight,)
+        y = u * (u.square().mean(-1, keepdim=True) + eps).rsqrt() * weight
+        return (y * silu if norm == "norm_then_gate" else y,)
     total = sum(x)
     dims = {"channel_layer_norm": (1,), "batch_norm_2d": (0, 2, 3)}.get(norm, (-1,))
     centred = total - total.mean(dims, keepdim=True)

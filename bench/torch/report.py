@@ -15,6 +15,7 @@ from tables import (  # noqa: E402
 __all__ = ["markdown", "write", "wrong_planish"]
 BEGIN, END = "<!-- make bench-torch writes from here -->", "<!-- to here -->"
 TITLES = {"layer_norm": "LayerNorm", "rms_norm": "RMSNorm", "add_layer_norm": "sum and LayerNorm",
+          "norm_then_gate": "RMSNorm(x) * silu(z)", "gate_then_norm": "RMSNorm(x * silu(z))",
           "layer_norm_bfloat16": "LayerNorm in bfloat16", "channel_layer_norm": "LayerNorm over channels",
           "batch_norm_2d": "BatchNorm2d"}  # fmt: skip
 RATIOS = [f"{mode}: {who} over Planish" for mode in cases.MODES for who in ("eager", "compiled")]

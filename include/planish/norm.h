@@ -133,6 +133,7 @@ struct NormBackwardArgs {
   int64_t gate_stride = 0;   ///< of gate
   int64_t dgate_stride = 0;  ///< of dgate
   bool gate_before_norm = false;  ///< as in NormForward
+  bool cast_before_gain = false;  ///< as in NormForward; the gradients do not depend on it
 };
 
 /// Normalizes every row of `args.x`, or of `args.x + args.residual`, into `args.y`. Saves the
@@ -167,8 +168,7 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions
 ///   y = NORM(x) * s:  the above with dy * s in place of dy, and dz = dy * NORM(x) * s'
 ///   y = NORM(x * s):  the above gives du for u = x * s; dx = du * s, dz = du * x * s'
 ///
-/// The gradients of a call with cast_before_gain are those without it. Only kAdaAsCoded uses
-/// `options.eps`; for other norms `rstd` already contains it.
+/// Only kAdaAsCoded uses `options.eps`; for other norms `rstd` already contains it.
 ///
 /// The order of the sums dgain and dbias depends only on the shape. So all gradients have the same
 /// bits for any number of threads, and on every machine with the same SIMD target.

@@ -290,6 +290,7 @@ typedef struct planish_norm_backward_args {
   int64_t gate_stride;       ///< of gate
   int64_t dgate_stride;      ///< of dgate
   int32_t gate_before_norm;  ///< as in the forward call
+  int32_t cast_before_gain;  ///< as in the forward call; the gradients do not depend on it
 } planish_norm_backward_args;
 PLANISH_C_API planish_status planish_norm_backward_args_init(planish_norm_backward_args* args,
                                                              size_t size);

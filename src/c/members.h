@@ -106,7 +106,8 @@ PLANISH_C_STRUCT(planish_norm_forward_args, NormForwardArgs<float>, rows, cols, 
                  sum_stride, sets, set_rows, gate, gate_stride, gate_before_norm, cast_before_gain)
 PLANISH_C_STRUCT(planish_norm_backward_args, NormBackwardArgs<float>, rows, cols, dy, x, gain, mean,
                  mean_lo, rstd, dx, dgain, dbias, dsum, dy_stride, x_stride, dx_stride, dsum_stride,
-                 sets, set_rows, bias, gate, dgate, gate_stride, dgate_stride, gate_before_norm)
+                 sets, set_rows, bias, gate, dgate, gate_stride, dgate_stride, gate_before_norm,
+                 cast_before_gain)
 PLANISH_C_STRUCT(planish_channel_norm_forward_args, ChannelNormForwardArgs<float>, batch, channels,
                  spatial, x, gain, bias, y, mean, mean_lo, rstd)
 PLANISH_C_STRUCT(planish_channel_norm_backward_args, ChannelNormBackwardArgs<float>, batch,

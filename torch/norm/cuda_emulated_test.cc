@@ -53,6 +53,19 @@ std::vector<Case> Cases() {
       {"rms_norm",
        {rows, {40}},
        [=](const Tensors& t) { return one(planish::rms_norm(t[0], {40}, t[1])); }},
+      {"gated_rms_norm",
+       {rows, rows, {40}},
+       [=](const Tensors& t) { return one(gated_rms_norm(t[0], t[1], {40}, t[2])); }},
+      {"gated_layer_norm, gate first",
+       {rows, rows, {40}, {40}},
+       [=](const Tensors& t) {
+         return one(gated_layer_norm(t[0], t[1], {40}, t[2], t[3], 1e-5, false));
+       }},
+      {"gated_rms_norm, cast, without a gate",
+       {rows, {40}},
+       [=](const Tensors& t) {
+         return one(gated_rms_norm(t[0], {}, {40}, t[1], 1e-5, true, /*cast_before_weight=*/true));
+       }},
       {"detach_norm", {rows}, [=](const Tensors& t) { return one(detach_norm(t[0], {40})); }},
       {"ada_norm", {rows}, [=](const Tensors& t) { return one(ada_norm(t[0], {40})); }},
       {"add_layer_norm",

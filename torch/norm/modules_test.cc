@@ -178,6 +178,39 @@ TEST(RMSNormModule, NormalizesGroups) {
            [&](const Tensor& x) { return at::group_norm(x, 3, layer->weight + 1, layer->bias); });
 }
 
+TEST(RMSNormModule, MultipliesByAGate) {
+  at::manual_seed(5);
+  const Tensor z = Random({5, 6});
+  const auto silu = [](const Tensor& t) { return t * t.sigmoid(); };
+  auto after = Drawn(RMSNorm(RMSNormOptions({6}).eps(1e-3)));
+  const Tensor x = Random({5, 6});
+  const auto norm = [&](const Tensor& t) { return at::rms_norm(t, {6}, after->weight, 1e-3); };
+  EXPECT_TRUE(at::allclose(after(x, z), norm(x) * silu(z), 1e-5, 1e-6));
+  auto before = RMSNorm(RMSNormOptions({6}).eps(1e-3).norm_before_gate(false));
+  before->weight.data().copy_(after->weight.data());
+  EXPECT_TRUE(at::allclose(before(x, z), norm(x * silu(z)), 1e-5, 1e-6));
+  EXPECT_TRUE(before(x).equal(after(x)));
+  auto layer = Drawn(LayerNorm(LayerNormOptions({6}).groups(2)));
+  const Tensor grouped = at::group_norm(x, 2, layer->weight, layer->bias);
+  EXPECT_TRUE(at::allclose(layer(x, z), grouped * silu(z), 1e-5, 1e-6));
+  torch::nn::Sequential sequential(after);
+  EXPECT_TRUE(sequential->forward(x).equal(after(x)));
+  EXPECT_EQ(Text(*before),
+            "planish::nn::RMSNorm([6], eps=0.001, elementwise_affine=true, "
+            "norm_before_gate=false)");
+}
+
+TEST(RMSNormModule, RoundsBeforeTheWeight) {
+  at::manual_seed(6);
+  auto cast = RMSNorm(RMSNormOptions({64}).eps(1e-6).cast_before_weight(true));
+  cast->to(at::kBFloat16);
+  cast->weight.data().normal_();
+  const Tensor x = Random({9, 64}).to(at::kBFloat16);
+  const Tensor xhat = planish::rms_norm(x, {64}, {}, 1e-6);
+  EXPECT_TRUE(cast(x).equal(xhat * cast->weight));
+  EXPECT_FALSE(planish::rms_norm(x, {64}, cast->weight, 1e-6).equal(xhat * cast->weight));
+}
+
 // A module by name is the module of that name, to the last bit.
 TEST(RowNormModule, IsTheNormOfItsName) {
   at::manual_seed(3);

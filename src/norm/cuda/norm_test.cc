@@ -13,6 +13,7 @@
 
 #include "src/norm/bounds.h"
 #include "src/norm/cuda/norm_testing.h"
+#include "src/norm/gate_testing.h"
 #include "src/norm/sets_testing.h"
 
 // Norms on a GPU against the reference, with the bounds of the CPU's kernels (docs/accuracy.md).
@@ -232,6 +233,117 @@ TYPED_TEST(CudaTest, ExactAtAnyMean) {
 }
 
 // `sum` is x + residual, rounded; y is the norm of `sum`.
+/// Runs forward, then backward, of a gated norm on the device.
+template <class T, class P>
+tests::GatedResult<T, P> ApplyGatedOnDevice(const tests::GatedProblem<T, P>& p,
+                                            const tests::Layout& layout = {}) {
+  tests::GatedResult<T, P> out(p);
+  const internal::Recipe recipe = internal::RecipeOf(p.norm);
+  const cuda::NormOptions options = {.eps = p.eps};
+  tests::RunOnDevice(
+      tests::GatedForward(p, out), layout,
+      [&](const auto& args) {
+        cuda::NormForward(p.norm, args, tests::WithWorkspace(options, args));
+      },
+      recipe);
+  tests::RunOnDevice(
+      tests::GatedBackward(p, out), layout,
+      [&](const auto& args) {
+        cuda::NormBackward(p.norm, args, tests::WithWorkspace(options, args));
+      },
+      recipe);
+  return out;
+}
+
+TYPED_TEST(CudaTest, GatedNormsAgreeWithTheReference) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  for (const Norm norm : tests::kAffineNorms) {
+    for (const bool before : {false, true}) {
+      for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
+               {3, 2}, {5, 33}, {21, 64}, {300, 70}, {2, 9001}}) {
+        tests::GatedProblem<T, P> p(norm, rows, cols, before);
+        const auto out = ApplyGatedOnDevice(p);
+        tests::ExpectAgreesWithReference(p, out);
+        for (const tests::Layout& layout :
+             {tests::Layout{.offset = 1, .padding = 3}, tests::Layout{.in_place = true}}) {
+          tests::ExpectAgreesWithReference(p, ApplyGatedOnDevice(p, layout));
+        }
+        // The rounding before the gain: as on the CPU, except where statistics differ in a bit.
+        p.cast = true;
+        const auto cast = ApplyGatedOnDevice(p), expected = tests::ApplyGated(p);
+        for (size_t i = 0; i < cast.y.size(); ++i) {
+          const double y = tests::ToDouble(expected.y[i]);
+          ASSERT_NEAR(tests::ToDouble(cast.y[i]), y,
+                      8 * tests::UnitRoundoff<T>() * (std::abs(y) + 4));
+        }
+        p.gain.clear(), p.bias.clear(), p.cast = false;
+        tests::ExpectAgreesWithReference(p, ApplyGatedOnDevice(p));
+      }
+    }
+  }
+}
+
+TYPED_TEST(CudaTest, GatedSetsAreSeparateCalls) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  const int64_t cols = 33, sets = 3, n = 4;
+  for (const bool before : {false, true}) {
+    tests::GatedProblem<T, P> p(Norm::kRms, sets * n, cols, before);
+    p.SetSets(sets, n);
+    const auto out = ApplyGatedOnDevice(p);
+    const auto part = [](const auto& from, int64_t first, int64_t size) {
+      return std::decay_t<decltype(from)>(from.begin() + first, from.begin() + first + size);
+    };
+    for (int64_t set = 0; set < sets; ++set) {
+      tests::GatedProblem<T, P> one(Norm::kRms, n, cols, before);
+      const int64_t first = set * n * cols, size = n * cols;
+      one.x = part(p.x, first, size), one.z = part(p.z, first, size);
+      one.dy = part(p.dy, first, size);
+      one.gain = part(p.gain, set * cols, cols), one.bias = part(p.bias, set * cols, cols);
+      const auto expected = ApplyGatedOnDevice(one);
+      EXPECT_TRUE(tests::SameBits(part(out.y, first, size), expected.y));
+      EXPECT_TRUE(tests::SameBits(part(out.dx, first, size), expected.dx));
+      EXPECT_TRUE(tests::SameBits(part(out.dz, first, size), expected.dz));
+      EXPECT_TRUE(tests::SameBits(part(out.dgain, set * cols, cols), expected.dgain));
+    }
+  }
+}
+
+TYPED_TEST(CudaTest, GatedNormsAddAResidual) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  for (const bool before : {false, true}) {
+    tests::GatedProblem<T, P> p(Norm::kLayer, 5, 33, before);
+    tests::GatedResult<T, P> out(p);
+    const internal::Recipe recipe = internal::RecipeOf(p.norm);
+    const cuda::NormOptions options = {.eps = p.eps};
+    auto args = tests::GatedForward(p, out);
+    args.residual = p.dy.data();
+    args.sum = out.dx.data();
+    tests::RunOnDevice(
+        args, {},
+        [&](const auto& to) { cuda::NormForward(p.norm, to, tests::WithWorkspace(options, to)); },
+        recipe);
+    const std::vector<T> residual = p.dy;
+    p.x = out.dx;
+    const auto expected = ApplyGatedOnDevice(p);
+    EXPECT_TRUE(tests::SameBits(out.y, expected.y));
+    auto backward = tests::GatedBackward(p, out);
+    backward.dsum = residual.data();
+    tests::RunOnDevice(
+        backward, {},
+        [&](const auto& to) { cuda::NormBackward(p.norm, to, tests::WithWorkspace(options, to)); },
+        recipe);
+    for (size_t i = 0; i < out.dx.size(); ++i) {
+      const double a = tests::ToDouble(expected.dx[i]), b = tests::ToDouble(residual[i]);
+      // dx is rounded before and after the sum in one of the two.
+      ASSERT_NEAR(tests::ToDouble(out.dx[i]), a + b,
+                  2.01 * tests::UnitRoundoff<T>() * (std::abs(a) + std::abs(b)));
+    }
+  }
+}
+
 TYPED_TEST(CudaTest, AddsAResidual) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;

@@ -289,6 +289,14 @@ class LlamaRMSNorm(nn.Module):
         return self.weight * x.to(dtype)
 
 
+class OnceRMSNorm(LlamaRMSNorm):
+    def forward(self, x):
+        dtype = x.dtype
+        x = x.to(torch.float32)
+        x = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+        return (self.weight.float() * x).to(dtype)
+
+
 def ulps(ours, theirs):
     """Returns the largest distance in units in the last place of theirs."""
     limits = torch.finfo(theirs.dtype)
@@ -360,6 +368,25 @@ def test_cast_composes_with_weight_offset():
     found = F.rms_norm(x, [8], w, 1e-6, weight_offset=1, cast_before_weight=True)
     expected = ((w.float() + 1) * F.rms_norm(x, [8], None, 1e-6).float()).bfloat16()
     assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_convert_keeps_the_rounding(dtype):
+    x = torch.randn(200, 96).to(dtype)
+    for kind, casts in ((LlamaRMSNorm, True), (OnceRMSNorm, False)):
+        model = nn.Sequential(kind(96)).to(dtype)
+        expected = model(x)
+        assert len(planish.convert(model, "planish", keep_rounding=True).changed) == 1
+        assert type(model[0]) is planish.nn.RMSNorm and model[0].cast_before_weight is casts
+        assert (model(x) == expected).double().mean() > 0.998
+        assert planish.convert(model, "torch").left[0].reason == "it has cast_before_weight=True" or not casts
+    model = nn.Sequential(LlamaRMSNorm(96))
+    planish.convert(model, "planish")
+    assert not model[0].cast_before_weight
+    gated = nn.Sequential(planish.nn.RMSNorm(4, norm_before_gate=False))
+    assert planish.convert(gated, "torch").left[0].reason == "it has norm_before_gate=False"
+    with pytest.raises(ValueError, match='keep_rounding must be left out for "rms"'):
+        planish.convert(model, "rms", keep_rounding=True)
 
 
 def test_modules():

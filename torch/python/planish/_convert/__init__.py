@@ -79,6 +79,7 @@ def convert(
     C: float | None = None,
     k: float | None = None,
     variant: str | None = None,
+    keep_rounding: bool = False,
     exact: bool = False,
     inputs: Any = None,
 ) -> Conversion:
@@ -112,6 +113,10 @@ def convert(
     further attributes, and forward and backward hooks are kept. ``eps=...`` sets another eps. A
     module with several names is replaced by one module. No random number is drawn. A recurrent
     layer loses its two biases if the cell has none, and has their sum if the cell has one.
+
+    ``keep_rounding`` gives an RMSNorm ``cast_before_weight`` where the model's own class, such as
+    Llama's, rounds 16-bit types before the product with the weight. Without it they are rounded
+    once, at the end. It applies to "planish".
 
     ``filter`` selects the modules to replace: those of a class, those whose name matches a glob
     ("encoder.*"), or those for which a function ``(name, module) -> bool`` returns True. A sequence
@@ -148,9 +153,11 @@ def convert(
     >>> model[1]
     AdaNorm((4,), C=1.0, k=0.2, as_coded=False, eps=1e-05)
     """
-    _check_options(to, eps, C, k, variant)
+    _check_options(to, eps, C, k, variant, keep_rounding)
     _check_exact(to, eps, exact, inputs)
-    options = Options(to, eps, 1.0 if C is None else C, 0.1 if k is None else k, variant)
+    options = Options(
+        to, eps, 1.0 if C is None else C, 0.1 if k is None else k, variant, bool(keep_rounding)
+    )
     options.like = next((p for p in model.parameters() if p.dtype in DTYPES), options.like)
     replace = _replacer(model, options)
     modules = model.named_modules(remove_duplicate=False)
@@ -206,7 +213,12 @@ def convert(
 
 
 def _check_options(
-    to: str, eps: float | None, C: float | None, k: float | None, variant: str | None
+    to: str,
+    eps: float | None,
+    C: float | None,
+    k: float | None,
+    variant: str | None,
+    keep_rounding: bool,
 ) -> None:
     if to not in TARGETS:
         raise ValueError(f"[convert] to must be one of {', '.join(TARGETS)}, got {to!r}")
@@ -215,6 +227,7 @@ def _check_options(
         "C": (C, ("ada", "ada_as_coded")),
         "k": (k, ("ada", "ada_as_coded")),
         "variant": (variant, ("layer_norm_rnn",)),
+        "keep_rounding": (True if keep_rounding else None, ("planish",)),
     }
     for name, (value, targets) in takers.items():
         if value is not None and to not in targets:

@@ -34,7 +34,7 @@ def _flat(x: Tensor, heads: int, size: int) -> Tensor:
 class HeadsLayerNorm(norms.LayerNorm):
     """LayerNorm of each head: x [B, S, H, D] -> [B, S, H * D]."""
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:  # type: ignore[override]  # no gate
         heads = self.groups
         return super().forward(_flat(input, heads, self.normalized_shape[0] // heads))
 
@@ -42,7 +42,7 @@ class HeadsLayerNorm(norms.LayerNorm):
 class HeadsRMSNorm(norms.RMSNorm):
     """RMSNorm of each head: x [B, S, H, D] -> [B, S, H * D]."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]  # no gate
         heads = self.groups
         return super().forward(_flat(x, heads, self.normalized_shape[0] // heads))
 
@@ -50,7 +50,7 @@ class HeadsRMSNorm(norms.RMSNorm):
 class TransposedHeadsLayerNorm(norms.LayerNorm):
     """LayerNorm of each head: x [B, H, S, D] -> [B, H, S, D], with any H that divides the weight."""
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:  # type: ignore[override]  # no gate
         if input.dim() != 4 or input.shape[1] * input.shape[3] != self.normalized_shape[0]:
             raise ValueError(
                 f"[HeadsNorm] x must be [B, H, S, D] with H * D = {self.normalized_shape[0]}, "

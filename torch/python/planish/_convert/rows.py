@@ -27,6 +27,7 @@ class Options:
     C: float = 1.0
     k: float = 0.1
     variant: str | None = None
+    keep_rounding: bool = False
     like: Tensor = field(default_factory=lambda: torch.empty(0))  # type and device of new tensors
     verdicts: Verdicts = field(default_factory=Verdicts)
 
@@ -44,6 +45,7 @@ class _Row:
     is_rms: bool = False
     offset: float = 0.0  # added to the weight
     is_weight_typed: bool = False  # results have the type of a 16-bit weight
+    cast: bool = False  # rounds before the product with the weight
 
 
 _BATCH = (nn.BatchNorm1d, nn.BatchNorm2d, norms.BatchNorm1d, norms.BatchNorm2d)
@@ -152,6 +154,7 @@ def _row_of(module: Any, options: Options) -> _Row:
         is_rms=True,
         offset=found.offset,
         is_weight_typed=found.is_weight_typed,
+        cast=found.casts and options.keep_rounding,
     )
 
 
@@ -159,6 +162,10 @@ def _shape_of(module: Any, *parameters: Tensor | None) -> tuple[int, ...]:
     shape = tuple(module.normalized_shape)
     if (groups := getattr(module, "groups", 1)) != 1:
         raise Unfit(f"it has {groups} groups")
+    if not getattr(module, "norm_before_gate", True):
+        raise Unfit("it has norm_before_gate=False")
+    if getattr(module, "cast_before_weight", False):
+        raise Unfit("it has cast_before_weight=True")
     for parameter in parameters:
         if parameter is not None and tuple(parameter.shape) != shape:
             raise Unfit(
@@ -226,8 +233,10 @@ def _rms(row: _Row, options: Options, kind: type[nn.RMSNorm] | None = None) -> n
     if kind is None:
         kind = WeightTypedRMSNorm if row.is_weight_typed else norms.RMSNorm
     eps = row.eps if options.eps is None else options.eps
-    offset: Any = _offset_for(row, kind)
-    after = kind(list(row.shape), eps, row.affine, device="meta", **offset)
+    further: Any = _offset_for(row, kind)
+    if row.cast:
+        further["cast_before_weight"] = True
+    after = kind(list(row.shape), eps, row.affine, device="meta", **further)
     if row.affine:
         _put(after, weight=_vector(row, 1, options) if row.weight is None else row.weight)
     return after

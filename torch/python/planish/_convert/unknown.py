@@ -42,7 +42,7 @@ class Verdicts:
     def __init__(self) -> None:
         self._sources = formula.Sources()
         self._classes: dict[type[nn.Module], str | None] = {}
-        self._calls: dict[Any, tuple[float, bool] | str] = {}  # the result of _judge, or the reason
+        self._calls: dict[Any, tuple[float, bool, bool] | str] = {}  # of _judge_calls, or the reason
 
     def rms(self, module: nn.Module) -> "Found":
         """Returns the RMSNorm that module is. Raises Unfit if it is none."""
@@ -65,7 +65,7 @@ class Verdicts:
         key = (kind, by_name, weight.numel(), weight.dtype, weight.device)
         if key not in self._calls:
             try:
-                self._calls[key] = _try(kind, settings, eps, weight, self._sources)
+                self._calls[key] = _judge_calls(kind, settings, eps, weight, self._sources)
             except Exception as error:
                 self._calls[key] = _text(error)
         result = self._calls[key]
@@ -82,6 +82,7 @@ class Found:
     eps: float
     offset: float  #: added to the weight
     is_weight_typed: bool  #: results have the type of a 16-bit weight
+    casts: bool  #: rounds before the product with the weight
 
 
 def _reason(check: Any, *arguments: Any) -> str | None:
@@ -140,14 +141,15 @@ def _check_member(name: str, value: Any, sources: formula.Sources) -> None:
         raise Unfit(f"its class also has {name}, a {type(value).__name__}")
 
 
-def _try(
+def _judge_calls(
     kind: type[nn.Module],
     settings: dict[str, Any],
     eps: float,
     weight: nn.Parameter,
     sources: formula.Sources,
-) -> tuple[float, bool]:
-    """Returns what forward adds to the weight, and if results have the type of a 16-bit weight.
+) -> tuple[float, bool, bool]:
+    """Returns what forward adds to the weight, if results have the type of a 16-bit weight, and if it
+    rounds before the product with the weight.
 
     Raises Unfit if forward is not RMSNorm, or if the class has methods beside it.
     """
@@ -162,7 +164,7 @@ def _try(
             is_method = isinstance(value, (types.FunctionType, property, staticmethod))
             if is_method and name not in _HARMLESS | used | {"reset_parameters"}:
                 raise Unfit(f"it also has {name}, which its forward does not use")
-    return offset, trial.check_outputs(kind, settings, eps, offset, weight)
+    return offset, *trial.check_outputs(kind, settings, eps, offset, weight)
 
 
 # Contents of the module.
