@@ -35,6 +35,7 @@
 #include "planish/norm.h"
 #include "planish/online_norm.h"
 #include "planish/parallel.h"
+#include "planish/pointwise_norm.h"
 #include "planish/rnn.h"
 #include "planish/target.h"
 #include "planish/types.h"

@@ -9,11 +9,13 @@
 #include "planish/error.h"
 #include "planish/norm.h"
 #include "planish/online_norm.h"
+#include "planish/pointwise_norm.h"
 #include "planish/version.h"
 #include "planish/weight_norm.h"
 
 // The norms on NVIDIA GPUs. Functions and arguments are those of the CPU headers (norm.h,
-// batch_norm.h, channel_norm.h, weight_norm.h, online_norm.h), with all arrays in device memory.
+// batch_norm.h, channel_norm.h, weight_norm.h, online_norm.h, pointwise_norm.h), with all arrays in
+// device memory.
 //
 // Contract:
 // - A call enqueues kernels on `stream` and returns. It neither synchronizes nor allocates, so it
@@ -157,6 +159,29 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args,
 template <class T, class P = T>
 void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args,
                         const WeightNormOptions& options = {});
+
+/// Options of the PointwiseNorm functions.
+struct PointwiseNormOptions {
+  void* stream = nullptr;       ///< cudaStream_t of the current device; null: the default stream
+  void* workspace = nullptr;    ///< device memory, 16-byte aligned
+  int64_t workspace_bytes = 0;  ///< at least WorkspaceBytes of the call
+};
+
+template <class T, class P>
+int64_t WorkspaceBytes(const PointwiseNormForwardArgs<T, P>& args);
+template <class T, class P>
+int64_t WorkspaceBytes(const PointwiseNormBackwardArgs<T, P>& args);
+
+/// Computes planish::PointwiseNormForward on the GPU. Throws ArgumentError as it does and if the
+/// workspace is too small.
+template <class T, class P = T>
+void PointwiseNormForward(Pointwise function, const PointwiseNormForwardArgs<T, P>& args,
+                          const PointwiseNormOptions& options = {});
+
+/// Computes planish::PointwiseNormBackward on the GPU. Throws as PointwiseNormForward above.
+template <class T, class P = T>
+void PointwiseNormBackward(Pointwise function, const PointwiseNormBackwardArgs<T, P>& args,
+                           const PointwiseNormOptions& options = {});
 
 /// Options of the OnlineNorm functions.
 struct OnlineNormOptions {

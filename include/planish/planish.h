@@ -560,6 +560,72 @@ planish_weight_norm_backward_args_init(planish_weight_norm_backward_args* args, 
 PLANISH_C_API planish_status planish_weight_norm_backward(
     const planish_weight_norm_backward_args* args, const planish_parallel_for* parallel_for);
 
+// ---- Pointwise functions ----
+//
+// Functions of single elements that replace a norm: y = gain * f(alpha * x + shift) + bias. DyT
+// (Zhu et al. 2025) has f = tanh and no shift, Derf (Chen et al. 2025) f = erf. alpha starts as
+// 0.5.
+
+/// Selects f.
+typedef int32_t planish_pointwise;
+enum {
+  PLANISH_POINTWISE_TANH = 0,  ///< hyperbolic tangent: DyT
+  PLANISH_POINTWISE_ERF = 1    ///< error function: Derf
+};
+
+/// Arguments of planish_pointwise_norm_forward.
+typedef struct planish_pointwise_norm_forward_args {
+  uint32_t struct_size;
+  planish_type type;        ///< of x and y; has no default
+  planish_type param_type;  ///< of alpha, shift, gain, bias: `type` or PLANISH_FLOAT; 0: `type`
+  int64_t rows;             ///< >= 0
+  int64_t cols;             ///< >= 0
+  const void* x;            ///< [rows, cols] input
+  const void* alpha;        ///< [1] factor of x
+  const void* shift;        ///< [1] added to alpha * x, or NULL for 0
+  const void* gain;         ///< [cols], or NULL for ones
+  const void* bias;         ///< [cols], or NULL for zeros
+  void* y;                  ///< [rows, cols] output; may be x itself
+} planish_pointwise_norm_forward_args;
+PLANISH_C_API planish_status
+planish_pointwise_norm_forward_args_init(planish_pointwise_norm_forward_args* args, size_t size);
+
+/// Computes y = gain * f(alpha * x + shift) + bias. `parallel_for` can be NULL. NaN gives NaN.
+PLANISH_C_API planish_status planish_pointwise_norm_forward(
+    planish_pointwise function, const planish_pointwise_norm_forward_args* args,
+    const planish_parallel_for* parallel_for);
+
+/// Arguments of planish_pointwise_norm_backward. For a loss L, dy = dL/dy and so on.
+typedef struct planish_pointwise_norm_backward_args {
+  uint32_t struct_size;
+  planish_type type;        ///< of dy, x and dx; has no default
+  planish_type param_type;  ///< of the parameters and their gradients, as in the forward call
+  int64_t rows;             ///< >= 0
+  int64_t cols;             ///< >= 0
+  const void* dy;           ///< [rows, cols] gradient of the output
+  const void* x;            ///< [rows, cols] input of the forward call
+  const void* alpha;        ///< [1], as in the forward call
+  const void* shift;        ///< [1], or NULL for 0, as in the forward call
+  const void* gain;         ///< [cols], or NULL for ones, as in the forward call
+  void* dx;                 ///< [rows, cols] gradient of x, or NULL; may be dy itself
+  void* dalpha;             ///< [1] gradient of alpha, or NULL
+  void* dshift;             ///< [1] gradient of shift, or NULL
+  void* dgain;              ///< [cols] gradient of the gain, or NULL
+  void* dbias;              ///< [cols] gradient of the bias, or NULL
+} planish_pointwise_norm_backward_args;
+PLANISH_C_API planish_status
+planish_pointwise_norm_backward_args_init(planish_pointwise_norm_backward_args* args, size_t size);
+
+/// Computes the requested gradients of planish_pointwise_norm_forward, those whose arrays are not
+/// NULL, and overwrites these arrays. With z = alpha * x + shift:
+///
+///   dx     = alpha * g,   g = dy * gain * f'(z)
+///   dalpha = sum(g * x),  dshift = sum(g)
+///   dgain  = sum over rows of dy * f(z),   dbias = sum over rows of dy
+PLANISH_C_API planish_status planish_pointwise_norm_backward(
+    planish_pointwise function, const planish_pointwise_norm_backward_args* args,
+    const planish_parallel_for* parallel_for);
+
 // ---- Online layer normalization ----
 //
 // One mean and one deviation for a layer, updated from case to case. The rows of an array are cases

@@ -216,16 +216,14 @@ class GroupNorm final : public NormModule {
 // scalars; weight and bias have the shape of a row.
 struct ElementFunction {
   const char* name;
-  at::Tensor (*function)(const at::Tensor& x);
-  at::Tensor (*derivative)(const at::Tensor& x);
-  bool has_shift;
+  at::Tensor (*derivative)(const at::Tensor& x);  ///< of f
+  bool has_shift;                                 ///< calls derf, else dyt
 };
 constexpr ElementFunction kElementFunctions[] = {
     // Zhu, Chen, He, LeCun & Liu 2025, "Transformers without Normalization", Algorithm 1.
-    {"dyt", [](const at::Tensor& x) { return x.tanh(); },
-     [](const at::Tensor& x) { return at::rsub(x.tanh().square(), 1); }, false},
+    {"dyt", [](const at::Tensor& x) { return at::rsub(x.tanh().square(), 1); }, false},
     // Chen, Lu, Zhu, Sun & Liu 2025, "Stronger Normalization-Free Transformers".
-    {"derf", [](const at::Tensor& x) { return x.erf(); },
+    {"derf",
      [](const at::Tensor& x) { return x.square().neg().exp() * (2 * std::numbers::inv_sqrtpi); },
      true},
 };
@@ -243,7 +241,9 @@ class ElementwiseNorm final : public NormModule {
 
  private:
   at::Tensor Normalize(const at::Tensor& x) override {
-    return row_.function(Argument(x)) * weight_ + bias_;
+    const at::IntArrayRef shape = weight_.sizes();
+    return row_.has_shift ? planish::derf(x, shape, alpha_, shift_, weight_, bias_)
+                          : planish::dyt(x, shape, alpha_, weight_, bias_);
   }
 
   // The derivative of the argument of f is alpha, so 1 / alpha takes the place of the deviation.

@@ -83,6 +83,10 @@ Cell CellOf(const char* function, planish_cell cell) {
   return EnumeratorOf<Cell>(function, "cell", cell, kCells.size());
 }
 
+Pointwise PointwiseOf(const char* function, planish_pointwise pointwise) {
+  return EnumeratorOf<Pointwise>(function, "pointwise", pointwise, 2);
+}
+
 ParallelFor ParallelForOf(planish_parallel_for parallel_for) {
   if (parallel_for.function == nullptr) return {};
   return [parallel_for](int64_t begin, int64_t end, int64_t grain, RangeTask task) {

@@ -70,6 +70,7 @@ inline constexpr planish_type kType<float16> = PLANISH_FLOAT16;
 /// Returns the C++ enumerator. Throws ArgumentError for another value.
 Norm NormOf(const char* function, planish_norm norm);
 Cell CellOf(const char* function, planish_cell cell);
+Pointwise PointwiseOf(const char* function, planish_pointwise pointwise);
 
 /// Returns a shape without a projection, which planish_rnn_inputs has.
 inline RnnShape ShapeOf(const planish_rnn_shape& shape) {

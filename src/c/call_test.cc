@@ -46,13 +46,15 @@ using Structs = ::testing::Types<
     Sized<planish_batch_norm_evaluate_args, 88>,
     Sized<planish_batch_norm_evaluate_backward_args, 104>,
     Sized<planish_weight_norm_forward_args, 64>, Sized<planish_weight_norm_backward_args, 80>,
-    Sized<planish_online_norm_options, 40>, Sized<planish_online_norm_forward_args, 104>,
-    Sized<planish_online_norm_backward_args, 120>, Sized<planish_rnn_params, 104>,
-    Sized<planish_rnn_gradients, 104>, Sized<planish_rnn_pack_args, 56>,
-    Sized<planish_rnn_options, 40>, Sized<planish_rnn_inputs, 104>,
-    Sized<planish_rnn_forward_args, 48>, Sized<planish_rnn_backward_args, 112>,
-    Sized<planish_rnn_step_args, 80>, Sized<planish_cuda_norm_options, 56>,
-    Sized<planish_cuda_batch_norm_options, 56>, Sized<planish_cuda_weight_norm_options, 32>,
+    Sized<planish_pointwise_norm_forward_args, 80>,
+    Sized<planish_pointwise_norm_backward_args, 112>, Sized<planish_online_norm_options, 40>,
+    Sized<planish_online_norm_forward_args, 104>, Sized<planish_online_norm_backward_args, 120>,
+    Sized<planish_rnn_params, 104>, Sized<planish_rnn_gradients, 104>,
+    Sized<planish_rnn_pack_args, 56>, Sized<planish_rnn_options, 40>,
+    Sized<planish_rnn_inputs, 104>, Sized<planish_rnn_forward_args, 48>,
+    Sized<planish_rnn_backward_args, 112>, Sized<planish_rnn_step_args, 80>,
+    Sized<planish_cuda_norm_options, 56>, Sized<planish_cuda_batch_norm_options, 56>,
+    Sized<planish_cuda_weight_norm_options, 32>, Sized<planish_cuda_pointwise_norm_options, 32>,
     Sized<planish_cuda_online_norm_options, 48>, Sized<planish_cuda_rnn_options, 56>>;
 
 template <class S>
@@ -162,6 +164,16 @@ TYPED_TEST(CStructTest, StructsWithoutInitAreErrors) {
     s.struct_size = size;
     EXPECT_EQ(tests::ErrorOf([&] { converter.Checked("args", &s); }),
               "[f] args.struct_size must be set by " + name + "_init, got " + std::to_string(size));
+  }
+}
+
+TEST(CConstantsTest, PointwiseFunctionsAreThoseOfCpp) {
+  EXPECT_EQ(c::PointwiseOf("f", PLANISH_POINTWISE_TANH), Pointwise::kTanh);
+  EXPECT_EQ(c::PointwiseOf("f", PLANISH_POINTWISE_ERF), Pointwise::kErf);
+  for (const planish_pointwise wrong : {-1, 2, INT32_MAX}) {
+    EXPECT_EQ(
+        tests::ErrorOf([&] { c::PointwiseOf("f", wrong); }),
+        "[f] pointwise must be a constant of planish_pointwise, got " + std::to_string(wrong));
   }
 }
 

@@ -67,6 +67,7 @@ int32_t planish_cuda_devices(void) {
 PLANISH_C_INIT(planish_cuda_norm_options)
 PLANISH_C_INIT(planish_cuda_batch_norm_options)
 PLANISH_C_INIT(planish_cuda_weight_norm_options)
+PLANISH_C_INIT(planish_cuda_pointwise_norm_options)
 PLANISH_C_INIT(planish_cuda_online_norm_options)
 PLANISH_C_INIT(planish_cuda_rnn_options)
 
@@ -109,6 +110,14 @@ planish_status planish_cuda_weight_norm_forward_workspace(
 planish_status planish_cuda_weight_norm_backward_workspace(
     const planish_weight_norm_backward_args* args, int64_t* bytes) {
   return WriteWorkspace<planish::WeightNormBackwardArgs>(__func__, args, bytes);
+}
+planish_status planish_cuda_pointwise_norm_forward_workspace(
+    const planish_pointwise_norm_forward_args* args, int64_t* bytes) {
+  return WriteWorkspace<planish::PointwiseNormForwardArgs>(__func__, args, bytes);
+}
+planish_status planish_cuda_pointwise_norm_backward_workspace(
+    const planish_pointwise_norm_backward_args* args, int64_t* bytes) {
+  return WriteWorkspace<planish::PointwiseNormBackwardArgs>(__func__, args, bytes);
 }
 planish_status planish_cuda_online_norm_forward_workspace(
     const planish_online_norm_forward_args* args, int64_t* bytes) {
@@ -201,6 +210,26 @@ planish_status planish_cuda_weight_norm_backward(const planish_weight_norm_backw
   return c::CallNorm<planish::WeightNormBackwardArgs, cuda::WeightNormOptions>(
       __func__, args, options, [](const auto& to_args, const auto& to_options) {
         cuda::WeightNormBackward(to_args, to_options);
+      });
+}
+
+planish_status planish_cuda_pointwise_norm_forward(
+    planish_pointwise function, const planish_pointwise_norm_forward_args* args,
+    const planish_cuda_pointwise_norm_options* options) {
+  return c::CallNorm<planish::PointwiseNormForwardArgs, cuda::PointwiseNormOptions>(
+      __func__, args, options, [&](const auto& to_args, const auto& to_options) {
+        cuda::PointwiseNormForward(c::PointwiseOf("planish_cuda_pointwise_norm_forward", function),
+                                   to_args, to_options);
+      });
+}
+
+planish_status planish_cuda_pointwise_norm_backward(
+    planish_pointwise function, const planish_pointwise_norm_backward_args* args,
+    const planish_cuda_pointwise_norm_options* options) {
+  return c::CallNorm<planish::PointwiseNormBackwardArgs, cuda::PointwiseNormOptions>(
+      __func__, args, options, [&](const auto& to_args, const auto& to_options) {
+        cuda::PointwiseNormBackward(
+            c::PointwiseOf("planish_cuda_pointwise_norm_backward", function), to_args, to_options);
       });
 }
 

@@ -145,6 +145,29 @@ TEST(CCudaTest, WeightNormHasTheBitsOfCpp) {
       cuda::WeightNormBackward<float, float>, planish_cuda_weight_norm_backward);
 }
 
+TEST(CCudaTest, PointwiseNormHasTheBitsOfCpp) {
+  using O = planish_cuda_pointwise_norm_options;
+  for (const Pointwise f : {Pointwise::kTanh, Pointwise::kErf}) {
+    const auto number = static_cast<planish_pointwise>(f);
+    ExpectSame<O, planish_pointwise_norm_forward_args>(
+        "planish_cuda_pointwise_norm_forward",
+        PointwiseNormForwardArgs<float>{.rows = 3, .cols = 37}, cuda::PointwiseNormOptions{},
+        planish_cuda_pointwise_norm_forward_workspace,
+        [&](const auto& args, const auto& o) { cuda::PointwiseNormForward<float>(f, args, o); },
+        [&](const auto* args, const auto* o) {
+          return planish_cuda_pointwise_norm_forward(number, args, o);
+        });
+    ExpectSame<O, planish_pointwise_norm_backward_args>(
+        "planish_cuda_pointwise_norm_backward",
+        PointwiseNormBackwardArgs<float>{.rows = 3, .cols = 37}, cuda::PointwiseNormOptions{},
+        planish_cuda_pointwise_norm_backward_workspace,
+        [&](const auto& args, const auto& o) { cuda::PointwiseNormBackward<float>(f, args, o); },
+        [&](const auto* args, const auto* o) {
+          return planish_cuda_pointwise_norm_backward(number, args, o);
+        });
+  }
+}
+
 TEST(CCudaTest, OnlineNormHasTheBitsOfCpp) {
   using O = planish_cuda_online_norm_options;
   const cuda::OnlineNormOptions options{.alpha = 0.25};

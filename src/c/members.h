@@ -14,6 +14,7 @@
 #include "planish/online_norm.h"
 #include "planish/planish.h"
 #include "planish/planish_cuda.h"
+#include "planish/pointwise_norm.h"
 #include "planish/rnn.h"
 #include "planish/weight_norm.h"
 
@@ -126,6 +127,10 @@ PLANISH_C_STRUCT(planish_weight_norm_forward_args, WeightNormForwardArgs<float>,
                  w, norm)
 PLANISH_C_STRUCT(planish_weight_norm_backward_args, WeightNormBackwardArgs<float>, rows, cols, dw,
                  v, g, norm, dv, dg)
+PLANISH_C_STRUCT(planish_pointwise_norm_forward_args, PointwiseNormForwardArgs<float>, rows, cols,
+                 x, alpha, shift, gain, bias, y)
+PLANISH_C_STRUCT(planish_pointwise_norm_backward_args, PointwiseNormBackwardArgs<float>, rows, cols,
+                 dy, x, alpha, shift, gain, dx, dalpha, dshift, dgain, dbias)
 PLANISH_C_STRUCT(planish_online_norm_options, OnlineNormOptions, alpha, alphas, parallel_for)
 PLANISH_C_STRUCT(planish_online_norm_forward_args, OnlineNormForwardArgs<float>, rows, cols, x,
                  gain, bias, y, mean, mean_lo, rstd, offset, deviation)
@@ -157,6 +162,8 @@ PLANISH_C_STRUCT(planish_cuda_norm_options, cuda::NormOptions, eps, scale, slope
 PLANISH_C_STRUCT(planish_cuda_batch_norm_options, cuda::BatchNormOptions, eps, unbiased, momentum,
                  batches, stream, workspace, workspace_bytes)
 PLANISH_C_STRUCT(planish_cuda_weight_norm_options, cuda::WeightNormOptions, stream, workspace,
+                 workspace_bytes)
+PLANISH_C_STRUCT(planish_cuda_pointwise_norm_options, cuda::PointwiseNormOptions, stream, workspace,
                  workspace_bytes)
 PLANISH_C_STRUCT(planish_cuda_online_norm_options, cuda::OnlineNormOptions, alpha, alphas, stream,
                  workspace, workspace_bytes)

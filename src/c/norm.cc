@@ -3,6 +3,7 @@
 #include "planish/batch_norm.h"
 #include "planish/channel_norm.h"
 #include "planish/online_norm.h"
+#include "planish/pointwise_norm.h"
 #include "planish/weight_norm.h"
 #include "src/c/call.h"
 
@@ -19,6 +20,8 @@ PLANISH_C_INIT(planish_batch_norm_evaluate_args)
 PLANISH_C_INIT(planish_batch_norm_evaluate_backward_args)
 PLANISH_C_INIT(planish_weight_norm_forward_args)
 PLANISH_C_INIT(planish_weight_norm_backward_args)
+PLANISH_C_INIT(planish_pointwise_norm_forward_args)
+PLANISH_C_INIT(planish_pointwise_norm_backward_args)
 PLANISH_C_INIT(planish_online_norm_options)
 PLANISH_C_INIT(planish_online_norm_forward_args)
 PLANISH_C_INIT(planish_online_norm_backward_args)
@@ -26,6 +29,7 @@ PLANISH_C_INIT(planish_online_norm_backward_args)
 using planish::internal::c::CallNorm;
 using planish::internal::c::CheckGiven;
 using planish::internal::c::NormOf;
+using planish::internal::c::PointwiseOf;
 
 planish_status planish_norm_forward(planish_norm norm, const planish_norm_forward_args* args,
                                     const planish_norm_options* options) {
@@ -109,6 +113,26 @@ planish_status planish_weight_norm_backward(const planish_weight_norm_backward_a
   return CallNorm<planish::WeightNormBackwardArgs, planish::ParallelFor>(
       __func__, args, parallel_for, [](const auto& to_args, const auto& to_parallel_for) {
         planish::WeightNormBackward(to_args, to_parallel_for);
+      });
+}
+
+planish_status planish_pointwise_norm_forward(planish_pointwise function,
+                                              const planish_pointwise_norm_forward_args* args,
+                                              const planish_parallel_for* parallel_for) {
+  return CallNorm<planish::PointwiseNormForwardArgs, planish::ParallelFor>(
+      __func__, args, parallel_for, [&](const auto& to_args, const auto& to_parallel_for) {
+        planish::PointwiseNormForward(PointwiseOf("planish_pointwise_norm_forward", function),
+                                      to_args, to_parallel_for);
+      });
+}
+
+planish_status planish_pointwise_norm_backward(planish_pointwise function,
+                                               const planish_pointwise_norm_backward_args* args,
+                                               const planish_parallel_for* parallel_for) {
+  return CallNorm<planish::PointwiseNormBackwardArgs, planish::ParallelFor>(
+      __func__, args, parallel_for, [&](const auto& to_args, const auto& to_parallel_for) {
+        planish::PointwiseNormBackward(PointwiseOf("planish_pointwise_norm_backward", function),
+                                       to_args, to_parallel_for);
       });
 }
 

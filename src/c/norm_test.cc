@@ -168,6 +168,29 @@ TYPED_TEST(CNormTest, WeightNormHasTheBitsOfCpp) {
       });
 }
 
+TYPED_TEST(CNormTest, PointwiseNormHasTheBitsOfCpp) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Param;
+  for (const Pointwise f : {Pointwise::kTanh, Pointwise::kErf}) {
+    const auto number = static_cast<planish_pointwise>(f);
+    ExpectSameCall(
+        "planish_pointwise_norm_forward", PointwiseNormForwardArgs<T, P>{.rows = 3, .cols = 37},
+        [&](const auto& args) { PointwiseNormForward<T, P>(f, args); },
+        [&](CStructs& s, const auto& args) {
+          const auto to = TestFixture::template Make<planish_pointwise_norm_forward_args>(s, args);
+          return planish_pointwise_norm_forward(number, &to, nullptr);
+        });
+    ExpectSameCall(
+        "planish_pointwise_norm_backward", PointwiseNormBackwardArgs<T, P>{.rows = 3, .cols = 37},
+        [&](const auto& args) { PointwiseNormBackward<T, P>(f, args); },
+        [&](CStructs& s, const auto& args) {
+          const auto to = TestFixture::template Make<planish_pointwise_norm_backward_args>(s, args);
+          const planish_parallel_for serial = {planish_serial_for, nullptr};
+          return planish_pointwise_norm_backward(number, &to, &serial);
+        });
+  }
+}
+
 TYPED_TEST(CNormTest, OnlineNormHasTheBitsOfCpp) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Param;

@@ -16,6 +16,7 @@
 #include "src/norm/channels/batch_norm_testing.h"
 #include "src/norm/channels/channel_norm_testing.h"
 #include "src/norm/online/testing.h"
+#include "src/norm/pointwise/testing.h"
 #include "src/norm/testing.h"
 
 namespace planish {
@@ -215,6 +216,19 @@ TEST_F(NormAllocationTest, OnlineNormWithTooLittleMemoryWritesNothing) {
     });
     WritesAllOrNothing(out, [&](Result& to) {
       OnlineNormBackward<float>(tests::online_norm::BackwardArgs(p, to), options);
+    });
+  }
+}
+
+TEST_F(NormAllocationTest, PointwiseNormWithTooLittleMemoryWritesNothing) {
+  for (const int64_t cols : {7, 5000}) {
+    const tests::pointwise::Problem<float> p(Pointwise::kTanh, 500, cols);
+    using Result = tests::pointwise::Result<float>;
+    const Result out = WritesAllOrNothing(Result(p), [&](Result& to) {
+      PointwiseNormForward<float>(p.function, tests::pointwise::ForwardArgs(p, to));
+    });
+    WritesAllOrNothing(out, [&](Result& to) {
+      PointwiseNormBackward<float>(p.function, tests::pointwise::BackwardArgs(p, to));
     });
   }
 }

@@ -7,6 +7,7 @@
 #include "planish/channel_norm.h"
 #include "planish/norm.h"
 #include "planish/online_norm.h"
+#include "planish/pointwise_norm.h"
 #include "planish/weight_norm.h"
 #include "src/base/check.h"
 #include "src/norm/recipe.h"
@@ -244,6 +245,34 @@ constexpr void VisitArguments(const WeightNormBackwardArgs<T, P>& args, F&& f) {
   f(Argument{"norm", &A::norm, lengths, kRequired});
   f(Argument{"dv", &A::dv, all}.InPlaceOf(args.dw));
   f(Argument{"dg", &A::dg, lengths});
+}
+
+template <class T, class P, class F>
+constexpr void VisitArguments(const PointwiseNormForwardArgs<T, P>& args, F&& f) {
+  using A = PointwiseNormForwardArgs<T, P>;
+  const Extent all = {args.rows, args.cols}, one = {1, 1}, features = {1, args.cols};
+  f(Argument{"x", &A::x, all, kRequired});
+  f(Argument{"alpha", &A::alpha, one, kRequired});
+  f(Argument{"shift", &A::shift, one});
+  f(Argument{"gain", &A::gain, features});
+  f(Argument{"bias", &A::bias, features});
+  f(Argument{"y", &A::y, all, kRequired}.InPlaceOf(args.x));
+}
+
+template <class T, class P, class F>
+constexpr void VisitArguments(const PointwiseNormBackwardArgs<T, P>& args, F&& f) {
+  using A = PointwiseNormBackwardArgs<T, P>;
+  const Extent all = {args.rows, args.cols}, one = {1, 1}, features = {1, args.cols};
+  f(Argument{"dy", &A::dy, all, kRequired});
+  f(Argument{"x", &A::x, all, kRequired});
+  f(Argument{"alpha", &A::alpha, one, kRequired});
+  f(Argument{"shift", &A::shift, one});
+  f(Argument{"gain", &A::gain, features});
+  f(Argument{"dx", &A::dx, all}.InPlaceOf(args.dy));
+  f(Argument{"dalpha", &A::dalpha, one});
+  f(Argument{"dshift", &A::dshift, one});
+  f(Argument{"dgain", &A::dgain, features});
+  f(Argument{"dbias", &A::dbias, features});
 }
 
 template <class T, class P, class F>

@@ -5,6 +5,7 @@
 
 #include "planish/batch_norm.h"
 #include "planish/online_norm.h"
+#include "planish/pointwise_norm.h"
 #include "planish/weight_norm.h"
 
 // The norms over channels as passes over [batch, channels, spatial] arrays, for CPU and GPU. A pass
@@ -55,6 +56,15 @@ template <class T, class P>
 ChannelArrays<T> ArraysOf(const OnlineNormBackwardArgs<T, P>& args) {
   return {1, args.rows, args.cols, args.dy, args.x, args.dx};
 }
+// A column of a pointwise function is a channel with one element in each sample.
+template <class T, class P>
+ChannelArrays<T> ArraysOf(const PointwiseNormForwardArgs<T, P>& args) {
+  return {args.rows, args.cols, 1, args.x, nullptr, args.y};
+}
+template <class T, class P>
+ChannelArrays<T> ArraysOf(const PointwiseNormBackwardArgs<T, P>& args) {
+  return {args.rows, args.cols, 1, args.dy, args.x, args.dx};
+}
 
 /// Sums over the elements `a` of a channel.
 enum class ChannelSums : uint8_t {
@@ -66,6 +76,8 @@ enum class ChannelSums : uint8_t {
   kSquares,              ///< a^2; for double in two parts, large elements and others
   kGradientOfRows,       ///< kGradient of gain * a; the gain depends on the place in the channel
   kGradientOfPositions,  ///< kGradient; the parameters depend on sample and place
+  kPointwise,            ///< a and a * f(z), z = alpha * x + shift; f, alpha and shift of the call
+  kPointwiseSlope,       ///< a * f'(z) * x and a * f'(z)
 };
 
 /// Elementwise operation on the elements `a` of a channel.
@@ -75,13 +87,24 @@ enum class ChannelMap : uint8_t {
   kGradient,   ///< ((a - mean_g) - xhat * mean_g_xhat) * scale; parameters: {mean, rstd, offset,
                ///< mean_g, mean_g_xhat, scale}
   kScale,      ///< a * scale; parameters: {scale}
+  kTanh,       ///< tanh(alpha * a + shift) * gain + bias; parameters: {alpha, shift, gain, bias}
+  kErf,        ///< kTanh with erf
   // On a GPU only:
   kNormalizeRows,   ///< xhat * gain + bias, those of the place in the channel; parameters: {mean,
                     ///< rstd, offset}
   kGradientOfRows,  ///< kGradient of gain * a with scale = rstd; parameters as there, without scale
+  kPointwiseSlope,  ///< a * f'(alpha * x + shift) * scale; parameters: {alpha, shift, scale}
 };
 
 inline constexpr int kMaxSumParameters = 3, kMaxMapParameters = 6;  // upper bounds
+
+/// Returns whether `map` is a function of planish::Pointwise. Channels then have one position.
+constexpr bool IsPointwise(ChannelMap map) {
+  return map == ChannelMap::kTanh || map == ChannelMap::kErf;
+}
+constexpr ChannelMap MapOf(Pointwise function) {
+  return function == Pointwise::kTanh ? ChannelMap::kTanh : ChannelMap::kErf;
+}
 
 /// Return the number of parameters of a channel.
 constexpr int ParameterCount(ChannelSums sums) {
@@ -91,6 +114,7 @@ constexpr int ParameterCount(ChannelMap map) {
   return map == ChannelMap::kNone             ? 0
          : map == ChannelMap::kScale          ? 1
          : map == ChannelMap::kGradient       ? 6
+         : IsPointwise(map)                   ? 4
          : map == ChannelMap::kGradientOfRows ? 5
                                               : 3;
 }

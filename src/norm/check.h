@@ -160,6 +160,17 @@ void CheckWeightNorm(const char* function, const Args<T, P>& args) {
   CheckArrays(function, args);
 }
 
+/// Checks a call of PointwiseNormForward or PointwiseNormBackward.
+template <template <class, class> class Args, class T, class P>
+void CheckPointwise(const char* function, Pointwise f, const Args<T, P>& args) {
+  if (f != Pointwise::kTanh && f != Pointwise::kErf) {
+    Fail(function, "function", "be a value of planish::Pointwise",
+         std::to_string(static_cast<int>(f)));
+  }
+  CheckShape<T>(function, args.rows, args.cols);
+  CheckArrays(function, args);
+}
+
 inline void CheckAlpha(const char* function, const std::string& name, double alpha) {
   if (!(alpha >= 0 && alpha <= 1)) Fail(function, name, "be in [0, 1]", Text(alpha));
 }

@@ -430,6 +430,15 @@ TEST(ArrayErrorsTest, Weights) {
   ExpectErrors("WeightNormBackward", Backward{.rows = 2, .cols = 3}, 2, backward, {"dv", "g"});
 }
 
+TEST(ArrayErrorsTest, PointwiseNorm) {
+  const auto forward = [](const auto& args) { PointwiseNormForward(Pointwise::kErf, args); };
+  ExpectErrors("PointwiseNormForward",
+               PointwiseNormForwardArgs<bfloat16, float>{.rows = 2, .cols = 3}, 2, forward, {});
+  const auto backward = [](const auto& args) { PointwiseNormBackward(Pointwise::kTanh, args); };
+  ExpectErrors("PointwiseNormBackward", PointwiseNormBackwardArgs<float>{.rows = 2, .cols = 3}, 2,
+               backward, {});
+}
+
 TEST(ArrayErrorsTest, OnlineNorm) {
   ExpectErrors("OnlineNormForward", OnlineNormForwardArgs<float>{.rows = 2, .cols = 3}, 2,
                [](const auto& args) {

@@ -49,6 +49,12 @@ P FromCompute(C value) {
   }
 }
 
+/// Returns `value`, or a plain NaN, which conversion to 16 bits requires (see PlainNan).
+template <class C>
+C Plain(C value) {
+  return value == value ? value : std::numeric_limits<C>::quiet_NaN();
+}
+
 /// Writes `value` to the n elements of every array that is not null: the result of a reduction over
 /// nothing.
 template <class N>

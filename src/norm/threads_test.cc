@@ -11,6 +11,7 @@
 #include "src/norm/channels/batch_norm_testing.h"
 #include "src/norm/channels/channel_norm_testing.h"
 #include "src/norm/online/testing.h"
+#include "src/norm/pointwise/testing.h"
 #include "src/norm/testing.h"
 
 namespace planish {
@@ -132,6 +133,22 @@ TEST_F(NormThreadsTest, OnlineNorm) {
     };
     expect(tests::online_norm::Problem<float>(rows, cols, 0.01));
     expect(tests::online_norm::Problem<double>(rows, cols, 0.01));
+  }
+}
+
+TEST_F(NormThreadsTest, PointwiseNorm) {
+  for (const auto& [rows, cols] :
+       {std::pair<int64_t, int64_t>{2000, 100}, {6000, 7}, {5, 40'000}}) {
+    SCOPED_TRACE(testing::Message() << rows << " x " << cols);
+    ForEachType([&, r = rows, c = cols]<class T, class P>(Types<T, P>) {
+      const tests::pointwise::Problem<T, P> p(Pointwise::kErf, r, c);
+      ExpectSameBitsOnThreads([&] {
+        tests::pointwise::Result<T, P> out(p);
+        PointwiseNormForward<T, P>(p.function, tests::pointwise::ForwardArgs(p, out));
+        PointwiseNormBackward<T, P>(p.function, tests::pointwise::BackwardArgs(p, out));
+        return out;
+      });
+    });
   }
 }
 

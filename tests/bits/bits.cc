@@ -24,6 +24,7 @@
 #include "planish/norm.h"
 #include "planish/online_norm.h"
 #include "planish/parallel.h"
+#include "planish/pointwise_norm.h"
 #include "planish/rnn.h"
 #include "planish/target.h"
 #include "planish/weight_norm.h"
@@ -283,6 +284,42 @@ void Rows(Report& report, const std::string& types, const RowShape& shape, const
           [&](const auto& b) { OnlineNormBackward<T, P>(b, options); });
       hash.Add(&state.mean, 1);
       hash.Add(&state.deviation, 1);
+    });
+  }
+  for (const Pointwise f : {Pointwise::kTanh, Pointwise::kErf}) {
+    report.Case((f == Pointwise::kTanh ? "tanh" : "erf") + where, [&](Hash& hash) {
+      const Array<T> unset(rows * cols, v.offset);
+      Array<T> y = v.in_place ? in.x : unset, dx = v.in_place ? in.dy : unset;
+      Array<P> alpha(1), dalpha(1), dshift(1), dgain(cols, v.offset), dbias(cols, v.offset);
+      *alpha.data() = From<P>(0.625);
+      const P* shift = f == Pointwise::kErf ? alpha.data() : nullptr;
+      const ParallelFor parallel_for = OptionsOf(v).parallel_for;
+      PointwiseNormForward<T, P>(f,
+                                 {.rows = rows,
+                                  .cols = cols,
+                                  .x = v.in_place ? y.data() : in.x.data(),
+                                  .alpha = alpha.data(),
+                                  .shift = shift,
+                                  .gain = in.gain.data(),
+                                  .bias = in.bias.data(),
+                                  .y = y.data()},
+                                 parallel_for);
+      PointwiseNormBackward<T, P>(f,
+                                  {.rows = rows,
+                                   .cols = cols,
+                                   .dy = v.in_place ? dx.data() : in.dy.data(),
+                                   .x = in.x.data(),
+                                   .alpha = alpha.data(),
+                                   .shift = shift,
+                                   .gain = in.gain.data(),
+                                   .dx = v.dx ? dx.data() : nullptr,
+                                   .dalpha = dalpha.data(),
+                                   .dshift = dshift.data(),
+                                   .dgain = dgain.data(),
+                                   .dbias = dbias.data()},
+                                  parallel_for);
+      for (const Array<T>* array : {&y, &dx}) array->AddTo(hash);
+      for (const Array<P>* array : {&dalpha, &dshift, &dgain, &dbias}) array->AddTo(hash);
     });
   }
   const Inputs<T, P> lengths(rows, cols, rows, rows, v, values.values);

@@ -201,6 +201,28 @@ std::vector<float> CallWeightNorm(const ParallelFor& parallel_for, size_t offset
   return a.Outputs();
 }
 
+std::vector<float> CallPointwiseNorm(const ParallelFor& parallel_for, size_t offset) {
+  Arrays a(offset);
+  const float *const x = a.Input(kSize), *const dy = a.Input(kSize);
+  const float *const alpha = a.Input(1), *const gain = a.Input(kCols);
+  PointwiseNormForward<float>(
+      Pointwise::kErf,
+      {.rows = kRows, .cols = kCols, .x = x, .alpha = alpha, .gain = gain, .y = a.Output(kSize)},
+      parallel_for);
+  PointwiseNormBackward<float>(Pointwise::kErf,
+                               {.rows = kRows,
+                                .cols = kCols,
+                                .dy = dy,
+                                .x = x,
+                                .alpha = alpha,
+                                .gain = gain,
+                                .dx = a.Output(kSize),
+                                .dalpha = a.Output(1),
+                                .dgain = a.Output(kCols)},
+                               parallel_for);
+  return a.Outputs();
+}
+
 std::vector<float> CallOnlineNorm(const ParallelFor& parallel_for, size_t offset) {
   Arrays a(offset);
   const float* const x = a.Input(kSize);
@@ -323,6 +345,7 @@ INSTANTIATE_TEST_SUITE_P(
     Functions, ContractTest,
     ::testing::Values(Function{"Norm", CallNorm}, Function{"ChannelNorm", CallChannelNorm},
                       Function{"BatchNorm", CallBatchNorm}, Function{"WeightNorm", CallWeightNorm},
+                      Function{"PointwiseNorm", CallPointwiseNorm},
                       Function{"OnlineNorm", CallOnlineNorm}, Function{"Rnn", CallRnn}),
     [](const auto& param) { return param.param.name; });
 

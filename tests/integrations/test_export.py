@@ -32,6 +32,8 @@ NORMS = {
     "LayerNorm1d": lambda: planish.nn.LayerNorm1d(4),
     "BatchNorm1d": lambda: planish.nn.BatchNorm1d(4),
     "BatchNorm1d without statistics": lambda: planish.nn.BatchNorm1d(4, track_running_stats=False),
+    "DyT": lambda: planish.nn.DyT(6),
+    "Derf": lambda: planish.nn.Derf((4, 6)),
     "OnlineLayerNorm": lambda: planish.nn.OnlineLayerNorm(6),
     "weight_norm": lambda: planish.nn.weight_norm(nn.Linear(6, 3)),
 }

@@ -86,6 +86,7 @@ void CheckOptions(const char* module, const Options& o) {
     if (o.as_coded()) CheckUnbiased(module, o.normalized_shape(), "as_coded");
   }
   if constexpr (requires { o.alpha(); }) CheckAlpha(module, o.alpha());
+  if constexpr (requires { o.alpha_init(); }) CheckFinite(module, "alpha_init", o.alpha_init());
   if constexpr (requires { o.eps(); }) {
     const std::optional<double> eps = o.eps();
     if (eps) CheckEps(module, *eps);
@@ -234,6 +235,7 @@ void Print(const Options& o, Arguments print) {
   if constexpr (requires { o.k(); }) print("k", o.k());
   if constexpr (requires { o.as_coded(); }) print("as_coded", o.as_coded());
   if constexpr (requires { o.alpha(); }) print("alpha", o.alpha());
+  if constexpr (requires { o.alpha_init(); }) print("alpha_init", o.alpha_init());
   if constexpr (requires { o.eps(); }) print("eps", o.eps());
   if constexpr (requires { o.momentum(); }) print("momentum", o.momentum());
   if constexpr (requires { o.elementwise_affine(); }) {
@@ -369,6 +371,8 @@ template class NormImpl<RMSNormImpl, RMSNormOptions>;
 template class NormImpl<LayerNormSimpleImpl, LayerNormSimpleOptions>;
 template class NormImpl<DetachNormImpl, DetachNormOptions>;
 template class NormImpl<AdaNormImpl, AdaNormOptions>;
+template class NormImpl<DyTImpl, DyTOptions>;
+template class NormImpl<DerfImpl, DerfOptions>;
 template class NormImpl<OnlineLayerNormImpl, OnlineLayerNormOptions>;
 template class NormImpl<LayerNorm1dImpl, LayerNorm1dOptions>;
 template class NormImpl<LayerNorm2dImpl, LayerNorm2dOptions>;
@@ -380,6 +384,8 @@ template class NormImpl<WeightNormLinearImpl, WeightNormLinearOptions>;
 template class AffineNormImpl<RowNormImpl, RowNormOptions>;
 template class AffineNormImpl<LayerNormImpl, LayerNormOptions>;
 template class AffineNormImpl<RMSNormImpl, RMSNormOptions>;
+template class AffineNormImpl<DyTImpl, DyTOptions>;
+template class AffineNormImpl<DerfImpl, DerfOptions>;
 template class AffineNormImpl<OnlineLayerNormImpl, OnlineLayerNormOptions>;
 template class AffineNormImpl<LayerNorm1dImpl, LayerNorm1dOptions>;
 template class AffineNormImpl<LayerNorm2dImpl, LayerNorm2dOptions>;
@@ -475,6 +481,55 @@ Tensor DetachNormImpl::forward(const Tensor& x) {
 Tensor AdaNormImpl::forward(const Tensor& x) {
   return planish::ada_norm(x, options.normalized_shape(), options.C(), options.k(),
                            options.as_coded(), options.eps());
+}
+
+// ---- Pointwise functions
+
+DyTImpl::DyTImpl(DyTOptions options_) : AffineNormImpl(std::move(options_)) { RegisterScalars(); }
+
+void DyTImpl::reset() {
+  AffineNormImpl::reset();
+  RegisterScalars();
+}
+
+void DyTImpl::RegisterScalars() {
+  alpha = register_parameter("alpha", at::full({1}, options.alpha_init()));
+}
+
+void DyTImpl::reset_parameters() {
+  AffineNormImpl::reset_parameters();
+  const at::NoGradGuard no_grad;
+  alpha.fill_(options.alpha_init());
+}
+
+Tensor DyTImpl::forward(const Tensor& x) {
+  return planish::dyt(x, options.normalized_shape(), alpha, OrNone(weight), OrNone(bias));
+}
+
+DerfImpl::DerfImpl(DerfOptions options_) : AffineNormImpl(std::move(options_)) {
+  RegisterScalars();
+}
+
+void DerfImpl::reset() {
+  AffineNormImpl::reset();
+  RegisterScalars();
+}
+
+void DerfImpl::RegisterScalars() {
+  alpha = register_parameter("alpha", at::full({1}, options.alpha_init()));
+  shift = register_parameter("shift", at::zeros({1}));
+}
+
+void DerfImpl::reset_parameters() {
+  AffineNormImpl::reset_parameters();
+  const at::NoGradGuard no_grad;
+  alpha.fill_(options.alpha_init());
+  shift.zero_();
+}
+
+Tensor DerfImpl::forward(const Tensor& x) {
+  return planish::derf(x, options.normalized_shape(), alpha, OrNone(shift), OrNone(weight),
+                       OrNone(bias));
 }
 
 // ---- Online norm

@@ -281,6 +281,19 @@ Tensor OnlineCase(const Tensor& x, double alpha, double& mu, double& sigma) {
   return (x - mean) / deviation;
 }
 
+TEST(PointwiseModules, MatchTheirEquations) {
+  at::manual_seed(21);
+  const Tensor x = Random({5, 4});
+  const DyT dyt = Drawn(DyT(DyTOptions({4})));
+  EXPECT_LT(MaxDifference(dyt(x), dyt->weight * (dyt->alpha * x).tanh() + dyt->bias), kDouble);
+  const Derf derf = Drawn(Derf(DerfOptions({5, 4})));
+  EXPECT_LT(
+      MaxDifference(derf(x), derf->weight * (derf->alpha * x + derf->shift).erf() + derf->bias),
+      kDouble);
+  derf->reset_parameters();
+  EXPECT_LT(MaxDifference(derf(x), (x / 2).erf()), kDouble);
+}
+
 TEST(OnlineLayerNormModule, UpdatesItsStateOnlyInTraining) {
   at::manual_seed(7);
   const double alpha = 0.3;
@@ -582,6 +595,11 @@ std::vector<Entry> Table() {
          "DetachNorm([4], mean=false, std=true, eps=1e-05)", {}),
       Of(AdaNorm(AdaNormOptions({4}).C(2)), rows,
          "AdaNorm([4], C=2, k=0.1, as_coded=false, eps=1e-05)", {}),
+      Of(DyT(DyTOptions({4})), rows, "DyT([4], alpha_init=0.5, elementwise_affine=true, bias=true)",
+         {"weight", "bias", "alpha"}),
+      Of(Derf(DerfOptions({5, 4}).alpha_init(0.25).bias(false)), rows,
+         "Derf([5, 4], alpha_init=0.25, elementwise_affine=true, bias=false)",
+         {"weight", "alpha", "shift"}),
       Of(OnlineLayerNorm(OnlineLayerNormOptions(4).alpha(0.5)), rows,
          "OnlineLayerNorm(4, alpha=0.5, affine=true, mu=0, sigma=1)", {"weight", "bias", "state"}),
       Of(LayerNorm1d(4), rows, "LayerNorm1d(4, eps=1e-05, affine=true, bias=true)", both),
@@ -686,8 +704,9 @@ TEST(NormModules, TrainInASequential) {
                             LayerNorm(LayerNormOptions({8})), RMSNorm(RMSNormOptions({8})),
                             LayerNormSimple(LayerNormSimpleOptions({8})),
                             DetachNorm(DetachNormOptions({8})), AdaNorm(AdaNormOptions({8})),
-                            OnlineLayerNorm(8), LayerNorm1d(8), BatchNorm1d(8),
-                            RecurrentBatchNorm(8, 1), WeightNormLinear(8, 2));
+                            DyT(DyTOptions({8})), Derf(DerfOptions({8})), OnlineLayerNorm(8),
+                            LayerNorm1d(8), BatchNorm1d(8), RecurrentBatchNorm(8, 1),
+                            WeightNormLinear(8, 2));
   const Tensor x = at::randn({16, 4});
   net->forward(x).pow(3).mean().backward();
   for (const auto& item : net->named_parameters()) {

@@ -1,3 +1,5 @@
+#include "torch/norm/vmap.h"
+
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <torch/library.h>

@@ -8,7 +8,6 @@
 #endif
 
 #include <cstddef>
-#include <iterator>
 
 #include "src/base/simd/simd.h"
 
@@ -51,6 +50,14 @@ struct ExpConstants<double> {
       0x1.5555555555556p-3,  0x1.0000000000001p-1};
 };
 
+/// Returns the polynomial with these coefficients, the constant last, at x.
+template <class D, size_t kCount>
+HWY_INLINE hn::Vec<D> Polynomial(D d, hn::Vec<D> x, const hn::TFromD<D> (&terms)[kCount]) {
+  auto sum = hn::Set(d, terms[0]);
+  for (size_t i = 1; i < kCount; ++i) sum = hn::MulAdd(sum, x, hn::Set(d, terms[i]));
+  return sum;
+}
+
 /// exp(x) = 2^n * (1 + rest), with an integer n.
 template <class D>
 struct SplitExp {
@@ -67,11 +74,7 @@ HWY_INLINE SplitExp<D> ExpOf(D d, hn::Vec<D> x) {
   const auto n = hn::Sub(hn::MulAdd(x, log2e, round), round);
   const auto r = hn::NegMulAdd(n, hn::Set(d, Constants::kLog2Low),
                                hn::NegMulAdd(n, hn::Set(d, Constants::kLog2High), x));
-  auto sum = hn::Set(d, Constants::kTerms[0]);
-  for (size_t i = 1; i < std::size(Constants::kTerms); ++i) {
-    sum = hn::MulAdd(sum, r, hn::Set(d, Constants::kTerms[i]));
-  }
-  return {n, hn::MulAdd(hn::Mul(r, r), sum, r)};
+  return {n, hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, Constants::kTerms), r)};
 }
 
 /// Returns 2^n for an integer n with a normal result, or infinity for the first n that is too
@@ -128,16 +131,28 @@ HWY_INLINE hn::Vec<D> Sigmoid(D d, hn::Vec<D> x) {
   return KeepNan<D>(x, hn::Div(one, sum));
 }
 
+/// m = exp(-2|x|) - 1, which is accurate near 0, and exp(-2|x|). tanh|x| = -m / (2 + m).
+template <class D>
+struct TanhTerms {
+  hn::Vec<D> m, power;
+};
+
+/// Computes the terms for `below`, -2|x|.
+template <class D>
+HWY_INLINE TanhTerms<D> TanhTermsOf(D d, hn::Vec<D> below) {
+  const auto split = ExpOf(d, below);
+  const auto power = PowerOfTwo(d, split.n);
+  return {hn::MulAdd(split.rest, power, hn::Sub(power, hn::Set(d, hn::TFromD<D>{1}))),
+          hn::MulAdd(split.rest, power, power)};
+}
+
 /// Returns tanh(x) within 4 ulp. tanh(-0) is -0; NaN stays NaN.
 template <class D>
 HWY_INLINE hn::Vec<D> Tanh(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
-  // With m = exp(-2|x|) - 1, which is accurate near 0, tanh|x| = -m / (2 + m). exp(-40) is
-  // negligible compared with 1, also in double.
+  // exp(-40) is negligible compared with 1, also in double.
   const auto below = hn::Mul(hn::Abs(x), hn::Set(d, T{-2}));
-  const auto split = ExpOf(d, hn::Max(below, hn::Set(d, T{-40})));
-  const auto power = PowerOfTwo(d, split.n);
-  const auto m = hn::MulAdd(split.rest, power, hn::Sub(power, hn::Set(d, T{1})));
+  const auto m = TanhTermsOf(d, hn::Max(below, hn::Set(d, T{-40}))).m;
   const auto y = hn::Div(m, hn::Add(m, hn::Set(d, T{2})));
   return KeepNan<D>(x, hn::CopySign(y, x));
 }

@@ -8,6 +8,7 @@
 // Must precede the headers that are compiled for each target.
 #include <hwy/highway.h>
 
+#include "src/base/simd/erf-inl.h"
 #include "src/base/simd/math-inl.h"
 #include "src/base/simd/simd.h"
 
@@ -39,6 +40,18 @@ template <class T>
 HWY_INLINE void TanhMap(const T* x, int64_t n, T* y) {
   Map(x, n, y, [](auto d, auto v) HWY_ATTR { return Tanh(d, v); });
 }
+template <class T>
+HWY_INLINE void ErfMap(const T* x, int64_t n, T* y) {
+  Map(x, n, y, [](auto d, auto v) HWY_ATTR { return Erf(d, v); });
+}
+template <class T>
+HWY_INLINE void TanhSlopeMap(const T* x, int64_t n, T* y) {
+  Map(x, n, y, [](auto d, auto v) HWY_ATTR { return TanhAndSlope(d, v).slope; });
+}
+template <class T>
+HWY_INLINE void ErfSlopeMap(const T* x, int64_t n, T* y) {
+  Map(x, n, y, [](auto d, auto v) HWY_ATTR { return ErfAndSlope(d, v).slope; });
+}
 
 template <class T>
 HWY_INLINE void SoftplusMap(const T* x, int64_t n, T* y) {
@@ -53,6 +66,12 @@ void TanhFloats(const float* x, int64_t n, float* y) { TanhMap(x, n, y); }
 void TanhDoubles(const double* x, int64_t n, double* y) { TanhMap(x, n, y); }
 void SoftplusFloats(const float* x, int64_t n, float* y) { SoftplusMap(x, n, y); }
 void SoftplusDoubles(const double* x, int64_t n, double* y) { SoftplusMap(x, n, y); }
+void ErfFloats(const float* x, int64_t n, float* y) { ErfMap(x, n, y); }
+void ErfDoubles(const double* x, int64_t n, double* y) { ErfMap(x, n, y); }
+void TanhSlopeFloats(const float* x, int64_t n, float* y) { TanhSlopeMap(x, n, y); }
+void TanhSlopeDoubles(const double* x, int64_t n, double* y) { TanhSlopeMap(x, n, y); }
+void ErfSlopeFloats(const float* x, int64_t n, float* y) { ErfSlopeMap(x, n, y); }
+void ErfSlopeDoubles(const double* x, int64_t n, double* y) { ErfSlopeMap(x, n, y); }
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
@@ -70,6 +89,12 @@ HWY_EXPORT(TanhFloats);
 HWY_EXPORT(TanhDoubles);
 HWY_EXPORT(SoftplusFloats);
 HWY_EXPORT(SoftplusDoubles);
+HWY_EXPORT(ErfFloats);
+HWY_EXPORT(ErfDoubles);
+HWY_EXPORT(TanhSlopeFloats);
+HWY_EXPORT(TanhSlopeDoubles);
+HWY_EXPORT(ErfSlopeFloats);
+HWY_EXPORT(ErfSlopeDoubles);
 
 template <>
 void ExpArray(const float* x, int64_t n, float* y) {
@@ -94,6 +119,30 @@ void TanhArray(const float* x, int64_t n, float* y) {
 template <>
 void TanhArray(const double* x, int64_t n, double* y) {
   PLANISH_DISPATCH(TanhDoubles)(x, n, y);
+}
+template <>
+void ErfArray(const float* x, int64_t n, float* y) {
+  PLANISH_DISPATCH(ErfFloats)(x, n, y);
+}
+template <>
+void ErfArray(const double* x, int64_t n, double* y) {
+  PLANISH_DISPATCH(ErfDoubles)(x, n, y);
+}
+template <>
+void TanhSlopeArray(const float* x, int64_t n, float* y) {
+  PLANISH_DISPATCH(TanhSlopeFloats)(x, n, y);
+}
+template <>
+void TanhSlopeArray(const double* x, int64_t n, double* y) {
+  PLANISH_DISPATCH(TanhSlopeDoubles)(x, n, y);
+}
+template <>
+void ErfSlopeArray(const float* x, int64_t n, float* y) {
+  PLANISH_DISPATCH(ErfSlopeFloats)(x, n, y);
+}
+template <>
+void ErfSlopeArray(const double* x, int64_t n, double* y) {
+  PLANISH_DISPATCH(ErfSlopeDoubles)(x, n, y);
 }
 
 template <>

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-// The functions of math-inl.h over arrays of float or double, with the SIMD target in use. Results
-// are within 4 ulp for every input.
+// The functions of math-inl.h and erf-inl.h over arrays of float or double, with the SIMD target in
+// use. Results are within 4 ulp for every input, except the slopes (erf-inl.h).
 namespace planish::internal {
 
 /// Computes y[i] = exp(x[i]) for i < n; y may be x.
@@ -22,6 +22,16 @@ void TanhArray(const T* x, int64_t n, T* y);
 /// Computes y[i] = log(1 + exp(x[i])) for i < n; y may be x.
 template <class T>
 void SoftplusArray(const T* x, int64_t n, T* y);
+
+/// Computes y[i] = erf(x[i]) for i < n; y may be x.
+template <class T>
+void ErfArray(const T* x, int64_t n, T* y);
+
+/// Compute the derivatives of tanh and erf at x[i] for i < n; y may be x.
+template <class T>
+void TanhSlopeArray(const T* x, int64_t n, T* y);
+template <class T>
+void ErfSlopeArray(const T* x, int64_t n, T* y);
 
 }  // namespace planish::internal
 

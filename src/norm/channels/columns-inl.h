@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "src/base/simd/erf-inl.h"
+#include "src/base/simd/math-inl.h"
 #include "src/norm/channels/columns.h"
 #include "src/norm/rows/prefetch-inl.h"
 #include "src/norm/rows/row_ends-inl.h"
@@ -252,6 +254,16 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
 
 // --- Elementwise operations ---
 
+/// Returns the function of kMap and its derivative at z.
+template <ChannelMap kMap, class D>
+HWY_INLINE ValueAndSlope<D> PointwiseOf(D d, Vec<D> z) {
+  if constexpr (kMap == ChannelMap::kTanh) {
+    return TanhAndSlope(d, z);
+  } else {
+    return ErfAndSlope(d, z);
+  }
+}
+
 template <ChannelMap kMap, class D, class T, class Values>
 HWY_INLINE Vec<D> Mapped(D d, const MapArrays<T>& arrays, int64_t i, const Values& value) {
   const Vec<D> a = Read(d, arrays.a + i);
@@ -261,6 +273,10 @@ HWY_INLINE Vec<D> Mapped(D d, const MapArrays<T>& arrays, int64_t i, const Value
     const Vec<D> x = Read(d, arrays.x + i);
     const Vec<D> xhat = hn::MulAdd(hn::Sub(x, value(d, 0)), value(d, 1), value(d, 2));
     return hn::Mul(hn::NegMulAdd(xhat, value(d, 4), hn::Sub(a, value(d, 3))), value(d, 5));
+  } else if constexpr (IsPointwise(kMap)) {
+    const Vec<D> z = hn::MulAdd(a, value(d, 0), value(d, 1));
+    const Vec<D> f = kMap == ChannelMap::kTanh ? Tanh(d, z) : Erf(d, z);
+    return hn::MulAdd(f, value(d, 2), value(d, 3));
   } else {
     return hn::Mul(a, value(d, 0));
   }
@@ -406,10 +422,10 @@ HWY_NOINLINE void MapRowsOf(D d, MapArrays<T> arrays, int64_t stride, int64_t ro
                             int64_t end, int64_t run, int64_t period,
                             const MapParameters<Compute<T>>& parameters) {
   for (int64_t r = 0; r < rows; ++r) {
-    if (run == 1) {
+    if (IsPointwise(kMap) || run == 1) {
       MapColumnsOf<kMap, kNtStores>(d, arrays, begin, end, begin - begin % period, period,
                                     parameters);
-    } else {
+    } else if constexpr (!IsPointwise(kMap)) {
       MapRunsOf<kMap, kNtStores>(d, arrays, begin, end, run, period, parameters);
     }
     arrays.a += stride;

@@ -79,8 +79,12 @@ void MapRowsOnTarget(ChannelMap map, const MapArrays<T>& arrays, int64_t stride,
     visit(std::integral_constant<ChannelMap, ChannelMap::kNormalize>());
   } else if (map == ChannelMap::kGradient) {
     visit(std::integral_constant<ChannelMap, ChannelMap::kGradient>());
-  } else {
+  } else if (map == ChannelMap::kScale) {
     visit(std::integral_constant<ChannelMap, ChannelMap::kScale>());
+  } else if (map == ChannelMap::kTanh) {
+    visit(std::integral_constant<ChannelMap, ChannelMap::kTanh>());
+  } else {
+    visit(std::integral_constant<ChannelMap, ChannelMap::kErf>());
   }
 }
 

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <numeric>
 
 #include "src/base/aligned.h"
 #include "src/base/loop.h"
 #include "src/norm/element_types.h"
+#include "src/norm/params.h"
 
 namespace planish::internal {
 namespace {
@@ -37,12 +37,6 @@ constexpr int64_t kTileRowBytes = 1024;
 constexpr int64_t kShiftSamples = 8;
 
 // --- End of tuning constants ---
-
-template <class C>
-C Plain(C value) {
-  // Conversion to bfloat16 requires a plain NaN (see PlainNan).
-  return value == value ? value : std::numeric_limits<C>::quiet_NaN();
-}
 
 // Arrays of `count` parameters: one value for each channel, or repeated for each of its columns.
 template <class C, class Parameters>
@@ -338,13 +332,6 @@ void AfterColumns(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n, i
   });
 }
 
-// Returns the number of blocks of `rows` rows whose columns are summed separately. Depends on the
-// shape only, and so do the bits of the sums, whether columns are tiled or not.
-int64_t RowBlocks(int64_t rows, int64_t width) {
-  return std::clamp<int64_t>(std::min(rows / kMinBlockRows, rows * width / kMinBlockElements), 1,
-                             kMaxRowBlocks);
-}
-
 // Processes tiles of `tile` channels, like RunsInTiles.
 template <class T>
 void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& parallel_for) {
@@ -481,6 +468,11 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
 }
 
 }  // namespace
+
+int64_t RowBlocks(int64_t rows, int64_t width) {
+  return std::clamp<int64_t>(std::min(rows / kMinBlockRows, rows * width / kMinBlockElements), 1,
+                             kMaxRowBlocks);
+}
 
 template <class T>
 void ShiftChannels(const ChannelPass<T>& pass, int64_t begin, int64_t n, Compute<T>* shift) {

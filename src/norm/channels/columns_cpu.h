@@ -46,6 +46,10 @@ struct ChannelPass : ChannelArrays<T> {
   std::function<void(const ChannelRange<C>& range)> after = {};
 };
 
+/// Returns the number of blocks of `rows` rows whose columns are summed separately. Depends on the
+/// shape only, and so do the bits of the sums, whether columns are tiled or not.
+int64_t RowBlocks(int64_t rows, int64_t width);
+
 template <class T>
 void RunChannels(ChannelPass<T> pass, const ParallelFor& parallel_for);
 

@@ -20,6 +20,10 @@ struct UntypedParams : Args<T, void> {
   PLANISH_DEVICE Params Lengths() const { return {this->g, params_are_float}; }
   PLANISH_DEVICE ParamGradients GainGradient() const { return {this->dgain, params_are_float}; }
   PLANISH_DEVICE ParamGradients BiasGradient() const { return {this->dbias, params_are_float}; }
+  PLANISH_DEVICE Params Alpha() const { return {this->alpha, params_are_float}; }
+  PLANISH_DEVICE Params Shift() const { return {this->shift, params_are_float}; }
+  PLANISH_DEVICE ParamGradients AlphaGradient() const { return {this->dalpha, params_are_float}; }
+  PLANISH_DEVICE ParamGradients ShiftGradient() const { return {this->dshift, params_are_float}; }
   PLANISH_DEVICE ParamGradients LengthGradients() const { return {this->dg, params_are_float}; }
 };
 

@@ -36,6 +36,34 @@ PLANISH_DEVICE XhatMap<C> XhatAt(const SavedStatistics<C>& saved, int64_t i) {
   return {mean, rstd, -lo * rstd};
 }
 
+// A pointwise function and its derivative at alpha * x + shift.
+template <class C>
+struct PointwiseMap {
+  bool is_tanh;
+  C alpha, shift;
+
+  PLANISH_DEVICE C At(C x) const { return FusedMulAdd(alpha, x, shift); }
+  PLANISH_DEVICE C operator()(C x) const { return is_tanh ? Tanh(At(x)) : Erf(At(x)); }
+  PLANISH_DEVICE C Slope(C x) const {
+    const C z = At(x), size = z < 0 ? -z : z;
+    if (is_tanh) {  // 1 - tanh(z)^2 would cancel
+      const C e = Exp(-2 * size), sum = 1 + e;
+      return 4 * e / (sum * sum);
+    }
+    if (size > C{30}) return z == z ? C{0} : z;  // exp(-z^2) is 0
+    const C square = z * z, rest = FusedMulAdd(z, z, -square);
+    const C power = Exp(-square);
+    return FusedMulAdd(-power, rest, power) * static_cast<C>(1.1283791670955126);
+  }
+};
+
+template <class T>
+PLANISH_DEVICE PointwiseMap<Compute<T>> PointwiseOf(const PointwiseCall& call) {
+  using C = Compute<T>;
+  return {call.function == Pointwise::kTanh, ParamAt<T>(call.alpha, 0, C{1}),
+          ParamAt<T>(call.shift, 0, C{0})};
+}
+
 // Doubles are scaled before they are squared, so that a double holds the sum of squares. The scale
 // is kLargeScale for magnitudes of at least kLarge, else kSmallScale.
 inline constexpr double kLarge = 0x1p12, kLargeScale = 0x1p-522, kSmallScale = 0x1p480;
@@ -44,10 +72,15 @@ template <ChannelSums kSums>
 inline constexpr bool kHasStatistics =
     kSums == ChannelSums::kGradient || kSums == ChannelSums::kGradientOfRows;
 template <ChannelSums kSums>
-inline constexpr bool kReadsX = kHasStatistics<kSums> || kSums == ChannelSums::kGradientOfPositions;
+inline constexpr bool kIsPointwise =
+    kSums == ChannelSums::kPointwise || kSums == ChannelSums::kPointwiseSlope;
+template <ChannelSums kSums>
+inline constexpr bool kReadsX =
+    kHasStatistics<kSums> || kIsPointwise<kSums> || kSums == ChannelSums::kGradientOfPositions;
 template <ChannelMap kMap>
 inline constexpr bool kMapReadsX =
-    kMap == ChannelMap::kGradient || kMap == ChannelMap::kGradientOfRows;
+    kMap == ChannelMap::kGradient || kMap == ChannelMap::kGradientOfRows ||
+    kMap == ChannelMap::kPointwiseSlope;
 template <ChannelMap kMap>
 inline constexpr bool kOfRows =
     kMap == ChannelMap::kNormalizeRows || kMap == ChannelMap::kGradientOfRows;
@@ -88,6 +121,21 @@ PLANISH_DEVICE void AddTerm(C a, C x, double shift, const XhatMap<C>& xhat, doub
     const auto number = static_cast<double>(a);
     first += number;
     second = FusedMulAdd(number, static_cast<double>(xhat(x)), second);
+  }
+}
+
+// AddTerm for the sums of pointwise functions.
+template <ChannelSums kSums, class C>
+PLANISH_DEVICE void AddPointwise(C a, C x, const PointwiseMap<C>& f, double& first,
+                                 double& second) {
+  if constexpr (kSums == ChannelSums::kPointwise) {
+    const auto number = static_cast<double>(a);
+    first += number;
+    second = FusedMulAdd(number, static_cast<double>(f(x)), second);
+  } else {
+    const double g = static_cast<double>(a) * static_cast<double>(f.Slope(x));
+    first = FusedMulAdd(g, static_cast<double>(x), first);
+    second += g;
   }
 }
 
@@ -208,6 +256,8 @@ SumRuns(ColumnArrays<T> arrays, SavedStatistics<Compute<T>> saved, const double*
       }
       XhatMap<C> xhat = {};
       if constexpr (kHasStatistics<kSums>) xhat = XhatAt(saved, c);
+      PointwiseMap<C> pointwise = {};
+      if constexpr (kIsPointwise<kSums>) pointwise = PointwiseOf<T>(arrays.pointwise);
       RunWalk walk(arrays.channels, arrays.spatial, c, part * part_length,
                    EndOfPart(part, part_length, n), static_cast<int64_t>(team.lane()) * N,
                    static_cast<int64_t>(team_size) * N);
@@ -224,7 +274,11 @@ SumRuns(ColumnArrays<T> arrays, SavedStatistics<Compute<T>> saved, const double*
             } else if constexpr (kSums == ChannelSums::kGradientOfPositions) {
               xhat = XhatAt(saved, packs.index[f] + j);
             }
-            AddTerm<kSums>(a, packs.x[f][j], shift, xhat, first, second);
+            if constexpr (kIsPointwise<kSums>) {
+              AddPointwise<kSums>(a, packs.x[f][j], pointwise, first, second);
+            } else {
+              AddTerm<kSums>(a, packs.x[f][j], shift, xhat, first, second);
+            }
           }
         }
       }
@@ -262,6 +316,8 @@ SumColumns(ColumnArrays<T> arrays, SavedStatistics<Compute<T>> saved, const doub
           xhat[j] = XhatAt(saved, c);
         }
       }
+      PointwiseMap<C> pointwise = {};
+      if constexpr (kIsPointwise<kSums>) pointwise = PointwiseOf<T>(arrays.pointwise);
       const int64_t end = EndOfPart(part, part_length, arrays.batch);
       for (int64_t b = part * part_length + block.y; b < end; b += block.rows * kFlight) {
         const ColumnPacks<T, N, kFlight, kReadsX<kSums>> packs(arrays, tiles.width, col, b,
@@ -275,7 +331,11 @@ SumColumns(ColumnArrays<T> arrays, SavedStatistics<Compute<T>> saved, const doub
             if constexpr (kSums == ChannelSums::kGradientOfPositions) {
               xhat[j] = XhatAt(saved, row * arrays.spatial + s[j]);
             }
-            AddTerm<kSums>(packs.a[f][j], packs.x[f][j], shift[j], xhat[j], first[j], second[j]);
+            if constexpr (kIsPointwise<kSums>) {
+              AddPointwise<kSums>(packs.a[f][j], packs.x[f][j], pointwise, first[j], second[j]);
+            } else {
+              AddTerm<kSums>(packs.a[f][j], packs.x[f][j], shift[j], xhat[j], first[j], second[j]);
+            }
           }
         }
       }
@@ -315,11 +375,17 @@ template <ChannelMap kMap>
 inline constexpr int kParameterCount = ParameterCount(kMap);
 
 template <ChannelMap kMap, class C>
-PLANISH_DEVICE C Mapped(C a, C x, const C* v, C gain, C bias) {
+PLANISH_DEVICE C Mapped(C a, C x, const C* v, C gain, C bias, bool is_tanh) {
   if constexpr (kMap == ChannelMap::kNormalize) {
     return FusedMulAdd(a - v[0], v[1], v[2]);
   } else if constexpr (kMap == ChannelMap::kScale) {
     return a * v[0];
+  } else if constexpr (IsPointwise(kMap)) {
+    const PointwiseMap<C> f = {kMap == ChannelMap::kTanh, v[0], v[1]};
+    return FusedMulAdd(f(a), v[2], v[3]);
+  } else if constexpr (kMap == ChannelMap::kPointwiseSlope) {
+    const PointwiseMap<C> f = {is_tanh, v[0], v[1]};
+    return a * f.Slope(x) * v[2];
   } else if constexpr (kMap == ChannelMap::kNormalizeRows) {
     return FusedMulAdd(gain, FusedMulAdd(a - v[0], v[1], v[2]), bias);
   } else {
@@ -339,6 +405,7 @@ MapRuns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
         const Compute<T>* values) {
   using C = Compute<T>;
   constexpr int kFlight = kMapFlight<kMap>, kParameters = kParameterCount<kMap>;
+  const bool is_tanh = arrays.pointwise.function == Pointwise::kTanh;
   const int lane = ThreadIndex() % team, teams = BlockThreads() / team;
   const int64_t n = arrays.batch * arrays.spatial, items = arrays.channels * parts;
   for (int64_t block = BlockIndex() * teams; block < items; block += Blocks() * teams) {
@@ -364,7 +431,7 @@ MapRuns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
           if constexpr (kMap == ChannelMap::kNormalizeRows) {
             bias = ParamAt<T>(arrays.bias, packs.s[f] + j, C{0});
           }
-          a[j] = Mapped<kMap>(a[j], packs.x[f][j], v, gain, bias);
+          a[j] = Mapped<kMap>(a[j], packs.x[f][j], v, gain, bias, is_tanh);
         }
         Store<N>(a, arrays.out + packs.at[f]);
       }
@@ -378,6 +445,7 @@ MapColumns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
            const Compute<T>* values) {
   using C = Compute<T>;
   constexpr int kFlight = kMapFlight<kMap>, kParameters = kParameterCount<kMap>;
+  const bool is_tanh = arrays.pointwise.function == Pointwise::kTanh;
   const ThreadMatrix block(team);
   const ColumnTiles<N> tiles(arrays, team);
   const int64_t items = tiles.count * parts;
@@ -402,7 +470,9 @@ MapColumns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
         if (row >= end) continue;
         C(&a)[N] = packs.a[f];
         PLANISH_UNROLL
-        for (int j = 0; j < N; ++j) a[j] = Mapped<kMap>(a[j], packs.x[f][j], v[j], C{1}, C{0});
+        for (int j = 0; j < N; ++j) {
+          a[j] = Mapped<kMap>(a[j], packs.x[f][j], v[j], C{1}, C{0}, is_tanh);
+        }
         Store<N>(a, arrays.out + row * tiles.width + col);
       }
     }
@@ -632,6 +702,59 @@ struct FinishPositionGradients {
   }
 };
 
+template <class T>
+struct FinishPointwiseForward {
+  using C = Compute<T>;
+  PointwiseForward<T> call;
+  ValuesAt<C> values;
+
+  PLANISH_DEVICE void operator()(int64_t c, double, double) const {
+    values.Set(0, c, ParamAsDouble<T>(call.Alpha(), 0, 1));
+    values.Set(1, c, ParamAsDouble<T>(call.Shift(), 0, 0));
+    values.Set(2, c, ParamAsDouble<T>(call.Gain(), c, 1));
+    values.Set(3, c, ParamAsDouble<T>(call.Bias(), c, 0));
+  }
+};
+
+// Also writes the parameters of the elementwise operation.
+template <class T>
+struct FinishPointwiseBackward {
+  using C = Compute<T>;
+  PointwiseBackward<T> call;
+  ValuesAt<C> values;
+
+  PLANISH_DEVICE void operator()(int64_t c, double first, double second) const {
+    SetGradients<T>(call, c, first, second);
+    const double alpha = ParamAsDouble<T>(call.Alpha(), 0, 1);
+    values.Set(0, c, alpha);
+    values.Set(1, c, ParamAsDouble<T>(call.Shift(), 0, 0));
+    values.Set(2, c, ParamAsDouble<T>(call.Gain(), c, 1) * alpha);
+  }
+};
+
+// Multiplies the sums of kPointwiseSlope by the gain.
+template <class T>
+struct FinishPointwiseSlope {
+  PointwiseBackward<T> call;
+  SumPair* products;
+
+  PLANISH_DEVICE void operator()(int64_t c, double first, double second) const {
+    const double gain = ParamAsDouble<T>(call.Gain(), c, 1);
+    products[c] = {first * gain, second * gain};
+  }
+};
+
+// Adds the products of all channels, in one warp.
+template <class T>
+struct FinishPointwiseScalars {
+  PointwiseBackward<T> call;
+
+  PLANISH_DEVICE void operator()(int64_t, double first, double second) const {
+    SetParam<T>(call.AlphaGradient(), 0, static_cast<Compute<T>>(first));
+    SetParam<T>(call.ShiftGradient(), 0, static_cast<Compute<T>>(second));
+  }
+};
+
 // Scans the state over all cases, in one block. One thread computes the two recurrences, each a
 // chain of products and sums. All other work has one thread for each case.
 template <class T>
@@ -738,14 +861,18 @@ struct Caller {
   /// `has_sums` is false for a call without sums.
   template <class Op>
   void Finish(const Op& op, bool has_sums = true) const {
-    const int64_t count = has_sums ? run.sums.pairs : 0;
+    FinishPairs(op, arrays.channels, has_sums ? run.sums.pairs : 0, run.space.pairs);
+  }
+
+  /// Adds `count` pairs for each of `channels` channels.
+  template <class Op>
+  void FinishPairs(const Op& op, int64_t channels, int64_t count, const SumPair* pairs) const {
     int team = 1;
     while (team < kWarpThreads && team < count) team *= 2;
-    const int64_t teams = kColumnsThreads / team, blocks = CeilDiv(arrays.channels, teams);
+    const int64_t teams = kColumnsThreads / team, blocks = CeilDiv(channels, teams);
     const Launch launch = {.blocks = blocks < kMaxBlocks ? blocks : kMaxBlocks,
                            .threads = kColumnsThreads};
-    Run(run.function, cuda::Finish<Op>, launch, run.stream, op, arrays.channels, count, team,
-        static_cast<const SumPair*>(run.space.pairs));
+    Run(run.function, cuda::Finish<Op>, launch, run.stream, op, channels, count, team, pairs);
   }
 
   /// Computes the sums about a shift. Returns the shifts, or null if they are the first elements.
@@ -866,11 +993,36 @@ void Start(const PositionGradients<T>& call, const Caller<T>& caller) {
   caller.Finish(FinishPositionGradients<T>{call});
 }
 
+template <class T>
+void Start(const PointwiseForward<T>& call, const Caller<T>& caller) {
+  caller.Finish(FinishPointwiseForward<T>{call, caller.values()}, false);
+  if (call.function == Pointwise::kTanh) {
+    caller.template Map<ChannelMap::kTanh>();
+  } else {
+    caller.template Map<ChannelMap::kErf>();
+  }
+}
+
+template <class T>
+void Start(const PointwiseBackward<T>& call, Caller<T> caller) {
+  caller.arrays.pointwise = {call.function, call.Alpha(), call.Shift()};
+  const bool features = call.dgain != nullptr || call.dbias != nullptr;
+  if (features) caller.template Sum<ChannelSums::kPointwise>();
+  caller.Finish(FinishPointwiseBackward<T>{call, caller.values()}, features);
+  if (call.dalpha != nullptr || call.dshift != nullptr) {
+    SumPair* products = caller.run.space.statistics;
+    caller.template Sum<ChannelSums::kPointwiseSlope>();
+    caller.Finish(FinishPointwiseSlope<T>{call, products});
+    caller.FinishPairs(FinishPointwiseScalars<T>{call}, 1, call.cols, products);
+  }
+  caller.template Map<ChannelMap::kPointwiseSlope>();
+}
+
 }  // namespace
 
 template <template <class> class Call, class T>
 void RunColumns(const Call<T>& call, const ColumnsRun& run) {
-  Start(call, Caller<T>{{ArraysOf(call), {}, {}}, run});
+  Start(call, Caller<T>{{ArraysOf(call), {}, {}, {}}, run});
 }
 
 #define PLANISH_INSTANTIATE(Call) template void RunColumns(const Call&, const ColumnsRun&);

@@ -6,6 +6,7 @@
 #include "planish/batch_norm.h"
 #include "planish/channel_norm.h"
 #include "planish/online_norm.h"
+#include "planish/pointwise_norm.h"
 #include "planish/types.h"
 #include "planish/weight_norm.h"
 #include "src/norm/channel_pass.h"
@@ -36,10 +37,17 @@ struct SavedStatistics {
   double eps = 0;
 };
 
+/// A pointwise function in device memory.
+struct PointwiseCall {
+  Pointwise function = Pointwise::kTanh;
+  Params alpha, shift;
+};
+
 /// Arrays of a pass, with the gain and bias of a place in a channel.
 template <class T>
 struct ColumnArrays : ChannelArrays<T> {
   Params gain, bias;
+  PointwiseCall pointwise = {};
 };
 
 /// Parts of a workspace.
@@ -109,6 +117,16 @@ struct OnlineBackward : UntypedParams<OnlineNormBackwardArgs, T> {
   Alphas alphas;
 };
 
+template <class T>
+struct PointwiseForward : UntypedParams<PointwiseNormForwardArgs, T> {
+  Pointwise function;
+};
+
+template <class T>
+struct PointwiseBackward : UntypedParams<PointwiseNormBackwardArgs, T> {
+  Pointwise function;
+};
+
 /// For dgain and dbias only.
 template <class T>
 struct PositionGradients : UntypedParams<ChannelNormBackwardArgs, T> {};
@@ -132,7 +150,9 @@ void RunColumns(const Call<T>& call, const ColumnsRun& run);
   X(WeightBackward<T>)              \
   X(OnlineForward<T>)               \
   X(OnlineBackward<T>)              \
-  X(PositionGradients<T>)
+  X(PositionGradients<T>)           \
+  X(PointwiseForward<T>)            \
+  X(PointwiseBackward<T>)
 
 }  // namespace planish::internal::cuda
 

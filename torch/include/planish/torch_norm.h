@@ -152,6 +152,20 @@ std::tuple<at::Tensor, at::Tensor> online_layer_norm(
     const std::optional<at::Tensor>& weight = std::nullopt,
     const std::optional<at::Tensor>& bias = std::nullopt, double alpha = 0.1);
 
+/// Returns DyT, `y = weight*tanh(alpha*x) + bias`, which replaces a norm (Zhu et al. 2025,
+/// "Transformers without Normalization"). `alpha` has one element. `weight` and `bias`, both
+/// optional, have shape `normalized_shape`, the last dimensions of x.
+at::Tensor dyt(const at::Tensor& x, at::IntArrayRef normalized_shape, const at::Tensor& alpha,
+               const std::optional<at::Tensor>& weight = std::nullopt,
+               const std::optional<at::Tensor>& bias = std::nullopt);
+
+/// Returns Derf, `y = weight*erf(alpha*x + shift) + bias` (Chen et al. 2025, "Stronger
+/// Normalization-Free Transformers"). `alpha` and `shift` have one element. See dyt.
+at::Tensor derf(const at::Tensor& x, at::IntArrayRef normalized_shape, const at::Tensor& alpha,
+                const std::optional<at::Tensor>& shift = std::nullopt,
+                const std::optional<at::Tensor>& weight = std::nullopt,
+                const std::optional<at::Tensor>& bias = std::nullopt);
+
 /// Returns `w = g*v/||v||` (Salimans & Kingma 2016). There is one norm for each index of dimension
 /// `dim` of v, or one for all of v if `dim` is -1, as in PyTorch. `g` has one element for each
 /// norm. If a norm is zero, the result is NaN.
@@ -251,6 +265,19 @@ struct AdaNormOptions {
   TORCH_ARG(bool, as_coded) = false;  ///< xhat as in the authors' code; see planish::ada_norm
   TORCH_ARG(double, eps) = 1e-5;
 };
+
+/// Options of DyT and Derf.
+struct PointwiseNormOptions {
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  PointwiseNormOptions(std::vector<int64_t> normalized_shape)
+      : normalized_shape_(std::move(normalized_shape)) {}
+  TORCH_ARG(std::vector<int64_t>, normalized_shape);  ///< one or more sizes
+  TORCH_ARG(double, alpha_init) = 0.5;                ///< initial value of alpha; finite
+  TORCH_ARG(bool, elementwise_affine) = true;         ///< false: no weight and no bias
+  TORCH_ARG(bool, bias) = true;                       ///< false: only a weight
+};
+using DyTOptions = PointwiseNormOptions;
+using DerfOptions = PointwiseNormOptions;
 
 /// Options of OnlineLayerNorm.
 struct OnlineLayerNormOptions {
@@ -456,6 +483,51 @@ class AdaNormImpl : public detail::NormImpl<AdaNormImpl, AdaNormOptions> {
   at::Tensor forward(const at::Tensor& x);
 };
 TORCH_MODULE(AdaNorm);
+
+/// `y = weight*tanh(alpha*x) + bias`, a learnable function in place of a norm (Zhu et al. 2025,
+/// "Transformers without Normalization", Algorithm 1). Keys: `alpha` [1]; `weight` and `bias`
+/// [normalized_shape], if there are any.
+class DyTImpl : public detail::AffineNormImpl<DyTImpl, DyTOptions> {
+ public:
+  static constexpr const char* kName = "DyT";
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  DyTImpl(DyTOptions options_);
+
+  void reset() override;
+  /// Sets alpha = alpha_init, weight 1 and bias 0.
+  void reset_parameters();
+
+  /// Returns a tensor of the shape of x [..., normalized_shape].
+  at::Tensor forward(const at::Tensor& x);
+
+  at::Tensor alpha;
+
+ private:
+  void RegisterScalars();
+};
+TORCH_MODULE(DyT);
+
+/// `y = weight*erf(alpha*x + shift) + bias` (Chen et al. 2025, "Stronger Normalization-Free
+/// Transformers"). Keys: those of DyT and `shift` [1], initially 0.
+class DerfImpl : public detail::AffineNormImpl<DerfImpl, DerfOptions> {
+ public:
+  static constexpr const char* kName = "Derf";
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  DerfImpl(DerfOptions options_);
+
+  void reset() override;
+  /// Sets alpha = alpha_init, shift 0, weight 1 and bias 0.
+  void reset_parameters();
+
+  /// Returns a tensor of the shape of x [..., normalized_shape].
+  at::Tensor forward(const at::Tensor& x);
+
+  at::Tensor alpha, shift;
+
+ private:
+  void RegisterScalars();
+};
+TORCH_MODULE(Derf);
 
 /// Online layer normalization (T. Breloff, "Online Layer Normalization", 2016). The module keeps a
 /// running mean mu and deviation sigma, initially 0 and 1. Each case x [num_features] first updates

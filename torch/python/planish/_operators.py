@@ -24,4 +24,6 @@ _gated_rms_norm = torch.ops.planish.gated_rms_norm.default
 _channel_layer_norm = torch.ops.planish.channel_layer_norm.default
 _batch_norm = torch.ops.planish.batch_norm.default
 _online_layer_norm = torch.ops.planish.online_layer_norm.default
+_dyt = torch.ops.planish.dyt.default
+_derf = torch.ops.planish.derf.default
 _weight_norm = torch.ops.planish.weight_norm.default

@@ -36,13 +36,13 @@ def _register_jagged() -> None:
 
     def on_values(
         cls: type, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> tuple[Any, ...]:
+    ) -> Any:
         from torch.nested._internal.ops import extract_kwargs  # slow to import
 
         arguments = {a.name: value for a, value in zip(func._schema.arguments, args)}
         nested = [value for value in args if isinstance(value, NestedTensor)]
         like = nested[0]
-        if arguments["over"] != _ROWS or like._ragged_idx == like.dim() - 1:
+        if arguments.get("over", _ROWS) != _ROWS or like._ragged_idx == like.dim() - 1:
             raise ValueError(
                 f"[{func._schema.name.removeprefix('planish::')}] x must be dense or have its "
                 f"ragged dimension outside the normalized ones, got a nested tensor of shape "
@@ -59,6 +59,8 @@ def _register_jagged() -> None:
             )
         results = func(*(v._values if isinstance(v, NestedTensor) else v for v in args), **kwargs)
         structure = extract_kwargs(like)  # type: ignore[no-untyped-call]
+        if isinstance(results, torch.Tensor):
+            return NestedTensor(results, **structure)
         return tuple(
             NestedTensor(result, **structure)
             if output.name in ("y", "sum", "dx", "dgate") and result is not None
@@ -72,6 +74,8 @@ def _register_jagged() -> None:
         "norm_backward",
         "gated_norm_forward",
         "gated_norm_backward",
+        "pointwise_norm_forward",
+        "pointwise_norm_backward",
     ):
         torch.library.register_torch_dispatch(f"planish::{name}", NestedTensor, on_values)
 
@@ -216,9 +220,39 @@ def _register_sharding() -> None:
             for rows, statistics, parameter, gradient in placements(x, weight, over)
         ]
 
+    def pointwise_placements(x: Any) -> Iterator[tuple[Any, Any]]:
+        """Yields placements of x and the parameters' gradients. Parameters are replicated."""
+        yield Replicate(), Replicate()
+        for dim in range(x.ndim - 1):
+            yield Shard(dim), Partial()
+
+    def parameters(*given: Any) -> list[Any]:
+        return [where(parameter is not None, Replicate()) for parameter in given]
+
+    def pointwise_forward(
+        x: Any, alpha: Any, shift: Any, weight: Any, bias: Any, function: str
+    ) -> list[Any]:
+        return [
+            ([rows], [rows, *parameters(alpha, shift, weight, bias), None])
+            for rows, _ in pointwise_placements(x)
+        ]
+
+    def pointwise_backward(
+        dy: Any, x: Any, alpha: Any, shift: Any, weight: Any, function: str, mask: Sequence[bool]
+    ) -> list[Any]:
+        return [
+            (
+                [where(mask[0], rows), *(where(needed, gradient) for needed in mask[1:])],
+                [rows, rows, *parameters(alpha, shift, weight), None, None],
+            )
+            for rows, gradient in pointwise_placements(x)
+        ]
+
     ops = torch.ops.planish
     register_sharding(ops.gated_norm_forward.default)(gated_forward)
     register_sharding(ops.gated_norm_backward.default)(gated_backward)
     register_sharding(ops.norm_forward.default)(forward)
     register_sharding(ops.add_norm_forward.default)(add_forward)
     register_sharding(ops.norm_backward.default)(backward)
+    register_sharding(ops.pointwise_norm_forward.default)(pointwise_forward)
+    register_sharding(ops.pointwise_norm_backward.default)(pointwise_backward)

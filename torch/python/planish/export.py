@@ -60,6 +60,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         _ops.gated_norm_forward.default: _gated_norm,
         _ops.batch_norm_evaluate.default: _batch_norm_evaluate,
         _ops.online_norm_forward.default: _online_norm,
+        _ops.pointwise_norm_forward.default: _pointwise_norm,
         _ops.weight_norm_forward.default: _weight_norm,
         _ops.rnn_forward.default: _rnn,
         _ops.rnn_step.default: _rnn_step,
@@ -149,6 +150,20 @@ def _batch_norm_evaluate(
     centred = wide - mean.to(wide.dtype).reshape(shape)
     xhat = centred * (var.to(wide.dtype) + eps).rsqrt().reshape(shape)
     return _affine(xhat, weight, bias, shape).to(x.dtype)
+
+
+def _pointwise_norm(
+    x: Tensor,
+    alpha: Tensor,
+    shift: Tensor | None,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    function: str,
+) -> Tensor:
+    wide = _wide(x)
+    z = _affine(wide, alpha, shift, [-1])
+    y = z.tanh() if function == "tanh" else z.erf()
+    return _affine(y, weight, bias, [-1]).to(x.dtype)
 
 
 def _weight_norm(v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:

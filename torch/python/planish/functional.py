@@ -27,7 +27,9 @@ from planish._operators import (
     _affine_rms_norm_op,
     _batch_norm,
     _channel_layer_norm,
+    _derf,
     _detach_norm,
+    _dyt,
     _gated_layer_norm,
     _gated_rms_norm,
     _layer_norm,
@@ -45,7 +47,9 @@ __all__ = [
     "add_rms_norm",
     "batch_norm",
     "channel_layer_norm",
+    "derf",
     "detach_norm",
+    "dyt",
     "layer_norm",
     "layer_norm_simple",
     "online_layer_norm",
@@ -321,6 +325,44 @@ def online_layer_norm(
     [1.5, 1.774755]
     """
     return _online_layer_norm(x, state, weight, bias, alpha)  # type: ignore[no-any-return]
+
+
+def dyt(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    alpha: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """DyT (Zhu et al. 2025, "Transformers without Normalization"), a function in place of a norm:
+    ``weight * tanh(alpha * x) + bias``.
+
+    x is [..., *normalized_shape]; alpha has one element, weight and bias have normalized_shape.
+
+    >>> dyt(torch.tensor([[-1.0, 0.0, 8.0]]), [3], torch.tensor([0.5]))
+    tensor([[-0.4621,  0.0000,  0.9993]])
+    """
+    return _dyt(x, normalized_shape, alpha, weight, bias)  # type: ignore[no-any-return]
+
+
+def derf(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    alpha: Tensor,
+    shift: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Derf (Chen et al. 2025, "Stronger Normalization-Free Transformers"), a function in place of a
+    norm: ``weight * erf(alpha * x + shift) + bias``.
+
+    x is [..., *normalized_shape]; alpha and shift have one element, weight and bias have
+    normalized_shape.
+
+    >>> derf(torch.tensor([[-1.0, 0.0, 8.0]]), [3], torch.tensor([0.5]), torch.tensor([0.5]))
+    tensor([[0.0000, 0.5205, 1.0000]])
+    """
+    return _derf(x, normalized_shape, alpha, shift, weight, bias)  # type: ignore[no-any-return]
 
 
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:

@@ -60,6 +60,8 @@ MODULES = {
     "RecurrentBatchNorm": (lambda: pnn.RecurrentBatchNorm(8, 20), lambda n: (5, n, 8), (1,)),
     "add_layer_norm": (lambda: Sum(False), lambda n: (n, 8), (0,)),
     "add_rms_norm": (lambda: Sum(True), lambda n: (n, 8), (0,)),
+    "DyT": (lambda: pnn.DyT(8), lambda n: (n, 8), (0,)),
+    "Derf": (lambda: pnn.Derf(8), lambda n: (n, 3, 8), (0,)),
     "weight_norm": (lambda: pnn.weight_norm(nn.Linear(8, 3)), lambda n: (n, 8), (0,)),
     "LayerNormLSTM": (recurrent(pnn.LayerNormLSTM), lambda n: (n, n + 1, 8), (0, 1)),
     "LayerNormGRU": (recurrent(pnn.LayerNormGRU, bidirectional=True), lambda n: (n, n + 1, 8), (0, 1)),

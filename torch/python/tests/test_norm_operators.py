@@ -35,6 +35,11 @@ NORMS = {
         x.transpose(1, -1), w, b, 0 * w.detach() + 0.3, 0 * w.detach() + 1.7, False, 0.1, 1e-5
     ),
     "weight_norm": lambda x, w, b: ops.weight_norm(x, w, 2),
+    "dyt": lambda x, w, b: ops.dyt(x, [x.shape[-1]], w[:1], w, b),
+    "derf": lambda x, w, b: ops.derf(x, [x.shape[-1]], w[:1], b[:1], w, b),
+    "derf_2_dims": lambda x, w, b: ops.derf(
+        x, x.shape[-2:], w[:1], None, w.expand(x.shape[-2:]), b.expand(x.shape[-2:])
+    ),
 }
 # Norms whose backward is not the derivative of their forward. Finite differences cannot check them.
 DETACHED = {
@@ -102,6 +107,12 @@ def composed(name):
                 n = x.shape[0] * x.shape[1] - (name == "batch_norm_unbiased")
                 xhat = centred / (centred.square().sum((0, 1)) / n + 1e-5).sqrt()
             return affine(xhat, w, b).transpose(1, -1)
+        if name == "dyt":
+            return affine((x * w[:1]).tanh(), w, b)
+        if name == "derf":
+            return affine((x * w[:1] + b[:1]).erf(), w, b)
+        if name == "derf_2_dims":
+            return affine((x * w[:1]).erf(), w, b)
         if name == "weight_norm":
             return x / x.norm(dim=(0, 1), keepdim=True) * w
         if name == "online_layer_norm":
@@ -203,7 +214,8 @@ def test_functional_transforms(name):
 
 
 RULES = ("row_norm", "layer_norm", "affine_layer_norm", "rms_norm", "layer_norm_simple", "add_layer_norm",
-         "channel_layer_norm", "batch_norm", "batch_norm_unbiased", "detach_norm", "ada_norm_as_coded")  # fmt: skip
+         "channel_layer_norm", "batch_norm", "batch_norm_unbiased", "detach_norm", "ada_norm_as_coded",
+         "dyt", "derf")  # fmt: skip
 
 
 @pytest.mark.filterwarnings("error:There is a performance drop")
@@ -276,6 +288,10 @@ def test_opcheck_of_the_other_operators():
     check = torch.library.opcheck
     check(ops.add_norm_forward.default, (x, x.detach().flip(0), w, b, "layer", 0, 1e-5, True))
     check(ops.weight_norm_forward.default, (x[:, 0], w[:3]))
+    check(ops.pointwise_norm_forward.default, (x, w[:1], b[:1], w, b, "erf"))
+    check(ops.pointwise_norm_forward.default, (x, w[:1], None, None, None, "tanh"))
+    check(ops.pointwise_norm_backward.default,
+          (torch.randn_like(x), x, w[:1], b[:1], w, "erf", [True] * 5))  # fmt: skip
     check(ops.online_norm_forward.default, (x, state(), w, b, 0.3))
     estimates = torch.zeros(2).double(), torch.ones(2).double()
     check(ops.batch_norm_evaluate.default, (x, w[:2], b[:2], *estimates, 1e-5))
@@ -287,6 +303,8 @@ def test_opcheck_of_the_other_operators():
         lambda: (ops.add_layer_norm.default, (x, x.detach().flip(0), [5], w, b)),
         lambda: (ops.channel_layer_norm.default, (x, w[:2], b[:2])),
         lambda: (ops.weight_norm.default, (x, w[:3])),
+        lambda: (ops.dyt.default, (x, [5], w[:1], w, b)),
+        lambda: (ops.derf.default, (x, [2, 5], w[:1], b[:1])),
         lambda: (ops.online_layer_norm.default, (x, state(), w, b)),
         lambda: (ops.batch_norm.default, (x, w[:2], b[:2], *estimates, True, 0.1, 1e-5)),
     ):

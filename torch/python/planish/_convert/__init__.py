@@ -38,9 +38,13 @@ TARGETS = (
     "ada",
     "ada_as_coded",
     "rms",
+    "dyt",
+    "derf",
     "none",
     "layer_norm_rnn",
 )
+
+_WITHOUT_EPS = ("none", "torch", "dyt", "derf")
 
 OneFilter: TypeAlias = type[nn.Module] | str | Callable[[str, nn.Module], bool]
 Filter: TypeAlias = OneFilter | Sequence[OneFilter]
@@ -95,6 +99,7 @@ def convert(
     "simple"            LayerNormSimple
     "detach"            DetachNorm; "detach_mean" and "detach_std" detach one of the two
     "ada"               AdaNorm, with C and k; "ada_as_coded" is the formula of its authors' code
+    "dyt", "derf"       DyT or Derf, functions in place of a norm, with weight and bias kept
     "none"              torch.nn.Identity
     "layer_norm_rnn"    torch.nn.LSTM, GRU and RNN become LayerNormLSTM, GRU and RNN (``variant``)
     ==================  ===========================================================================
@@ -223,7 +228,7 @@ def _check_options(
     if to not in TARGETS:
         raise ValueError(f"[convert] to must be one of {', '.join(TARGETS)}, got {to!r}")
     takers: dict[str, tuple[float | str | None, tuple[str, ...]]] = {
-        "eps": (eps, tuple(target for target in TARGETS if target not in ("none", "torch"))),
+        "eps": (eps, tuple(target for target in TARGETS if target not in _WITHOUT_EPS)),
         "C": (C, ("ada", "ada_as_coded")),
         "k": (k, ("ada", "ada_as_coded")),
         "variant": (variant, ("layer_norm_rnn",)),

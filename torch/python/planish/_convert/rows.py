@@ -13,7 +13,7 @@ from planish._convert.heads import replace_heads
 from planish._convert.report import Unfit
 from planish._convert.unknown import Verdicts
 from planish._convert.weight_typed import WeightTypedRMSNorm
-from planish.nn import norms
+from planish.nn import norms, pointwise
 
 __all__ = ["Options", "is_of_this_library", "replace_norm"]
 
@@ -51,6 +51,7 @@ class _Row:
 _BATCH = (nn.BatchNorm1d, nn.BatchNorm2d, norms.BatchNorm1d, norms.BatchNorm2d)
 _CHANNEL = (norms.LayerNorm1d, norms.LayerNorm2d)
 _BARE = (norms.LayerNormSimple, norms.DetachNorm, norms.AdaNorm)  # without parameters
+_POINTWISE = {"dyt": pointwise.DyT, "derf": pointwise.Derf}
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
@@ -84,6 +85,8 @@ def replace_norm(module: nn.Module, options: Options) -> nn.Module:
         result: nn.Module = _layer(row, options)
     elif to == "rms":
         result = _rms(row, options)
+    elif to in _POINTWISE:
+        result = _pointwise(row, options)
     else:
         result = _bare(row, options)
     if kind is type(result) and module.extra_repr() == result.extra_repr():
@@ -131,6 +134,13 @@ def _row_of(module: Any, options: Options) -> _Row:
         check_class(kind)
         check_parameters(module, ())
         return _Row(_shape_of(module), _eps_of(module), affine=True, biased=True)
+    if kind in _POINTWISE.values() and options.to != "torch":
+        check_class(kind)
+        scalars = ("alpha", "shift") if kind is pointwise.Derf else ("alpha",)
+        check_parameters(module, (*scalars, "weight", "bias"))
+        weight, bias = module.weight, module.bias
+        affine, biased = weight is not None, bias is not None
+        return _Row(_shape_of(module, weight, bias), None, affine, biased, weight, bias)
     if is_of_this_library(kind) and options.to == "torch":
         raise Unfit(f"torch.nn has no {kind.__name__}")
     if is_of_this_library(kind) or kind.__module__.startswith("torch."):
@@ -239,6 +249,21 @@ def _rms(row: _Row, options: Options, kind: type[nn.RMSNorm] | None = None) -> n
     after = kind(list(row.shape), eps, row.affine, device="meta", **further)
     if row.affine:
         _put(after, weight=_vector(row, 1, options) if row.weight is None else row.weight)
+    return after
+
+
+def _pointwise(row: _Row, options: Options) -> nn.Module:
+    kind = _POINTWISE[options.to]
+    if row.offset != 0 and row.weight is not None:
+        raise Unfit(f"{kind.__name__} has no weight_offset")
+    like = options.like if row.weight is None else row.weight
+    # Only scalars have memory of their own.
+    after = kind(row.shape, elementwise_affine=False, device=like.device, dtype=like.dtype)
+    after.elementwise_affine = row.affine
+    if row.affine:
+        _put(after, weight=_vector(row, 1, options) if row.weight is None else row.weight)
+    if row.affine and row.biased:
+        _put(after, bias=_vector(row, 0, options) if row.bias is None else row.bias)
     return after
 
 

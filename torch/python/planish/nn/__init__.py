@@ -18,6 +18,7 @@ from planish.nn.norms import (
     WeightNorm,
     weight_norm,
 )
+from planish.nn.pointwise import Derf, DyT
 from planish.nn.recurrent import (
     LayerNormGRU,
     LayerNormGRUCell,
@@ -31,7 +32,9 @@ __all__ = [
     "AdaNorm",
     "BatchNorm1d",
     "BatchNorm2d",
+    "Derf",
     "DetachNorm",
+    "DyT",
     "LayerNorm",
     "LayerNorm1d",
     "LayerNorm2d",
