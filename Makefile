@@ -219,7 +219,7 @@ bench-lab: build/release/build.ninja
 
 # Runs on a machine with a GPU. Installs nothing, and builds only what runs there, because machines with a GPU are
 # often available for minutes only. CMake names a missing package.
-CUDA_TESTS := $(foreach what,norm batch_norm channel_norm weight_norm online_norm pointwise_norm rnn,$(what)_cuda_test)
+CUDA_TESTS := $(foreach what,norm batch_norm channel_norm weight_norm online_norm group_norm pointwise_norm rnn,$(what)_cuda_test)
 
 # OFF leaves out the lab and the packages that it needs.
 CUDA_LAB ?= ON

@@ -15,8 +15,8 @@ SHAPES = (
 OTHER_SHAPES = ((32, 64), (512, 1024), (4096, 1024), (16384, 768))
 IMAGES = ((8, 96, 28, 28), (4, 256, 14, 14))
 QUICK_SHAPES = ((32, 64), (512, 1024), (127100, 33))
-OTHERS = ("rms_norm", "add_layer_norm", "layer_norm_bfloat16", "norm_then_gate", "gate_then_norm")
-OF_IMAGES = ("channel_layer_norm", "batch_norm_2d")
+OTHERS = ("rms_norm", "add_layer_norm", "layer_norm_bfloat16", "norm_then_gate", "gate_then_norm", "dyt", "derf")
+OF_IMAGES = ("channel_layer_norm", "batch_norm_2d", "group_norm_2d", "instance_norm_2d")
 
 LEAST = 1.0  # of eager PyTorch's speed, at every shape
 MAX_OVERHEAD = 2e-6  # seconds a call, over the core's

@@ -46,6 +46,42 @@ class ChannelLayerNorm(nn.LayerNorm):
         return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
+class Pointwise(nn.LayerNorm):
+    """A function of single elements in place of a norm, as in the papers' code."""
+
+    def forward(self, x):
+        return type(self).function(0.5 * x) * self.weight + self.bias
+
+
+class DyT(Pointwise):
+    function = torch.tanh
+
+
+class Derf(Pointwise):
+    function = torch.erf
+
+
+def ours(kind):
+    """Returns Planish's module with alpha constant, as in Pointwise."""
+
+    def make(size, dtype):
+        module = kind(size, dtype=dtype)
+        module.alpha.requires_grad_(False)
+        if hasattr(module, "shift"):
+            module.shift.requires_grad_(False)
+        return module
+
+    return make
+
+
+def groups(kind):
+    return lambda channels, dtype: kind(8, channels, dtype=dtype)
+
+
+def instances(kind):
+    return lambda channels, dtype: kind(channels, affine=True, dtype=dtype)
+
+
 # Name: (PyTorch's, Planish's), by the size of the last or the channel dimension.
 MODULES = {
     "layer_norm": (nn.LayerNorm, planish.nn.LayerNorm),
@@ -56,6 +92,10 @@ MODULES = {
     "gate_then_norm": (GateThenNorm, functools.partial(planish.nn.RMSNorm, norm_before_gate=False)),
     "channel_layer_norm": (ChannelLayerNorm, planish.nn.LayerNorm2d),
     "batch_norm_2d": (nn.BatchNorm2d, planish.nn.BatchNorm2d),
+    "group_norm_2d": (groups(nn.GroupNorm), groups(planish.nn.GroupNorm)),
+    "instance_norm_2d": (instances(nn.InstanceNorm2d), instances(planish.nn.InstanceNorm2d)),
+    "dyt": (DyT, ours(planish.nn.DyT)),
+    "derf": (Derf, ours(planish.nn.Derf)),
 }
 
 
@@ -76,7 +116,7 @@ class Problem:
         """Returns a contestant's module with the problem's weight and bias."""
         module = MODULES[self.norm][who == "planish"](self.features, dtype=self.dtype)
         with torch.no_grad():
-            for parameter, values in zip(module.parameters(), self.parameters):
+            for parameter, values in zip(trained(module), self.parameters):
                 parameter.copy_(values)
         return torch.compile(module, dynamic=False) if who == "compile" else module
 
@@ -84,7 +124,7 @@ class Problem:
         """Returns a function that computes outputs or, in training, gradients of inputs and
         parameters."""
         module = self.module(who)
-        parameters = list(module.parameters())
+        parameters = trained(module)
         if mode == "forward":
             inputs = [x.detach() for x in self.inputs]
 
@@ -108,6 +148,11 @@ class Problem:
         return torch.autograd.grad(outputs, [*x, *parameters], [g.double() for g in self.gradients])
 
 
+def trained(module):
+    """Returns the weight and bias of a module."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
 def outputs_of(y):
     return y if isinstance(y, tuple) else (y,)
 
@@ -119,6 +164,16 @@ def composed(norm, x, weight, bias):
         eps = torch.finfo(torch.float32).eps
         y = u * (u.square().mean(-1, keepdim=True) + eps).rsqrt() * weight
         return (y * silu if norm == "norm_then_gate" else y,)
+    if norm in ("dyt", "derf"):
+        # In double, from the exponential; erf has no other operator.
+        y = 1 - 2 / (x[0].exp() + 1) if norm == "dyt" else (x[0] / 2).erf()
+        return (y * weight + bias,)
+    if norm in ("group_norm_2d", "instance_norm_2d"):
+        groups = 8 if norm == "group_norm_2d" else x[0].shape[1]
+        rows = x[0].reshape(len(x[0]), groups, -1)
+        centred = rows - rows.mean(-1, keepdim=True)
+        xhat = centred * (centred.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+        return (xhat.reshape(x[0].shape) * weight.view(-1, 1, 1) + bias.view(-1, 1, 1),)
     total = sum(x)
     dims = {"channel_layer_norm": (1,), "batch_norm_2d": (0, 2, 3)}.get(norm, (-1,))
     centred = total - total.mean(dims, keepdim=True)

@@ -17,7 +17,8 @@ BEGIN, END = "<!-- make bench-torch writes from here -->", "<!-- to here -->"
 TITLES = {"layer_norm": "LayerNorm", "rms_norm": "RMSNorm", "add_layer_norm": "sum and LayerNorm",
           "norm_then_gate": "RMSNorm(x) * silu(z)", "gate_then_norm": "RMSNorm(x * silu(z))",
           "layer_norm_bfloat16": "LayerNorm in bfloat16", "channel_layer_norm": "LayerNorm over channels",
-          "batch_norm_2d": "BatchNorm2d"}  # fmt: skip
+          "batch_norm_2d": "BatchNorm2d", "group_norm_2d": "GroupNorm of 8 groups",
+          "instance_norm_2d": "InstanceNorm2d", "dyt": "DyT", "derf": "Derf"}  # fmt: skip
 RATIOS = [f"{mode}: {who} over Planish" for mode in cases.MODES for who in ("eager", "compiled")]
 
 

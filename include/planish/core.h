@@ -32,6 +32,7 @@
 #include "planish/batch_norm.h"
 #include "planish/channel_norm.h"
 #include "planish/error.h"
+#include "planish/group_norm.h"
 #include "planish/norm.h"
 #include "planish/online_norm.h"
 #include "planish/parallel.h"

@@ -7,6 +7,7 @@
 #include "planish/batch_norm.h"
 #include "planish/channel_norm.h"
 #include "planish/error.h"
+#include "planish/group_norm.h"
 #include "planish/norm.h"
 #include "planish/online_norm.h"
 #include "planish/pointwise_norm.h"
@@ -14,8 +15,8 @@
 #include "planish/weight_norm.h"
 
 // The norms on NVIDIA GPUs. Functions and arguments are those of the CPU headers (norm.h,
-// batch_norm.h, channel_norm.h, weight_norm.h, online_norm.h, pointwise_norm.h), with all arrays in
-// device memory.
+// batch_norm.h, channel_norm.h, group_norm.h, weight_norm.h, online_norm.h, pointwise_norm.h), with
+// all arrays in device memory.
 //
 // Contract:
 // - A call enqueues kernels on `stream` and returns. It neither synchronizes nor allocates, so it
@@ -159,6 +160,30 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args,
 template <class T, class P = T>
 void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args,
                         const WeightNormOptions& options = {});
+
+/// Options of the GroupNorm functions.
+struct GroupNormOptions {
+  double eps = 1e-5;            ///< as in planish::GroupNormOptions
+  void* stream = nullptr;       ///< cudaStream_t of the current device; null: the default stream
+  void* workspace = nullptr;    ///< device memory, 16-byte aligned
+  int64_t workspace_bytes = 0;  ///< at least WorkspaceBytes of the call
+};
+
+template <class T, class P>
+int64_t WorkspaceBytes(const GroupNormForwardArgs<T, P>& args);
+template <class T, class P>
+int64_t WorkspaceBytes(const GroupNormBackwardArgs<T, P>& args);
+
+/// Computes planish::GroupNormForward on the GPU, for arrays whose channels are not last. Throws
+/// ArgumentError as it does and if the workspace is too small. Squares of doubles beyond 1e300
+/// overflow and give NaN.
+template <class T, class P = T>
+void GroupNormForward(const GroupNormForwardArgs<T, P>& args, const GroupNormOptions& options = {});
+
+/// Computes planish::GroupNormBackward on the GPU. Throws as GroupNormForward above.
+template <class T, class P = T>
+void GroupNormBackward(const GroupNormBackwardArgs<T, P>& args,
+                       const GroupNormOptions& options = {});
 
 /// Options of the PointwiseNorm functions.
 struct PointwiseNormOptions {

@@ -560,6 +560,76 @@ planish_weight_norm_backward_args_init(planish_weight_norm_backward_args* args, 
 PLANISH_C_API planish_status planish_weight_norm_backward(
     const planish_weight_norm_backward_args* args, const planish_parallel_for* parallel_for);
 
+// ---- Group normalization ----
+//
+// Group normalization (Wu & He 2018) of x [batch, channels, spatial]. Each group of channels /
+// groups adjacent channels of a sample is normalized by its own mean and biased variance. With
+// groups = channels this is instance normalization.
+
+/// Options of planish_group_norm_*.
+typedef struct planish_group_norm_options {
+  uint32_t struct_size;
+  int32_t channels_last;  ///< nonzero: arrays are [batch, spatial, channels]
+  double eps;             ///< added to the variance, inside the root; finite, >= 0; default 1e-5
+  planish_parallel_for parallel_for;  ///< default: the library's own threads
+} planish_group_norm_options;
+PLANISH_C_API planish_status planish_group_norm_options_init(planish_group_norm_options* options,
+                                                             size_t size);
+
+/// Arguments of planish_group_norm_forward.
+typedef struct planish_group_norm_forward_args {
+  uint32_t struct_size;
+  planish_type type;        ///< of x and y; has no default
+  planish_type param_type;  ///< of gain and bias: `type` or PLANISH_FLOAT; 0: `type`
+  int64_t batch;            ///< samples, >= 0
+  int64_t groups;           ///< groups of a sample, >= 1; divides channels; default 1
+  int64_t channels;         ///< >= 0
+  int64_t spatial;          ///< elements of a channel in a sample, >= 0; default 1
+  const void* x;            ///< [batch, channels, spatial] input
+  const void* gain;         ///< [channels], or NULL for ones
+  const void* bias;         ///< [channels], or NULL for zeros
+  void* y;                  ///< [batch, channels, spatial] output; may be x itself
+  void* mean;               ///< [batch, groups] mean, rounded; NULL: not saved
+  void* mean_lo;            ///< [batch, groups] low-order part of the mean; NULL: not saved
+  void* rstd;               ///< [batch, groups] 1 / sqrt(var + eps); NULL: not saved
+} planish_group_norm_forward_args;
+PLANISH_C_API planish_status
+planish_group_norm_forward_args_init(planish_group_norm_forward_args* args, size_t size);
+
+/// Normalizes every group of every sample by its own statistics.
+PLANISH_C_API planish_status planish_group_norm_forward(const planish_group_norm_forward_args* args,
+                                                        const planish_group_norm_options* options);
+
+/// Arguments of planish_group_norm_backward. For a loss L, dy = dL/dy and so on.
+typedef struct planish_group_norm_backward_args {
+  uint32_t struct_size;
+  planish_type type;        ///< of dy, x and dx; has no default
+  planish_type param_type;  ///< of gain, dgain and dbias: `type` or PLANISH_FLOAT; 0: `type`
+  int64_t batch;            ///< samples, >= 0
+  int64_t groups;           ///< groups of a sample, >= 1; divides channels; default 1
+  int64_t channels;         ///< >= 0
+  int64_t spatial;          ///< elements of a channel in a sample, >= 0; default 1
+  const void* dy;           ///< [batch, channels, spatial] gradient of the output
+  const void* x;            ///< [batch, channels, spatial] input of the forward call
+  const void* gain;         ///< [channels], or NULL for ones, as in the forward call
+  const void* mean;         ///< [batch, groups] as saved
+  const void* mean_lo;      ///< [batch, groups] as saved
+  const void* rstd;         ///< [batch, groups] as saved
+  void* dx;                 ///< [batch, channels, spatial] gradient of x, or NULL; may be dy itself
+  void* dgain;              ///< [channels] gradient of the gain, or NULL
+  void* dbias;              ///< [channels] gradient of the bias, or NULL
+} planish_group_norm_backward_args;
+PLANISH_C_API planish_status
+planish_group_norm_backward_args_init(planish_group_norm_backward_args* args, size_t size);
+
+/// Computes the requested gradients of planish_group_norm_forward, those whose arrays are not NULL,
+/// and overwrites these arrays. With g = gain * dy, and means over a group:
+///
+///   dx    = rstd * (g - mean(g) - xhat * mean(g * xhat))
+///   dgain = sum(dy * xhat) and dbias = sum(dy), over samples and positions
+PLANISH_C_API planish_status planish_group_norm_backward(
+    const planish_group_norm_backward_args* args, const planish_group_norm_options* options);
+
 // ---- Pointwise functions ----
 //
 // Functions of single elements that replace a norm: y = gain * f(alpha * x + shift) + bias. DyT

@@ -153,6 +153,28 @@ PLANISH_C_API planish_status planish_cuda_weight_norm_forward(
 PLANISH_C_API planish_status planish_cuda_weight_norm_backward(
     const planish_weight_norm_backward_args* args, const planish_cuda_weight_norm_options* options);
 
+/// Options of planish_cuda_group_norm_*.
+typedef struct planish_cuda_group_norm_options {
+  uint32_t struct_size;
+  double eps;               ///< added to the variance, inside the root; finite, >= 0; default 1e-5
+  void* stream;             ///< cudaStream_t; NULL: the default stream
+  void* workspace;          ///< device memory, aligned to 16 bytes
+  int64_t workspace_bytes;  ///< at least what the call's _workspace function writes
+} planish_cuda_group_norm_options;
+PLANISH_C_API planish_status
+planish_cuda_group_norm_options_init(planish_cuda_group_norm_options* options, size_t size);
+
+PLANISH_C_API planish_status planish_cuda_group_norm_forward_workspace(
+    const planish_group_norm_forward_args* args, int64_t* bytes);
+PLANISH_C_API planish_status planish_cuda_group_norm_backward_workspace(
+    const planish_group_norm_backward_args* args, int64_t* bytes);
+/// Computes planish_group_norm_forward on the GPU, for arrays whose channels are not last.
+PLANISH_C_API planish_status planish_cuda_group_norm_forward(
+    const planish_group_norm_forward_args* args, const planish_cuda_group_norm_options* options);
+/// Computes planish_group_norm_backward on the GPU.
+PLANISH_C_API planish_status planish_cuda_group_norm_backward(
+    const planish_group_norm_backward_args* args, const planish_cuda_group_norm_options* options);
+
 /// Options of planish_cuda_pointwise_norm_*.
 typedef struct planish_cuda_pointwise_norm_options {
   uint32_t struct_size;

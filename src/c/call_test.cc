@@ -46,7 +46,8 @@ using Structs = ::testing::Types<
     Sized<planish_batch_norm_evaluate_args, 88>,
     Sized<planish_batch_norm_evaluate_backward_args, 104>,
     Sized<planish_weight_norm_forward_args, 64>, Sized<planish_weight_norm_backward_args, 80>,
-    Sized<planish_pointwise_norm_forward_args, 80>,
+    Sized<planish_group_norm_options, 32>, Sized<planish_group_norm_forward_args, 104>,
+    Sized<planish_group_norm_backward_args, 120>, Sized<planish_pointwise_norm_forward_args, 80>,
     Sized<planish_pointwise_norm_backward_args, 112>, Sized<planish_online_norm_options, 40>,
     Sized<planish_online_norm_forward_args, 104>, Sized<planish_online_norm_backward_args, 120>,
     Sized<planish_rnn_params, 104>, Sized<planish_rnn_gradients, 104>,
@@ -54,8 +55,9 @@ using Structs = ::testing::Types<
     Sized<planish_rnn_inputs, 104>, Sized<planish_rnn_forward_args, 48>,
     Sized<planish_rnn_backward_args, 112>, Sized<planish_rnn_step_args, 80>,
     Sized<planish_cuda_norm_options, 56>, Sized<planish_cuda_batch_norm_options, 56>,
-    Sized<planish_cuda_weight_norm_options, 32>, Sized<planish_cuda_pointwise_norm_options, 32>,
-    Sized<planish_cuda_online_norm_options, 48>, Sized<planish_cuda_rnn_options, 56>>;
+    Sized<planish_cuda_weight_norm_options, 32>, Sized<planish_cuda_group_norm_options, 40>,
+    Sized<planish_cuda_pointwise_norm_options, 32>, Sized<planish_cuda_online_norm_options, 48>,
+    Sized<planish_cuda_rnn_options, 56>>;
 
 template <class S>
 class CStructTest : public ::testing::Test {};

@@ -67,6 +67,7 @@ int32_t planish_cuda_devices(void) {
 PLANISH_C_INIT(planish_cuda_norm_options)
 PLANISH_C_INIT(planish_cuda_batch_norm_options)
 PLANISH_C_INIT(planish_cuda_weight_norm_options)
+PLANISH_C_INIT(planish_cuda_group_norm_options)
 PLANISH_C_INIT(planish_cuda_pointwise_norm_options)
 PLANISH_C_INIT(planish_cuda_online_norm_options)
 PLANISH_C_INIT(planish_cuda_rnn_options)
@@ -110,6 +111,14 @@ planish_status planish_cuda_weight_norm_forward_workspace(
 planish_status planish_cuda_weight_norm_backward_workspace(
     const planish_weight_norm_backward_args* args, int64_t* bytes) {
   return WriteWorkspace<planish::WeightNormBackwardArgs>(__func__, args, bytes);
+}
+planish_status planish_cuda_group_norm_forward_workspace(
+    const planish_group_norm_forward_args* args, int64_t* bytes) {
+  return WriteWorkspace<planish::GroupNormForwardArgs>(__func__, args, bytes);
+}
+planish_status planish_cuda_group_norm_backward_workspace(
+    const planish_group_norm_backward_args* args, int64_t* bytes) {
+  return WriteWorkspace<planish::GroupNormBackwardArgs>(__func__, args, bytes);
 }
 planish_status planish_cuda_pointwise_norm_forward_workspace(
     const planish_pointwise_norm_forward_args* args, int64_t* bytes) {
@@ -210,6 +219,22 @@ planish_status planish_cuda_weight_norm_backward(const planish_weight_norm_backw
   return c::CallNorm<planish::WeightNormBackwardArgs, cuda::WeightNormOptions>(
       __func__, args, options, [](const auto& to_args, const auto& to_options) {
         cuda::WeightNormBackward(to_args, to_options);
+      });
+}
+
+planish_status planish_cuda_group_norm_forward(const planish_group_norm_forward_args* args,
+                                               const planish_cuda_group_norm_options* options) {
+  return c::CallNorm<planish::GroupNormForwardArgs, cuda::GroupNormOptions>(
+      __func__, args, options, [](const auto& to_args, const auto& to_options) {
+        cuda::GroupNormForward(to_args, to_options);
+      });
+}
+
+planish_status planish_cuda_group_norm_backward(const planish_group_norm_backward_args* args,
+                                                const planish_cuda_group_norm_options* options) {
+  return c::CallNorm<planish::GroupNormBackwardArgs, cuda::GroupNormOptions>(
+      __func__, args, options, [](const auto& to_args, const auto& to_options) {
+        cuda::GroupNormBackward(to_args, to_options);
       });
 }
 

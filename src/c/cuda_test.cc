@@ -145,6 +145,21 @@ TEST(CCudaTest, WeightNormHasTheBitsOfCpp) {
       cuda::WeightNormBackward<float, float>, planish_cuda_weight_norm_backward);
 }
 
+TEST(CCudaTest, GroupNormHasTheBitsOfCpp) {
+  const cuda::GroupNormOptions options{.eps = 1e-3};
+  using O = planish_cuda_group_norm_options;
+  ExpectSame<O, planish_group_norm_forward_args>(
+      "planish_cuda_group_norm_forward",
+      GroupNormForwardArgs<float>{.batch = 2, .groups = 3, .channels = 6, .spatial = 5}, options,
+      planish_cuda_group_norm_forward_workspace, cuda::GroupNormForward<float, float>,
+      planish_cuda_group_norm_forward);
+  ExpectSame<O, planish_group_norm_backward_args>(
+      "planish_cuda_group_norm_backward",
+      GroupNormBackwardArgs<float>{.batch = 2, .groups = 3, .channels = 6, .spatial = 5}, options,
+      planish_cuda_group_norm_backward_workspace, cuda::GroupNormBackward<float, float>,
+      planish_cuda_group_norm_backward);
+}
+
 TEST(CCudaTest, PointwiseNormHasTheBitsOfCpp) {
   using O = planish_cuda_pointwise_norm_options;
   for (const Pointwise f : {Pointwise::kTanh, Pointwise::kErf}) {

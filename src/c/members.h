@@ -10,6 +10,7 @@
 #include "planish/channel_norm.h"
 #include "planish/cuda.h"
 #include "planish/cuda_rnn.h"
+#include "planish/group_norm.h"
 #include "planish/norm.h"
 #include "planish/online_norm.h"
 #include "planish/planish.h"
@@ -127,6 +128,11 @@ PLANISH_C_STRUCT(planish_weight_norm_forward_args, WeightNormForwardArgs<float>,
                  w, norm)
 PLANISH_C_STRUCT(planish_weight_norm_backward_args, WeightNormBackwardArgs<float>, rows, cols, dw,
                  v, g, norm, dv, dg)
+PLANISH_C_STRUCT(planish_group_norm_options, GroupNormOptions, eps, channels_last, parallel_for)
+PLANISH_C_STRUCT(planish_group_norm_forward_args, GroupNormForwardArgs<float>, batch, groups,
+                 channels, spatial, x, gain, bias, y, mean, mean_lo, rstd)
+PLANISH_C_STRUCT(planish_group_norm_backward_args, GroupNormBackwardArgs<float>, batch, groups,
+                 channels, spatial, dy, x, gain, mean, mean_lo, rstd, dx, dgain, dbias)
 PLANISH_C_STRUCT(planish_pointwise_norm_forward_args, PointwiseNormForwardArgs<float>, rows, cols,
                  x, alpha, shift, gain, bias, y)
 PLANISH_C_STRUCT(planish_pointwise_norm_backward_args, PointwiseNormBackwardArgs<float>, rows, cols,
@@ -162,6 +168,8 @@ PLANISH_C_STRUCT(planish_cuda_norm_options, cuda::NormOptions, eps, scale, slope
 PLANISH_C_STRUCT(planish_cuda_batch_norm_options, cuda::BatchNormOptions, eps, unbiased, momentum,
                  batches, stream, workspace, workspace_bytes)
 PLANISH_C_STRUCT(planish_cuda_weight_norm_options, cuda::WeightNormOptions, stream, workspace,
+                 workspace_bytes)
+PLANISH_C_STRUCT(planish_cuda_group_norm_options, cuda::GroupNormOptions, eps, stream, workspace,
                  workspace_bytes)
 PLANISH_C_STRUCT(planish_cuda_pointwise_norm_options, cuda::PointwiseNormOptions, stream, workspace,
                  workspace_bytes)

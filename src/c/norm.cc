@@ -2,6 +2,7 @@
 
 #include "planish/batch_norm.h"
 #include "planish/channel_norm.h"
+#include "planish/group_norm.h"
 #include "planish/online_norm.h"
 #include "planish/pointwise_norm.h"
 #include "planish/weight_norm.h"
@@ -20,6 +21,9 @@ PLANISH_C_INIT(planish_batch_norm_evaluate_args)
 PLANISH_C_INIT(planish_batch_norm_evaluate_backward_args)
 PLANISH_C_INIT(planish_weight_norm_forward_args)
 PLANISH_C_INIT(planish_weight_norm_backward_args)
+PLANISH_C_INIT(planish_group_norm_options)
+PLANISH_C_INIT(planish_group_norm_forward_args)
+PLANISH_C_INIT(planish_group_norm_backward_args)
 PLANISH_C_INIT(planish_pointwise_norm_forward_args)
 PLANISH_C_INIT(planish_pointwise_norm_backward_args)
 PLANISH_C_INIT(planish_online_norm_options)
@@ -113,6 +117,22 @@ planish_status planish_weight_norm_backward(const planish_weight_norm_backward_a
   return CallNorm<planish::WeightNormBackwardArgs, planish::ParallelFor>(
       __func__, args, parallel_for, [](const auto& to_args, const auto& to_parallel_for) {
         planish::WeightNormBackward(to_args, to_parallel_for);
+      });
+}
+
+planish_status planish_group_norm_forward(const planish_group_norm_forward_args* args,
+                                          const planish_group_norm_options* options) {
+  return CallNorm<planish::GroupNormForwardArgs, planish::GroupNormOptions>(
+      __func__, args, options, [](const auto& to_args, const auto& to_options) {
+        planish::GroupNormForward(to_args, to_options);
+      });
+}
+
+planish_status planish_group_norm_backward(const planish_group_norm_backward_args* args,
+                                           const planish_group_norm_options* options) {
+  return CallNorm<planish::GroupNormBackwardArgs, planish::GroupNormOptions>(
+      __func__, args, options, [](const auto& to_args, const auto& to_options) {
+        planish::GroupNormBackward(to_args, to_options);
       });
 }
 

@@ -168,6 +168,35 @@ TYPED_TEST(CNormTest, WeightNormHasTheBitsOfCpp) {
       });
 }
 
+TYPED_TEST(CNormTest, GroupNormHasTheBitsOfCpp) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Param;
+  for (const bool last : {false, true}) {
+    const GroupNormOptions options{.eps = 1e-3, .channels_last = last};
+    const auto c_options = [&](CStructs& s) {
+      return s.template Make<planish_group_norm_options, float>(options);
+    };
+    ExpectSameCall(
+        "planish_group_norm_forward",
+        GroupNormForwardArgs<T, P>{.batch = 2, .groups = 3, .channels = 6, .spatial = 5},
+        [&](const auto& args) { GroupNormForward<T, P>(args, options); },
+        [&](CStructs& s, const auto& args) {
+          const auto to = TestFixture::template Make<planish_group_norm_forward_args>(s, args);
+          const auto to_options = c_options(s);
+          return planish_group_norm_forward(&to, &to_options);
+        });
+    ExpectSameCall(
+        "planish_group_norm_backward",
+        GroupNormBackwardArgs<T, P>{.batch = 2, .groups = 3, .channels = 6, .spatial = 5},
+        [&](const auto& args) { GroupNormBackward<T, P>(args, options); },
+        [&](CStructs& s, const auto& args) {
+          const auto to = TestFixture::template Make<planish_group_norm_backward_args>(s, args);
+          const auto to_options = c_options(s);
+          return planish_group_norm_backward(&to, &to_options);
+        });
+  }
+}
+
 TYPED_TEST(CNormTest, PointwiseNormHasTheBitsOfCpp) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Param;

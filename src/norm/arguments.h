@@ -5,6 +5,7 @@
 
 #include "planish/batch_norm.h"
 #include "planish/channel_norm.h"
+#include "planish/group_norm.h"
 #include "planish/norm.h"
 #include "planish/online_norm.h"
 #include "planish/pointwise_norm.h"
@@ -223,6 +224,16 @@ constexpr void VisitArguments(const BatchNormEvaluateBackwardArgs<T, P>& args, F
   f(Argument{"dx", &A::dx, all}.InPlaceOf(args.dy));
   f(Argument{"dgain", &A::dgain, features});
   f(Argument{"dbias", &A::dbias, features});
+}
+
+template <class T, class P, class F>
+constexpr void VisitArguments(const GroupNormForwardArgs<T, P>& args, F&& f) {
+  VisitForward(args, ChannelExtents(args, args.batch * args.groups), kOptional, f);
+}
+
+template <class T, class P, class F>
+constexpr void VisitArguments(const GroupNormBackwardArgs<T, P>& args, F&& f) {
+  VisitBackward(args, ChannelExtents(args, args.batch * args.groups), {}, kOptional, f);
 }
 
 template <class T, class P, class F>

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "planish/batch_norm.h"
+#include "planish/group_norm.h"
 #include "planish/online_norm.h"
 #include "planish/pointwise_norm.h"
 #include "planish/weight_norm.h"
@@ -56,6 +57,15 @@ template <class T, class P>
 ChannelArrays<T> ArraysOf(const OnlineNormBackwardArgs<T, P>& args) {
   return {1, args.rows, args.cols, args.dy, args.x, args.dx};
 }
+// Of group norm: the channels of all samples, whose sums are those of single channels or of groups.
+template <class T, class P>
+ChannelArrays<T> ArraysOf(const GroupNormForwardArgs<T, P>& args) {
+  return {1, args.batch * args.channels, args.spatial, args.x, nullptr, args.y};
+}
+template <class T, class P>
+ChannelArrays<T> ArraysOf(const GroupNormBackwardArgs<T, P>& args) {
+  return {1, args.batch * args.channels, args.spatial, args.dy, args.x, args.dx};
+}
 // A column of a pointwise function is a channel with one element in each sample.
 template <class T, class P>
 ChannelArrays<T> ArraysOf(const PointwiseNormForwardArgs<T, P>& args) {
@@ -89,6 +99,8 @@ enum class ChannelMap : uint8_t {
   kScale,      ///< a * scale; parameters: {scale}
   kTanh,       ///< tanh(alpha * a + shift) * gain + bias; parameters: {alpha, shift, gain, bias}
   kErf,        ///< kTanh with erf
+  kGroupGradient,  ///< ((gain * a - mean_g) - xhat * mean_g_xhat) * rstd; parameters: {mean, rstd,
+                   ///< offset, mean_g, mean_g_xhat, gain}
   // On a GPU only:
   kNormalizeRows,   ///< xhat * gain + bias, those of the place in the channel; parameters: {mean,
                     ///< rstd, offset}
@@ -97,6 +109,11 @@ enum class ChannelMap : uint8_t {
 };
 
 inline constexpr int kMaxSumParameters = 3, kMaxMapParameters = 6;  // upper bounds
+
+/// Returns whether `map` is a gradient of xhat, which reads x.
+constexpr bool IsGradient(ChannelMap map) {
+  return map == ChannelMap::kGradient || map == ChannelMap::kGroupGradient;
+}
 
 /// Returns whether `map` is a function of planish::Pointwise. Channels then have one position.
 constexpr bool IsPointwise(ChannelMap map) {
@@ -113,7 +130,7 @@ constexpr int ParameterCount(ChannelSums sums) {
 constexpr int ParameterCount(ChannelMap map) {
   return map == ChannelMap::kNone             ? 0
          : map == ChannelMap::kScale          ? 1
-         : map == ChannelMap::kGradient       ? 6
+         : IsGradient(map)                    ? 6
          : IsPointwise(map)                   ? 4
          : map == ChannelMap::kGradientOfRows ? 5
                                               : 3;

@@ -153,6 +153,33 @@ int64_t CheckBatchEvaluate(const char* function, const Args<T, P>& args, const O
   return total;
 }
 
+/// Checks the sizes of a call of GroupNormForward or GroupNormBackward. Returns the number of
+/// elements.
+template <class T, class Args>
+int64_t CheckGroupSizes(const char* function, const Args& args) {
+  const int64_t total = CheckChannels<T>(function, args.batch, args.channels, args.spatial);
+  if (args.groups < 1) Fail(function, "groups", "be at least 1", std::to_string(args.groups));
+  if (args.channels % args.groups != 0) {
+    Fail(function, "groups", "divide channels (" + std::to_string(args.channels) + ")",
+         std::to_string(args.groups));
+  }
+  const int64_t max = INT64_MAX / static_cast<int64_t>(sizeof(Compute<T>));
+  if (args.batch > max / args.groups) {  // samples without channels have statistics
+    Fail(function, "batch * groups", "be at most " + std::to_string(max),
+         std::to_string(args.batch) + " * " + std::to_string(args.groups));
+  }
+  return total;
+}
+
+/// Checks a call of GroupNormForward or GroupNormBackward. Returns the number of elements.
+template <template <class, class> class Args, class T, class P, class Options>
+int64_t CheckGroupNorm(const char* function, const Args<T, P>& args, const Options& options) {
+  const int64_t total = CheckGroupSizes<T>(function, args);
+  CheckEps(function, options.eps);
+  CheckArrays(function, args);
+  return total;
+}
+
 /// Checks a call of WeightNormForward or WeightNormBackward.
 template <template <class, class> class Args, class T, class P>
 void CheckWeightNorm(const char* function, const Args<T, P>& args) {

@@ -430,6 +430,15 @@ TEST(ArrayErrorsTest, Weights) {
   ExpectErrors("WeightNormBackward", Backward{.rows = 2, .cols = 3}, 2, backward, {"dv", "g"});
 }
 
+TEST(ArrayErrorsTest, GroupNorm) {
+  using Forward = GroupNormForwardArgs<float>;
+  ExpectErrors("GroupNormForward", Forward{.batch = 2, .groups = 3, .channels = 3, .spatial = 5}, 4,
+               [](const auto& args) { GroupNormForward(args); }, {});
+  using Backward = GroupNormBackwardArgs<bfloat16, float>;
+  ExpectErrors("GroupNormBackward", Backward{.batch = 2, .groups = 3, .channels = 3, .spatial = 5},
+               4, [](const auto& args) { GroupNormBackward(args); }, {});
+}
+
 TEST(ArrayErrorsTest, PointwiseNorm) {
   const auto forward = [](const auto& args) { PointwiseNormForward(Pointwise::kErf, args); };
   ExpectErrors("PointwiseNormForward",

@@ -10,6 +10,7 @@
 #include "src/base/threads_testing.h"
 #include "src/norm/channels/batch_norm_testing.h"
 #include "src/norm/channels/channel_norm_testing.h"
+#include "src/norm/channels/group_norm_testing.h"
 #include "src/norm/online/testing.h"
 #include "src/norm/pointwise/testing.h"
 #include "src/norm/testing.h"
@@ -133,6 +134,26 @@ TEST_F(NormThreadsTest, OnlineNorm) {
     };
     expect(tests::online_norm::Problem<float>(rows, cols, 0.01));
     expect(tests::online_norm::Problem<double>(rows, cols, 0.01));
+  }
+}
+
+TEST_F(NormThreadsTest, GroupNorm) {
+  for (const auto& [shape, groups] : {std::pair<tests::Shape, int64_t>{{32, 32, 60}, 8},
+                                      {{2, 4, 20'000}, 2},
+                                      {{300, 64, 4}, 4}}) {
+    for (const bool last : {false, true}) {
+      SCOPED_TRACE(testing::Message() << shape << (last ? " last" : ""));
+      ForEachType([&, s = shape, g = groups]<class T, class P>(Types<T, P>) {
+        tests::group_norm::Problem<T, P> p(s, g);
+        p.options.channels_last = last;
+        ExpectSameBitsOnThreads([&] {
+          tests::group_norm::Result<T, P> out(p);
+          GroupNormForward<T, P>(tests::group_norm::ForwardArgs(p, out), p.options);
+          GroupNormBackward<T, P>(tests::group_norm::BackwardArgs(p, out), p.options);
+          return out;
+        });
+      });
+    }
   }
 }
 

@@ -21,6 +21,7 @@
 
 #include "planish/batch_norm.h"
 #include "planish/channel_norm.h"
+#include "planish/group_norm.h"
 #include "planish/norm.h"
 #include "planish/online_norm.h"
 #include "planish/parallel.h"
@@ -399,6 +400,23 @@ void Images(Report& report, const std::string& types, const ImageShape& shape, c
           hash, in, v, sizes(BatchNormForwardArgs<T, P>()), sizes(BatchNormBackwardArgs<T, P>()),
           [&](const auto& f) { BatchNormForward<T, P>(f, options); },
           [&](const auto& b) { BatchNormBackward<T, P>(b, options); });
+    });
+  }
+  for (const bool last : {false, true}) {
+    // Groups of the largest of these sizes that divides the channels.
+    const int64_t size = channels % 8 == 0 ? 8 : channels % 3 == 0 ? 3 : 1;
+    const int64_t groups = std::max<int64_t>(1, channels / size);
+    const GroupNormOptions group_options = {
+        .eps = kEps, .channels_last = last, .parallel_for = OptionsOf(v).parallel_for};
+    auto forward = sizes(GroupNormForwardArgs<T, P>());
+    auto backward = sizes(GroupNormBackwardArgs<T, P>());
+    forward.groups = backward.groups = groups;
+    const Inputs<T, P> of_groups = inputs(batch * groups);
+    report.Case((last ? "group last" : "group") + where, [&](Hash& hash) {
+      Both(
+          hash, of_groups, v, forward, backward,
+          [&](const auto& f) { GroupNormForward<T, P>(f, group_options); },
+          [&](const auto& b) { GroupNormBackward<T, P>(b, group_options); });
     });
   }
   report.Case("batch evaluate" + where, [&](Hash& hash) {

@@ -201,6 +201,42 @@ std::vector<float> CallWeightNorm(const ParallelFor& parallel_for, size_t offset
   return a.Outputs();
 }
 
+std::vector<float> CallGroupNorm(const ParallelFor& parallel_for, size_t offset) {
+  constexpr int64_t kBatch = 8, kChannels = 32, kSpatial = kSize / (kBatch * kChannels);
+  Arrays a(offset);
+  const float *const x = a.Input(kSize), *const dy = a.Input(kSize);
+  const float* const gain = a.Input(kChannels);
+  const int64_t groups = kBatch * kChannels;
+  float *const mean = a.Output(groups), *const mean_lo = a.Output(groups);
+  float* const rstd = a.Output(groups);
+  const GroupNormOptions options{.parallel_for = parallel_for};
+  GroupNormForward<float>({.batch = kBatch,
+                           .groups = kChannels,
+                           .channels = kChannels,
+                           .spatial = kSpatial,
+                           .x = x,
+                           .gain = gain,
+                           .y = a.Output(kSize),
+                           .mean = mean,
+                           .mean_lo = mean_lo,
+                           .rstd = rstd},
+                          options);
+  GroupNormBackward<float>({.batch = kBatch,
+                            .groups = kChannels,
+                            .channels = kChannels,
+                            .spatial = kSpatial,
+                            .dy = dy,
+                            .x = x,
+                            .gain = gain,
+                            .mean = mean,
+                            .mean_lo = mean_lo,
+                            .rstd = rstd,
+                            .dx = a.Output(kSize),
+                            .dgain = a.Output(kChannels)},
+                           options);
+  return a.Outputs();
+}
+
 std::vector<float> CallPointwiseNorm(const ParallelFor& parallel_for, size_t offset) {
   Arrays a(offset);
   const float *const x = a.Input(kSize), *const dy = a.Input(kSize);
@@ -345,6 +381,7 @@ INSTANTIATE_TEST_SUITE_P(
     Functions, ContractTest,
     ::testing::Values(Function{"Norm", CallNorm}, Function{"ChannelNorm", CallChannelNorm},
                       Function{"BatchNorm", CallBatchNorm}, Function{"WeightNorm", CallWeightNorm},
+                      Function{"GroupNorm", CallGroupNorm},
                       Function{"PointwiseNorm", CallPointwiseNorm},
                       Function{"OnlineNorm", CallOnlineNorm}, Function{"Rnn", CallRnn}),
     [](const auto& param) { return param.param.name; });

@@ -49,6 +49,7 @@ void CheckCount(const char* module, const char* name, int64_t count, int64_t min
 int64_t MinFeatures(const OnlineLayerNormOptions& /*options*/) { return 2; }
 int64_t MinFeatures(const BatchNormOptions& /*options*/) { return 0; }
 int64_t MinFeatures(const RecurrentBatchNormOptions& /*options*/) { return 1; }
+int64_t MinFeatures(const InstanceNormOptions& /*options*/) { return 0; }
 
 /// Checks normalized_shape of norms by the unbiased deviation.
 void CheckUnbiased(const char* module, at::IntArrayRef shape, const char* norm) {
@@ -74,6 +75,12 @@ void CheckOptions(const char* module, const Options& o) {
   }
   if constexpr (requires { o.num_channels(); }) {
     CheckCount(module, "num_channels", o.num_channels(), 0);
+  }
+  if constexpr (requires { o.num_groups(); }) {
+    CheckCount(module, "num_groups", o.num_groups(), 1);
+    TORCH_CHECK_VALUE(o.num_channels() % o.num_groups() == 0, "[", module,
+                      "] num_groups must divide num_channels, ", o.num_channels(), ", got ",
+                      o.num_groups());
   }
   if constexpr (requires { o.in_features(); }) {
     CheckCount(module, "in_features", o.in_features(), 1);
@@ -176,10 +183,12 @@ double InitialWeight(const Options& o) {
 }
 
 bool HasEstimates(const BatchNormOptions& o) { return o.track_running_stats(); }
+bool HasEstimates(const InstanceNormOptions& o) { return o.track_running_stats(); }
 bool HasEstimates(const RecurrentBatchNormOptions& /*options*/) { return true; }
 
 /// Returns the shape of num_batches_tracked; running estimates have one more dimension, features.
 std::vector<int64_t> CountShape(const BatchNormOptions& /*options*/) { return {}; }
+std::vector<int64_t> CountShape(const InstanceNormOptions& /*options*/) { return {}; }
 std::vector<int64_t> CountShape(const RecurrentBatchNormOptions& o) { return {o.max_length()}; }
 
 // ---- Printing
@@ -223,6 +232,7 @@ void Print(const Options& o, Arguments print) {
   if constexpr (requires { o.normalized_shape(); }) print(at::IntArrayRef(o.normalized_shape()));
   if constexpr (requires { o.norm(); }) print("norm", o.norm());
   if constexpr (requires { o.num_features(); }) print(o.num_features());
+  if constexpr (requires { o.num_groups(); }) print(o.num_groups());
   if constexpr (requires { o.num_channels(); }) print(o.num_channels());
   if constexpr (requires { o.in_features(); }) {
     print("in_features", o.in_features());
@@ -378,6 +388,10 @@ template class NormImpl<LayerNorm1dImpl, LayerNorm1dOptions>;
 template class NormImpl<LayerNorm2dImpl, LayerNorm2dOptions>;
 template class NormImpl<BatchNorm1dImpl, BatchNorm1dOptions>;
 template class NormImpl<BatchNorm2dImpl, BatchNorm2dOptions>;
+template class NormImpl<GroupNormImpl, GroupNormOptions>;
+template class NormImpl<InstanceNorm1dImpl, InstanceNorm1dOptions>;
+template class NormImpl<InstanceNorm2dImpl, InstanceNorm2dOptions>;
+template class NormImpl<InstanceNorm3dImpl, InstanceNorm3dOptions>;
 template class NormImpl<RecurrentBatchNormImpl, RecurrentBatchNormOptions>;
 template class NormImpl<WeightNormLinearImpl, WeightNormLinearOptions>;
 
@@ -391,10 +405,17 @@ template class AffineNormImpl<LayerNorm1dImpl, LayerNorm1dOptions>;
 template class AffineNormImpl<LayerNorm2dImpl, LayerNorm2dOptions>;
 template class AffineNormImpl<BatchNorm1dImpl, BatchNorm1dOptions>;
 template class AffineNormImpl<BatchNorm2dImpl, BatchNorm2dOptions>;
+template class AffineNormImpl<GroupNormImpl, GroupNormOptions>;
+template class AffineNormImpl<InstanceNorm1dImpl, InstanceNorm1dOptions>;
+template class AffineNormImpl<InstanceNorm2dImpl, InstanceNorm2dOptions>;
+template class AffineNormImpl<InstanceNorm3dImpl, InstanceNorm3dOptions>;
 template class AffineNormImpl<RecurrentBatchNormImpl, RecurrentBatchNormOptions>;
 
 template class RunningNormImpl<BatchNorm1dImpl, BatchNorm1dOptions>;
 template class RunningNormImpl<BatchNorm2dImpl, BatchNorm2dOptions>;
+template class RunningNormImpl<InstanceNorm1dImpl, InstanceNorm1dOptions>;
+template class RunningNormImpl<InstanceNorm2dImpl, InstanceNorm2dOptions>;
+template class RunningNormImpl<InstanceNorm3dImpl, InstanceNorm3dOptions>;
 template class RunningNormImpl<RecurrentBatchNormImpl, RecurrentBatchNormOptions>;
 
 }  // namespace detail
@@ -628,6 +649,38 @@ Tensor BatchNorm2dImpl::forward(const Tensor& x) {
   CheckChannels(kName, 2, x, options.num_features());
   return BatchForward(*this, x);
 }
+
+// ---- Norms over groups
+
+Tensor GroupNormImpl::forward(const Tensor& x) {
+  TORCH_CHECK_VALUE(x.dim() >= 2 && x.size(1) == options.num_channels(),
+                    "[GroupNorm] x must be [N, C, ...] with C = ", options.num_channels(), ", got ",
+                    x.sizes());
+  return planish::group_norm(x, options.num_groups(), OrNone(weight), OrNone(bias), options.eps());
+}
+
+namespace {
+
+/// Normalizes x, which has `spatial` dimensions after the channels, and can lack the batch.
+template <class Module>
+Tensor InstanceForward(Module& m, int64_t spatial, const Tensor& x) {
+  const int64_t channel = x.dim() - spatial - 1;
+  TORCH_CHECK_VALUE((channel == 0 || channel == 1) && x.size(channel) == m.options.num_features(),
+                    "[", Module::kName, "] x must be [N, C, ...] or [C, ...] with ", spatial,
+                    " spatial dimensions and C = ", m.options.num_features(), ", got ", x.sizes());
+  // As in PyTorch, num_batches_tracked stays 0.
+  const Tensor y = planish::instance_norm(
+      channel == 0 ? x.unsqueeze(0) : x, OrNone(m.weight), OrNone(m.bias), OrNone(m.running_mean),
+      OrNone(m.running_var), m.is_training() || !m.running_mean.defined(), m.options.momentum(),
+      m.options.eps());
+  return channel == 0 ? y.squeeze(0) : y;
+}
+
+}  // namespace
+
+Tensor InstanceNorm1dImpl::forward(const Tensor& x) { return InstanceForward(*this, 1, x); }
+Tensor InstanceNorm2dImpl::forward(const Tensor& x) { return InstanceForward(*this, 2, x); }
+Tensor InstanceNorm3dImpl::forward(const Tensor& x) { return InstanceForward(*this, 3, x); }
 
 Tensor RecurrentBatchNormImpl::forward(const Tensor& x, int64_t step) {
   TORCH_CHECK_VALUE((x.dim() == 2 || x.dim() == 3) && x.size(-1) == options.num_features(),

@@ -281,12 +281,32 @@ Tensor OnlineCase(const Tensor& x, double alpha, double& mu, double& sigma) {
   return (x - mean) / deviation;
 }
 
+TEST(GroupModules, MatchTorch) {
+  at::manual_seed(22);
+  const Tensor x = Random({3, 6, 4, 5});
+  GroupNorm group = Drawn(GroupNorm(3, 6));
+  EXPECT_LT(MaxDifference(group(x), at::group_norm(x, 3, group->weight, group->bias)), kDouble);
+  InstanceNorm2d instance =
+      Drawn(InstanceNorm2d(InstanceNorm2dOptions(6).affine(true).track_running_stats(true)));
+  const Tensor mean = at::zeros({6}, at::kDouble), var = at::ones({6}, at::kDouble);
+  const auto expected = [&](bool training) {
+    return at::instance_norm(x, instance->weight, instance->bias, mean, var, training, 0.1, 1e-5,
+                             false);
+  };
+  EXPECT_LT(MaxDifference(instance(x), expected(true)), kDouble);
+  EXPECT_LT(MaxDifference(instance->running_mean, mean), kDouble);
+  EXPECT_LT(MaxDifference(instance->running_var, var), kDouble);
+  instance->eval();
+  EXPECT_LT(MaxDifference(instance(x), expected(false)), kDouble);
+  EXPECT_LT(MaxDifference(instance(x[0]), expected(false)[0]), kDouble);  // without a batch
+}
+
 TEST(PointwiseModules, MatchTheirEquations) {
   at::manual_seed(21);
   const Tensor x = Random({5, 4});
-  const DyT dyt = Drawn(DyT(DyTOptions({4})));
+  DyT dyt = Drawn(DyT(DyTOptions({4})));
   EXPECT_LT(MaxDifference(dyt(x), dyt->weight * (dyt->alpha * x).tanh() + dyt->bias), kDouble);
-  const Derf derf = Drawn(Derf(DerfOptions({5, 4})));
+  Derf derf = Drawn(Derf(DerfOptions({5, 4})));
   EXPECT_LT(
       MaxDifference(derf(x), derf->weight * (derf->alpha * x + derf->shift).erf() + derf->bias),
       kDouble);
@@ -617,6 +637,16 @@ std::vector<Entry> Table() {
          "BatchNorm2d(4, eps=1e-05, momentum=None, affine=true, bias=true, "
          "track_running_stats=false, unbiased=true)",
          both),
+      Of(GroupNorm(GroupNormOptions(2, 4).eps(1e-3)), images,
+         "GroupNorm(2, 4, eps=0.001, affine=true, bias=true)", both),
+      Of(InstanceNorm1d(InstanceNorm1dOptions(4).affine(true)), Random({2, 4, 3}),
+         "InstanceNorm1d(4, eps=1e-05, momentum=0.1, affine=true, bias=true, "
+         "track_running_stats=false)",
+         both),
+      Of(InstanceNorm2d(InstanceNorm2dOptions(4).affine(true).track_running_stats(true)), images,
+         "InstanceNorm2d(4, eps=1e-05, momentum=0.1, affine=true, bias=true, "
+         "track_running_stats=true)",
+         batch),
       Of(RecurrentBatchNorm(4, 3), Random({3, 5, 4}),
          "RecurrentBatchNorm(4, max_length=3, eps=1e-05, momentum=0.1, affine=true, bias=true)",
          batch),
@@ -772,6 +802,12 @@ TEST(NormModules, RejectInvalidOptions) {
       {[] { LayerNorm2d(-1); }, "[LayerNorm2d] num_channels must be at least 0, got -1"},
       {[] { LayerNorm1d(LayerNorm1dOptions(3).eps(-1)); },
        "[LayerNorm1d] eps must be finite and at least 0, got -1"},
+      {[] { GroupNorm(4, 6); }, "[GroupNorm] num_groups must divide num_channels, 6, got 4"},
+      {[] { GroupNorm(0, 6); }, "[GroupNorm] num_groups must be at least 1, got 0"},
+      {[] { InstanceNorm3d(-1); }, "[InstanceNorm3d] num_features must be at least 0, got -1"},
+      {[] { InstanceNorm1d(InstanceNorm1dOptions(3).momentum(2)); },
+       "[InstanceNorm1d] momentum must be from 0 to 1, got 2"},
+      {[&] { DyT(DyTOptions({3}).alpha_init(nan)); }, "[DyT] alpha_init must be finite, got nan"},
       {[] { BatchNorm1d(-1); }, "[BatchNorm1d] num_features must be at least 0, got -1"},
       {[] { BatchNorm2d(BatchNorm2dOptions(3).momentum(2)); },
        "[BatchNorm2d] momentum must be from 0 to 1, or None, got 2"},

@@ -269,9 +269,13 @@ HWY_INLINE Vec<D> Mapped(D d, const MapArrays<T>& arrays, int64_t i, const Value
   const Vec<D> a = Read(d, arrays.a + i);
   if constexpr (kMap == ChannelMap::kNormalize) {
     return hn::MulAdd(hn::Sub(a, value(d, 0)), value(d, 1), value(d, 2));
-  } else if constexpr (kMap == ChannelMap::kGradient) {
+  } else if constexpr (IsGradient(kMap)) {
     const Vec<D> x = Read(d, arrays.x + i);
     const Vec<D> xhat = hn::MulAdd(hn::Sub(x, value(d, 0)), value(d, 1), value(d, 2));
+    if constexpr (kMap == ChannelMap::kGroupGradient) {
+      const Vec<D> g = hn::Sub(hn::Mul(a, value(d, 5)), value(d, 3));
+      return hn::Mul(hn::NegMulAdd(xhat, value(d, 4), g), value(d, 1));
+    }
     return hn::Mul(hn::NegMulAdd(xhat, value(d, 4), hn::Sub(a, value(d, 3))), value(d, 5));
   } else if constexpr (IsPointwise(kMap)) {
     const Vec<D> z = hn::MulAdd(a, value(d, 0), value(d, 1));
@@ -298,10 +302,10 @@ HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t 
       PrefetchOutput(arrays.out + i, 2 * lanes);
     } else if (kNtStores && arrays.ahead != 0) {
       PrefetchTwo(d, arrays.a + i, distance);
-      if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i, distance);
+      if constexpr (IsGradient(kMap)) PrefetchTwo(d, arrays.x + i, distance);
     } else if (kNtStores && i + kAhead < limit) {
       PrefetchTwo(d, arrays.a + i);
-      if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i);
+      if constexpr (IsGradient(kMap)) PrefetchTwo(d, arrays.x + i);
     }
     map(i);
     map(i + lanes);

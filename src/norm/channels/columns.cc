@@ -79,6 +79,8 @@ void MapRowsOnTarget(ChannelMap map, const MapArrays<T>& arrays, int64_t stride,
     visit(std::integral_constant<ChannelMap, ChannelMap::kNormalize>());
   } else if (map == ChannelMap::kGradient) {
     visit(std::integral_constant<ChannelMap, ChannelMap::kGradient>());
+  } else if (map == ChannelMap::kGroupGradient) {
+    visit(std::integral_constant<ChannelMap, ChannelMap::kGroupGradient>());
   } else if (map == ChannelMap::kScale) {
     visit(std::integral_constant<ChannelMap, ChannelMap::kScale>());
   } else if (map == ChannelMap::kTanh) {

@@ -60,7 +60,7 @@ void SumRuns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t r
 template <class T>
 struct MapArrays {
   const T* a;
-  const T* x;  ///< read by ChannelMap::kGradient only
+  const T* x;  ///< read by gradients only
   T* out;      ///< may be a
   /// With non-temporal stores: distance in elements to prefetch; 0: the following elements.
   int64_t ahead = 0;

@@ -33,8 +33,6 @@ constexpr int64_t kPart = int64_t{1} << 14;
 constexpr int64_t kBeforeGrain = 1024;
 // Contiguous bytes that a tile should have in each row: the hardware prefetches within pages.
 constexpr int64_t kTileRowBytes = 1024;
-// Elements of a channel whose mean is the shift of its sums.
-constexpr int64_t kShiftSamples = 8;
 
 // --- End of tuning constants ---
 
@@ -104,7 +102,7 @@ MapArrays<T> ArraysAt(const ChannelPass<T>& pass, int64_t i) {
 // Returns the bytes that the elementwise operation reads and writes.
 template <class T>
 int64_t MapBytes(const ChannelPass<T>& pass) {
-  const int64_t arrays = pass.map == ChannelMap::kGradient ? 3 : 2;
+  const int64_t arrays = IsGradient(pass.map) ? 3 : 2;
   return arrays * pass.batch * pass.channels * pass.spatial * static_cast<int64_t>(sizeof(T));
 }
 
@@ -126,6 +124,12 @@ int64_t ReadBytes(const ChannelPass<T>& pass, int64_t n) {
   return n * static_cast<int64_t>(sizeof(T)) * (pass.sums == ChannelSums::kGradient ? 2 : 1);
 }
 
+// Returns the number of channels in whole groups, at least one group.
+template <class T>
+int64_t WholeGroups(const ChannelPass<T>& pass, int64_t channels) {
+  return std::max<int64_t>(1, channels / pass.group) * pass.group;
+}
+
 // Returns the number of channels of a tile that stays in the cache from its sums to its outputs. A
 // tile is large enough for a thread. If there are many channels, it takes at most half of the
 // cache, because the other half receives the next tile. Returns 0 if a tile of the minimum width
@@ -139,7 +143,11 @@ int64_t TileChannels(const ChannelPass<T>& pass) {
   const int64_t max_tile = kTileBytes / ReadBytes(pass, channel);
   const int64_t min_tile = std::max(width(kTileRowBytes), (kGrainElements - 1) / channel + 1);
   const int64_t half = std::max(max_tile / 2, std::min(max_tile, width(kTileRowBytes)));
-  const int64_t tile = std::min(half, std::max(min_tile, pass.channels / 32));
+  int64_t tile = std::min(half, std::max(min_tile, pass.channels / 32));
+  if (pass.group > 1) {
+    if (pass.group > max_tile) return 0;
+    tile = WholeGroups(pass, tile);
+  }
   return tile >= std::min(pass.channels, width(kTileRowBytes)) ? std::min(tile, pass.channels) : 0;
 }
 
@@ -148,7 +156,7 @@ template <class T>
 int64_t RunTileChannels(const ChannelPass<T>& pass, int64_t tile) {
   const int64_t cached_channels =
       CurrentTuning().run_tile_bytes / ReadBytes(pass, pass.batch * pass.spatial);
-  return std::clamp<int64_t>(cached_channels, 1, tile);
+  return WholeGroups(pass, std::clamp<int64_t>(cached_channels, 1, tile));
 }
 
 // Computes the inputs of the sums of channels [c, c + n), at index i of the arrays.
@@ -172,12 +180,28 @@ void After(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n, const do
   after.Finish(i, i + n);
 }
 
-// Like After, for partial sums: add(i, first, second) adds those of channel i.
+// Returns memory for the sums of `channels` channels if they are in groups; AfterParts needs it.
+template <class T>
+std::unique_ptr<double[]> GroupSums(const ChannelPass<T>& pass, int64_t channels) {
+  return MakeUninitialized<double>(pass.group > 1 ? 2 * channels : 0);
+}
+
+// Like After, for partial sums: add(i, first, second) adds those of channel i. `sums` has room for
+// two sums of each channel of the arrays if channels are in groups, which can be large.
 template <class T, class Add>
 void AfterParts(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n,
-                SumArrays<Compute<T>>& before, MapArraysOf<Compute<T>>& after, const Add& add) {
+                SumArrays<Compute<T>>& before, MapArraysOf<Compute<T>>& after, double* sums,
+                const Add& add) {
   if (pass.sums == ChannelSums::kNone) {
     After<T>(pass, c, i, n, nullptr, nullptr, before, after);
+    return;
+  }
+  if (pass.group > 1) {
+    double* first = sums + 2 * i;
+    double* second = first + n;
+    std::fill_n(first, 2 * n, 0.0);
+    for (int64_t k = 0; k < n; ++k) add(i + k, first[k], second[k]);
+    After<T>(pass, c, i, n, first, second, before, after);
     return;
   }
   for (int64_t from = 0; from < n; from += kChannelsAtOnce) {
@@ -205,15 +229,18 @@ void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
 // Scratch of a thread for tiles of `tile` channels with `columns` columns each.
 template <class C>
 struct TileScratch {
-  TileScratch(ChannelSums sums, ChannelMap map, int64_t tile, int64_t columns, bool in_blocks)
-      : before(ParameterCount(sums), tile, columns),
-        after(ParameterCount(map), tile, columns),
+  template <class T>
+  TileScratch(const ChannelPass<T>& pass, int64_t tile, int64_t columns, bool in_blocks)
+      : before(ParameterCount(pass.sums), tile, columns),
+        after(ParameterCount(pass.map), tile, columns),
         totals(MakeUninitialized<double>(2 * tile * columns)),
-        block(MakeUninitialized<double>(in_blocks ? 2 * kSumTile : 0)) {}
+        block(MakeUninitialized<double>(in_blocks ? 2 * kSumTile : 0)),
+        group_sums(GroupSums(pass, tile)) {}
   SumArrays<C> before;
   MapArraysOf<C> after;
   std::unique_ptr<double[]> totals;
   std::unique_ptr<double[]> block;  // sums of a block of rows for kSumTile columns
+  std::unique_ptr<double[]> group_sums;
 };
 
 // --- Runs: the `spatial` elements of a channel in a sample share parameters. ---
@@ -229,7 +256,7 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
   // The next tile is prefetched if it fits in a cache beside this one.
   const bool prefetch_next =
       ReadBytes(pass, pass.batch * tile * spatial) <= CurrentTuning().run_tile_bytes;
-  const auto make = [&] { return TileScratch<C>(pass.sums, pass.map, tile, 1, false); };
+  const auto make = [&] { return TileScratch<C>(pass, tile, 1, false); };
   RunWithScratch(parallel_for, tiles, GrainFor(pass.batch * tile * spatial), make,
                  [&](int64_t begin, int64_t end, TileScratch<C>& scratch) {
                    const bool use_nt_stores = UsesNtStores(pass, end - begin, tiles);
@@ -293,10 +320,12 @@ void Runs(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
                   }
                 });
   }
-  RunParallel(parallel_for, channels, GrainFor(pass.batch * parts),
+  const auto group_sums = GroupSums(pass, channels);
+  const int64_t group = pass.group;
+  RunParallel(parallel_for, channels / group, GrainFor(group * pass.batch * parts),
               [&](int64_t begin, int64_t end) {
-                AfterParts<T>(pass, begin, begin, end - begin, before, after,
-                              [&](int64_t c, double& sum, double& other) {
+                AfterParts<T>(pass, begin * group, begin * group, (end - begin) * group, before,
+                              after, group_sums.get(), [&](int64_t c, double& sum, double& other) {
                                 for (int64_t n = 0; n < pass.batch; ++n) {
                                   const int64_t at = (n * channels + c) * parts;
                                   for (int64_t i = at; i < at + parts; ++i) {
@@ -316,20 +345,21 @@ void Runs(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
 template <class T>
 void AfterColumns(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n, int64_t samples,
                   const double* first, const double* second, SumArrays<Compute<T>>& before,
-                  MapArraysOf<Compute<T>>& after) {
+                  MapArraysOf<Compute<T>>& after, double* sums) {
   if (samples == 1 && pass.spatial == 1 && pass.sums != ChannelSums::kNone) {
     After<T>(pass, c, i, n, first + i, second + i, before, after);
     return;
   }
-  AfterParts<T>(pass, c, i, n, before, after, [&](int64_t channel, double& sum, double& other) {
-    for (int64_t s = 0; s < samples; ++s) {
-      const int64_t begin = (s * pass.channels + channel) * pass.spatial;
-      for (int64_t column = begin; column < begin + pass.spatial; ++column) {
-        sum += first[column];
-        other += second[column];
-      }
-    }
-  });
+  AfterParts<T>(pass, c, i, n, before, after, sums,
+                [&](int64_t channel, double& sum, double& other) {
+                  for (int64_t s = 0; s < samples; ++s) {
+                    const int64_t begin = (s * pass.channels + channel) * pass.spatial;
+                    for (int64_t column = begin; column < begin + pass.spatial; ++column) {
+                      sum += first[column];
+                      other += second[column];
+                    }
+                  }
+                });
 }
 
 // Processes tiles of `tile` channels, like RunsInTiles.
@@ -341,7 +371,7 @@ void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor&
   const int64_t tiles = (pass.channels + tile - 1) / tile;
   const bool has_sums = pass.sums != ChannelSums::kNone;
   const int64_t blocks = RowBlocks(pass.batch, sample);
-  const auto make = [&] { return TileScratch<C>(pass.sums, pass.map, tile, spatial, blocks > 1); };
+  const auto make = [&] { return TileScratch<C>(pass, tile, spatial, blocks > 1); };
   // Adds the sums of `n` columns of all samples from element `at` on.
   const auto add_columns = [&](int64_t at, int64_t n, const SumParameters<C>& parameters,
                                double* block, double* first, double* second) {
@@ -375,8 +405,8 @@ void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor&
                                      scratch.block.get(), first + c, second + c);
                        }
                      }
-                     AfterColumns<T>(pass, c0, 0, channels, 1, first, second, before,
-                                     scratch.after);
+                     AfterColumns<T>(pass, c0, 0, channels, 1, first, second, before, scratch.after,
+                                     scratch.group_sums.get());
                      if (pass.out == nullptr) continue;
                      MapArrays<T> arrays = ArraysAt(pass, at);
                      if (i + 1 < tiles) arrays.ahead = tile * spatial;
@@ -394,10 +424,14 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   const bool has_sums = pass.sums != ChannelSums::kNone;
   const bool in_tiles = batch == 1 || (sample >= kNarrow && batch < CurrentTuning().untiled_rows &&
                                        (has_sums || batch < kSumRows));
-  const int64_t tile = in_tiles ? TileChannels(pass) : 0;
+  int64_t tile = in_tiles ? TileChannels(pass) : 0;
   if (tile > 0) {
-    ColumnsInTiles(pass, std::clamp<int64_t>(kTileColumns / spatial, 1, tile), parallel_for);
-    return;
+    tile = WholeGroups(pass, std::clamp<int64_t>(kTileColumns / spatial, 1, tile));
+    // The work of few groups is split.
+    if (pass.group == 1 || channels / tile >= 8 || batch * sample <= 2 * kGrainElements) {
+      ColumnsInTiles(pass, tile, parallel_for);
+      return;
+    }
   }
   // `samples` samples form one row; the last row can have fewer.
   const int64_t samples = sample >= kNarrow ? 1 : std::min(batch, (kNarrow - 1) / sample + 1);
@@ -440,11 +474,13 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
       }
     });
   }
-  RunParallel(parallel_for, channels, GrainFor(3 * samples * spatial),
+  const auto group_sums = GroupSums(pass, channels);
+  const int64_t group = pass.group;
+  RunParallel(parallel_for, channels / group, GrainFor(3 * group * samples * spatial),
               [&](int64_t begin, int64_t end) {
                 const double* first = partial.get();
-                AfterColumns<T>(pass, begin, begin, end - begin, samples, first, first + width,
-                                before, after);
+                AfterColumns<T>(pass, begin * group, begin * group, (end - begin) * group, samples,
+                                first, first + width, before, after, group_sums.get());
               });
   if (pass.out == nullptr) return;
   if (samples > 1 || sample <= kMapTile) {
@@ -481,23 +517,20 @@ void ShiftChannels(const ChannelPass<T>& pass, int64_t begin, int64_t n, Compute
     return;
   }
   for (int64_t c = 0; c < n; ++c) {
-    double samples[kShiftSamples];
-    for (int64_t i = 0; i < kShiftSamples; ++i) {
+    // Places spread over the samples, and over the positions.
+    const auto at = [&](int64_t i) {
       const int64_t b = (pass.batch - 1) * i / (kShiftSamples - 1);
       const int64_t s = (pass.spatial - 1) * i / (kShiftSamples - 1);
-      samples[i] = ToDouble(pass.a[(b * pass.channels + begin + c) * pass.spatial + s]);
-    }
-    for (int64_t half = kShiftSamples / 2; half > 0; half /= 2) {
-      for (int64_t i = 0; i < half; ++i) samples[i] += samples[i + half];
-    }
-    shift[c] = static_cast<Compute<T>>(samples[0] / static_cast<double>(kShiftSamples));
+      return ToDouble(pass.a[(b * pass.channels + begin + c) * pass.spatial + s]);
+    };
+    shift[c] = static_cast<Compute<T>>(MeanOfSamples(kShiftSamples, at));
   }
 }
 
 template <class T>
 void RunChannels(ChannelPass<T> pass, const ParallelFor& parallel_for) {
   if (pass.x == nullptr) pass.x = pass.a;  // not read, but offset
-  const bool gradient = pass.map == ChannelMap::kGradient;
+  const bool gradient = IsGradient(pass.map);
   if (pass.spatial < (gradient ? kMinRun : kShortRun)) {
     Columns(pass, parallel_for);
   } else {

@@ -19,6 +19,9 @@ namespace planish::internal {
 /// Channels whose sums are finished at a time. Their sums are on the stack.
 inline constexpr int64_t kChannelsAtOnce = 256;
 
+/// Elements of a channel or group whose mean is the shift of its sums.
+inline constexpr int64_t kShiftSamples = 8;
+
 // --- End of tuning constants ---
 
 /// Channels [begin, begin + n) and their parameters. Element i of every array belongs to channel
@@ -39,6 +42,9 @@ struct ChannelPass : ChannelArrays<T> {
 
   ChannelSums sums = ChannelSums::kNone;
   ChannelMap map = ChannelMap::kNone;
+  /// Adjacent channels that share statistics; divides the channels. Ranges of `after` consist of
+  /// whole groups.
+  int64_t group = 1;
   /// Computes the inputs of the sums. Not called without sums.
   std::function<void(const ChannelRange<C>& range)> before = {};
   /// Computes the parameters of the elementwise operation from the sums and the results of
@@ -52,6 +58,19 @@ int64_t RowBlocks(int64_t rows, int64_t width);
 
 template <class T>
 void RunChannels(ChannelPass<T> pass, const ParallelFor& parallel_for);
+
+/// Returns the mean of kShiftSamples of `length` elements; at(i) is element i as a double. Exact
+/// for equal elements, because sums of equal values double.
+template <class At>
+double MeanOfSamples(int64_t length, const At& at) {
+  double samples[kShiftSamples];
+  for (int64_t i = 0; i < kShiftSamples; ++i)
+    samples[i] = at((length - 1) * i / (kShiftSamples - 1));
+  for (int64_t half = kShiftSamples / 2; half > 0; half /= 2) {
+    for (int64_t i = 0; i < half; ++i) samples[i] += samples[i + half];
+  }
+  return samples[0] / static_cast<double>(kShiftSamples);
+}
 
 /// Computes shift[i], i < n, an estimate of the mean of channel begin + i of pass.a: the mean of a
 /// few elements. Exact for a constant channel, because sums of equal values double.

@@ -79,8 +79,7 @@ inline constexpr bool kReadsX =
     kHasStatistics<kSums> || kIsPointwise<kSums> || kSums == ChannelSums::kGradientOfPositions;
 template <ChannelMap kMap>
 inline constexpr bool kMapReadsX =
-    kMap == ChannelMap::kGradient || kMap == ChannelMap::kGradientOfRows ||
-    kMap == ChannelMap::kPointwiseSlope;
+    IsGradient(kMap) || kMap == ChannelMap::kGradientOfRows || kMap == ChannelMap::kPointwiseSlope;
 template <ChannelMap kMap>
 inline constexpr bool kOfRows =
     kMap == ChannelMap::kNormalizeRows || kMap == ChannelMap::kGradientOfRows;
@@ -255,7 +254,7 @@ SumRuns(ColumnArrays<T> arrays, SavedStatistics<Compute<T>> saved, const double*
         shift = ShiftOf(arrays.a, arrays.spatial, shifts, c);
       }
       XhatMap<C> xhat = {};
-      if constexpr (kHasStatistics<kSums>) xhat = XhatAt(saved, c);
+      if constexpr (kHasStatistics<kSums>) xhat = XhatAt(saved, c / saved.group);
       PointwiseMap<C> pointwise = {};
       if constexpr (kIsPointwise<kSums>) pointwise = PointwiseOf<T>(arrays.pointwise);
       RunWalk walk(arrays.channels, arrays.spatial, c, part * part_length,
@@ -313,7 +312,7 @@ SumColumns(ColumnArrays<T> arrays, SavedStatistics<Compute<T>> saved, const doub
         if constexpr (kSums == ChannelSums::kStatistics) {
           shift[j] = ShiftOf(arrays.a, arrays.spatial, shifts, c);
         } else if constexpr (kHasStatistics<kSums>) {
-          xhat[j] = XhatAt(saved, c);
+          xhat[j] = XhatAt(saved, c / saved.group);
         }
       }
       PointwiseMap<C> pointwise = {};
@@ -390,7 +389,9 @@ PLANISH_DEVICE C Mapped(C a, C x, const C* v, C gain, C bias, bool is_tanh) {
     return FusedMulAdd(gain, FusedMulAdd(a - v[0], v[1], v[2]), bias);
   } else {
     const C xhat = FusedMulAdd(x - v[0], v[1], v[2]);
-    if constexpr (kMap == ChannelMap::kGradientOfRows) {
+    if constexpr (kMap == ChannelMap::kGroupGradient) {
+      return FusedMulAdd(-xhat, v[4], v[5] * a - v[3]) * v[1];
+    } else if constexpr (kMap == ChannelMap::kGradientOfRows) {
       return FusedMulAdd(-xhat, v[4], gain * a - v[3]) * v[1];
     } else {
       return FusedMulAdd(-xhat, v[4], a - v[3]) * v[5];
@@ -703,6 +704,77 @@ struct FinishPositionGradients {
 };
 
 template <class T>
+struct FinishGroupForward {
+  using C = Compute<T>;
+  GroupForward<T> call;
+  double n;  // elements of a group
+  const double* shifts;
+  ValuesAt<C> values;  // of the channels of all samples
+
+  PLANISH_DEVICE void operator()(int64_t g, double first, double second) const {
+    const int64_t size = call.channels / call.groups;
+    const double shift = ShiftOf(call.x, size * call.spatial, shifts, g);
+    const ChannelStatistics m = StatisticsOf(first, second, n);
+    const double rstd = 1 / sqrt(m.var + call.eps);
+    const C mean = static_cast<C>(shift + m.offset);
+    const double rest = (shift - static_cast<double>(mean)) + m.offset;
+    if (call.mean != nullptr) call.mean[g] = mean;
+    if (call.mean_lo != nullptr) call.mean_lo[g] = static_cast<C>(rest);
+    if (call.rstd != nullptr) call.rstd[g] = static_cast<C>(rstd);
+    for (int64_t i = 0; i < size; ++i) {
+      const int64_t of_all = g * size + i, c = of_all % call.channels;
+      // The bias absorbs mean_lo, which is exact for a constant group.
+      const double gain = ParamAsDouble<T>(call.Gain(), c, 1);
+      values.Set(0, of_all, static_cast<double>(mean));
+      values.Set(1, of_all, gain * rstd);
+      values.Set(2, of_all, ParamAsDouble<T>(call.Bias(), c, 0) - rest * rstd * gain);
+    }
+  }
+};
+
+// Stores the sums of a channel of a sample, for its group and for the gradients.
+template <class T>
+struct StoreGroupSums {
+  GroupBackward<T> call;
+
+  PLANISH_DEVICE void operator()(int64_t of_all, double first, double second) const {
+    const int64_t b = of_all / call.channels, c = of_all - b * call.channels;
+    const double gain = ParamAsDouble<T>(call.Gain(), c, 1);
+    call.by_group[of_all] = {first * gain, second * gain};
+    call.by_channel[c * call.batch + b] = {first, second};
+  }
+};
+
+template <class T>
+struct FinishGroupBackward {
+  using C = Compute<T>;
+  GroupBackward<T> call;
+  SavedStatistics<C> saved;
+  double n;  // elements of a group
+  ValuesAt<C> values;
+
+  PLANISH_DEVICE void operator()(int64_t g, double first, double second) const {
+    const int64_t size = call.channels / call.groups;
+    const XhatMap<C> xhat = XhatAt(saved, g);
+    for (int64_t of_all = g * size; of_all < (g + 1) * size; ++of_all) {
+      SetXhat<T>(values, of_all, xhat);
+      values.Set(3, of_all, first / n);
+      values.Set(4, of_all, second / n);
+      values.Set(5, of_all, ParamAsDouble<T>(call.Gain(), of_all % call.channels, 1));
+    }
+  }
+};
+
+template <class T>
+struct FinishGroupGradients {
+  GroupBackward<T> call;
+
+  PLANISH_DEVICE void operator()(int64_t c, double first, double second) const {
+    SetGradients<T>(call, c, first, second);
+  }
+};
+
+template <class T>
 struct FinishPointwiseForward {
   using C = Compute<T>;
   PointwiseForward<T> call;
@@ -991,6 +1063,35 @@ template <class T>
 void Start(const PositionGradients<T>& call, const Caller<T>& caller) {
   caller.template Sum<ChannelSums::kGradientOfPositions>(SavedOf<T>(call));
   caller.Finish(FinishPositionGradients<T>{call});
+}
+
+template <class T>
+void Start(const GroupForward<T>& call, const Caller<T>& caller) {
+  // The sums of a group are those of a long channel.
+  Caller<T> sums = caller;
+  sums.arrays.channels = call.batch * call.groups;
+  sums.arrays.spatial = call.channels / call.groups * call.spatial;
+  const double* shifts = sums.SumStatistics();
+  sums.Finish(FinishGroupForward<T>{call, sums.n(), shifts, caller.values()});
+  caller.template Map<ChannelMap::kNormalize>();
+}
+
+template <class T>
+void Start(const GroupBackward<T>& call, const Caller<T>& caller) {
+  auto saved = SavedOf<T>(call);
+  const int64_t size = call.channels / call.groups;
+  saved.group = size;
+  caller.template Sum<ChannelSums::kGradient>(saved);
+  caller.Finish(StoreGroupSums<T>{call});
+  if (call.dx != nullptr) {
+    const double n = static_cast<double>(size * call.spatial);
+    caller.FinishPairs(FinishGroupBackward<T>{call, saved, n, caller.values()},
+                       call.batch * call.groups, size, call.by_group);
+  }
+  if (call.dgain != nullptr || call.dbias != nullptr) {
+    caller.FinishPairs(FinishGroupGradients<T>{call}, call.channels, call.batch, call.by_channel);
+  }
+  caller.template Map<ChannelMap::kGroupGradient>();
 }
 
 template <class T>

@@ -5,6 +5,7 @@
 
 #include "planish/batch_norm.h"
 #include "planish/channel_norm.h"
+#include "planish/group_norm.h"
 #include "planish/online_norm.h"
 #include "planish/pointwise_norm.h"
 #include "planish/types.h"
@@ -35,6 +36,7 @@ struct SavedStatistics {
   const C* rstd = nullptr;
   Rstd kind = Rstd::kSaved;
   double eps = 0;
+  int64_t group = 1;  ///< adjacent channels that share an element
 };
 
 /// A pointwise function in device memory.
@@ -117,6 +119,18 @@ struct OnlineBackward : UntypedParams<OnlineNormBackwardArgs, T> {
   Alphas alphas;
 };
 
+/// Its sums are those of groups, its elementwise operation that of channels.
+template <class T>
+struct GroupForward : UntypedParams<GroupNormForwardArgs, T> {
+  double eps;
+};
+
+template <class T>
+struct GroupBackward : UntypedParams<GroupNormBackwardArgs, T> {
+  SumPair* by_group;    ///< [batch, channels] sums of g and g * xhat
+  SumPair* by_channel;  ///< [channels, batch] sums of dy and dy * xhat
+};
+
 template <class T>
 struct PointwiseForward : UntypedParams<PointwiseNormForwardArgs, T> {
   Pointwise function;
@@ -151,6 +165,8 @@ void RunColumns(const Call<T>& call, const ColumnsRun& run);
   X(OnlineForward<T>)               \
   X(OnlineBackward<T>)              \
   X(PositionGradients<T>)           \
+  X(GroupForward<T>)                \
+  X(GroupBackward<T>)               \
   X(PointwiseForward<T>)            \
   X(PointwiseBackward<T>)
 

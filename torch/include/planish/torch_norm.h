@@ -152,6 +152,25 @@ std::tuple<at::Tensor, at::Tensor> online_layer_norm(
     const std::optional<at::Tensor>& weight = std::nullopt,
     const std::optional<at::Tensor>& bias = std::nullopt, double alpha = 0.1);
 
+/// Returns group normalization of x [N, C, ...] (Wu & He 2018), like
+/// torch.nn.functional.group_norm: each of `num_groups` groups of adjacent channels of a sample is
+/// normalized by its own statistics. `num_groups` divides C. `weight` and `bias`, both optional,
+/// are [C]. y is channels-last if x is.
+at::Tensor group_norm(const at::Tensor& x, int64_t num_groups,
+                      const std::optional<at::Tensor>& weight = std::nullopt,
+                      const std::optional<at::Tensor>& bias = std::nullopt, double eps = 1e-5);
+
+/// Returns instance normalization of x [N, C, ...] (Ulyanov et al. 2016), like
+/// torch.nn.functional.instance_norm: each channel of a sample, of at least 2 spatial elements, is
+/// normalized by its own statistics, or without `use_input_stats` by the running estimates [C].
+/// Running estimates that are given are updated by the statistics' means over the samples.
+at::Tensor instance_norm(const at::Tensor& x,
+                         const std::optional<at::Tensor>& weight = std::nullopt,
+                         const std::optional<at::Tensor>& bias = std::nullopt,
+                         const std::optional<at::Tensor>& running_mean = std::nullopt,
+                         const std::optional<at::Tensor>& running_var = std::nullopt,
+                         bool use_input_stats = true, double momentum = 0.1, double eps = 1e-5);
+
 /// Returns DyT, `y = weight*tanh(alpha*x) + bias`, which replaces a norm (Zhu et al. 2025,
 /// "Transformers without Normalization"). `alpha` has one element. `weight` and `bias`, both
 /// optional, have shape `normalized_shape`, the last dimensions of x.
@@ -299,6 +318,33 @@ struct ChannelLayerNormOptions {
 };
 using LayerNorm1dOptions = ChannelLayerNormOptions;
 using LayerNorm2dOptions = ChannelLayerNormOptions;
+
+/// Options of GroupNorm: those of torch::nn::GroupNorm, and `bias`.
+struct GroupNormOptions {
+  GroupNormOptions(int64_t num_groups, int64_t num_channels)
+      : num_groups_(num_groups), num_channels_(num_channels) {}
+  TORCH_ARG(int64_t, num_groups);    ///< at least 1; divides num_channels
+  TORCH_ARG(int64_t, num_channels);  ///< at least 0
+  TORCH_ARG(double, eps) = 1e-5;
+  TORCH_ARG(bool, affine) = true;  ///< false: no weight and no bias
+  TORCH_ARG(bool, bias) = true;    ///< false: only a weight
+};
+
+/// Options of InstanceNorm1d, 2d and 3d: those of torch::nn::InstanceNorm, and `bias`.
+struct InstanceNormOptions {
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  InstanceNormOptions(int64_t num_features) : num_features_(num_features) {}
+  TORCH_ARG(int64_t, num_features);
+  TORCH_ARG(double, eps) = 1e-5;
+  TORCH_ARG(double, momentum) = 0.1;  ///< from 0 to 1
+  TORCH_ARG(bool, affine) = false;    ///< false: no weight and no bias
+  TORCH_ARG(bool, bias) = true;       ///< false: only a weight
+  /// true: evaluation uses running estimates, which training updates.
+  TORCH_ARG(bool, track_running_stats) = false;
+};
+using InstanceNorm1dOptions = InstanceNormOptions;
+using InstanceNorm2dOptions = InstanceNormOptions;
+using InstanceNorm3dOptions = InstanceNormOptions;
 
 /// Options of BatchNorm1d and BatchNorm2d: those of torch::nn::BatchNorm, `bias` and `unbiased`.
 struct BatchNormOptions {
@@ -620,6 +666,58 @@ class BatchNorm2dImpl : public detail::RunningNormImpl<BatchNorm2dImpl, BatchNor
   at::Tensor forward(const at::Tensor& x);
 };
 TORCH_MODULE(BatchNorm2d);
+
+/// torch::nn::GroupNorm on Planish's kernels (Wu & He 2018): the same options, parameters and keys
+/// (`weight` and `bias` [num_channels]).
+class GroupNormImpl : public detail::AffineNormImpl<GroupNormImpl, GroupNormOptions> {
+ public:
+  static constexpr const char* kName = "GroupNorm";
+  using AffineNormImpl::AffineNormImpl;
+  GroupNormImpl(int64_t num_groups, int64_t num_channels)
+      : GroupNormImpl(GroupNormOptions(num_groups, num_channels)) {}
+
+  /// Returns a tensor of the shape and memory format of x [N, num_channels, ...].
+  at::Tensor forward(const at::Tensor& x);
+};
+TORCH_MODULE(GroupNorm);
+
+/// torch::nn::InstanceNorm1d on Planish's kernels (Ulyanov et al. 2016): the same options,
+/// parameters, buffers and keys. In training, and without running estimates, x must have at least 2
+/// spatial elements. Not safe for several threads in training with running estimates.
+class InstanceNorm1dImpl
+    : public detail::RunningNormImpl<InstanceNorm1dImpl, InstanceNorm1dOptions> {
+ public:
+  static constexpr const char* kName = "InstanceNorm1d";
+  using RunningNormImpl::RunningNormImpl;
+
+  /// Returns a tensor of the shape of x [N, C, L] or [C, L].
+  at::Tensor forward(const at::Tensor& x);
+};
+TORCH_MODULE(InstanceNorm1d);
+
+/// torch::nn::InstanceNorm2d on Planish's kernels. See InstanceNorm1d.
+class InstanceNorm2dImpl
+    : public detail::RunningNormImpl<InstanceNorm2dImpl, InstanceNorm2dOptions> {
+ public:
+  static constexpr const char* kName = "InstanceNorm2d";
+  using RunningNormImpl::RunningNormImpl;
+
+  /// Returns a tensor of the shape of x [N, C, H, W] or [C, H, W].
+  at::Tensor forward(const at::Tensor& x);
+};
+TORCH_MODULE(InstanceNorm2d);
+
+/// torch::nn::InstanceNorm3d on Planish's kernels. See InstanceNorm1d.
+class InstanceNorm3dImpl
+    : public detail::RunningNormImpl<InstanceNorm3dImpl, InstanceNorm3dOptions> {
+ public:
+  static constexpr const char* kName = "InstanceNorm3d";
+  using RunningNormImpl::RunningNormImpl;
+
+  /// Returns a tensor of the shape of x [N, C, D, H, W] or [C, D, H, W].
+  at::Tensor forward(const at::Tensor& x);
+};
+TORCH_MODULE(InstanceNorm3d);
 
 /// Batch normalization for recurrent layers (Cooijmans et al. 2016), with separate statistics for
 /// each time step. Weight and bias are shared by all steps.

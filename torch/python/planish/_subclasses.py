@@ -226,6 +226,28 @@ def _register_sharding() -> None:
         for dim in range(x.ndim - 1):
             yield Shard(dim), Partial()
 
+    def group_forward(
+        x: Any, weight: Any, bias: Any, groups: int, eps: float, save: bool
+    ) -> list[Any]:
+        return [
+            ([rows, where(save, statistics)], [rows, *parameters(weight, bias), None, None, None])
+            for rows, statistics in ((Replicate(), Replicate()), (Shard(0), Shard(1)))
+        ]
+
+    def group_backward(
+        dy: Any, x: Any, statistics: Any, weight: Any, groups: int, eps: float, mask: Sequence[bool]
+    ) -> list[Any]:
+        return [
+            (
+                [where(mask[0], rows), where(mask[1], gradient), where(mask[2], gradient)],
+                [rows, rows, saved, *parameters(weight), None, None, None],
+            )
+            for rows, saved, gradient in (
+                (Replicate(), Replicate(), Replicate()),
+                (Shard(0), Shard(1), Partial()),
+            )
+        ]
+
     def parameters(*given: Any) -> list[Any]:
         return [where(parameter is not None, Replicate()) for parameter in given]
 
@@ -254,5 +276,7 @@ def _register_sharding() -> None:
     register_sharding(ops.norm_forward.default)(forward)
     register_sharding(ops.add_norm_forward.default)(add_forward)
     register_sharding(ops.norm_backward.default)(backward)
+    register_sharding(ops.group_norm_forward.default)(group_forward)
+    register_sharding(ops.group_norm_backward.default)(group_backward)
     register_sharding(ops.pointwise_norm_forward.default)(pointwise_forward)
     register_sharding(ops.pointwise_norm_backward.default)(pointwise_backward)

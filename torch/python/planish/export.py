@@ -60,6 +60,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         _ops.gated_norm_forward.default: _gated_norm,
         _ops.batch_norm_evaluate.default: _batch_norm_evaluate,
         _ops.online_norm_forward.default: _online_norm,
+        _ops.group_norm_forward.default: _group_norm,
         _ops.pointwise_norm_forward.default: _pointwise_norm,
         _ops.weight_norm_forward.default: _weight_norm,
         _ops.rnn_forward.default: _rnn,
@@ -150,6 +151,21 @@ def _batch_norm_evaluate(
     centred = wide - mean.to(wide.dtype).reshape(shape)
     xhat = centred * (var.to(wide.dtype) + eps).rsqrt().reshape(shape)
     return _affine(xhat, weight, bias, shape).to(x.dtype)
+
+
+def _group_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, eps: float, save: bool
+) -> tuple[Tensor, Tensor | None]:
+    wide = _wide(x)
+    count = groups or x.shape[1]
+    gain, shift = (None if p is None else p.to(wide.dtype) for p in (weight, bias))
+    y = torch.nn.functional.group_norm(wide, count, gain, shift, eps).to(x.dtype)
+    if not save:
+        return y, None
+    rows = wide.reshape(x.shape[0], count, -1)
+    mean = rows.mean(-1)
+    rstd = (rows.var(-1, correction=0) + eps).rsqrt()
+    return y, torch.stack([mean, torch.zeros_like(mean), rstd])
 
 
 def _pointwise_norm(

@@ -32,6 +32,8 @@ from planish._operators import (
     _dyt,
     _gated_layer_norm,
     _gated_rms_norm,
+    _group_norm,
+    _instance_norm,
     _layer_norm,
     _layer_norm_simple,
     _online_layer_norm,
@@ -50,6 +52,8 @@ __all__ = [
     "derf",
     "detach_norm",
     "dyt",
+    "group_norm",
+    "instance_norm",
     "layer_norm",
     "layer_norm_simple",
     "online_layer_norm",
@@ -297,6 +301,49 @@ def batch_norm(
     """
     return _batch_norm(  # type: ignore[no-any-return]
         x, weight, bias, running_mean, running_var, training, momentum, eps, unbiased
+    )
+
+
+def group_norm(
+    x: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """GroupNorm (Wu & He 2018) of x [N, C, ...]: ``torch.nn.functional.group_norm``.
+
+    Each of num_groups groups of adjacent channels of a sample is normalized by its own mean and
+    biased variance. num_groups divides C; weight and bias are [C].
+
+    >>> group_norm(torch.tensor([[1.0, 3.0, 10.0, 30.0]]), 2, eps=0.0)
+    tensor([[-1.,  1., -1.,  1.]])
+    """
+    return _group_norm(x, num_groups, weight, bias, eps)  # type: ignore[no-any-return]
+
+
+def instance_norm(
+    x: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """InstanceNorm (Ulyanov et al. 2016) of x [N, C, ...]: ``torch.nn.functional.instance_norm``.
+
+    Each channel of a sample is normalized by its own mean and biased variance, of at least 2 spatial
+    elements. Running estimates [C] that are given are updated by the means of the statistics over
+    the samples. With use_input_stats=False, x is normalized by the running estimates.
+
+    >>> instance_norm(torch.tensor([[[1.0, 3.0], [10.0, 30.0]]]), eps=0.0)
+    tensor([[[-1.,  1.],
+             [-1.,  1.]]])
+    """
+    return _instance_norm(  # type: ignore[no-any-return]
+        x, weight, bias, running_mean, running_var, use_input_stats, momentum, eps
     )
 
 

@@ -300,7 +300,7 @@ def test_unsupported_modules_are_left():
     weight = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
     model = nn.ModuleList(
         [
-            Subclass(4), parametrised, replaced, hooked, more, nn.GroupNorm(2, 4), PlusThree(),
+            Subclass(4), parametrised, replaced, hooked, more, nn.LocalResponseNorm(2), PlusThree(),
             EpsOutside(), nn.BatchNorm3d(4), nn.SyncBatchNorm(4), pnn.LayerNorm(4), weight,
         ]
     )  # fmt: skip
@@ -315,7 +315,7 @@ def test_unsupported_modules_are_left():
         ("2", "LayerNorm", "its forward is replaced"),
         ("3", "LayerNorm", "it has state-dict hooks"),
         ("4", "LayerNorm", "it also holds adapter"),
-        ("5", "GroupNorm", "there is no replacement for GroupNorm"),
+        ("5", "LocalResponseNorm", "there is no replacement for LocalResponseNorm"),
         ("6", "PlusThreeRMSNorm", f"{unknown}3 + self.weight"),
         ("7", "EpsOutsideRMSNorm", f"{unknown}x.square().mean(-1, True).sqrt()"),
         ("8", "BatchNorm3d", "there is no replacement for BatchNorm3d"),

@@ -93,7 +93,7 @@ def sequence_parallel_is_that_of_torch_nn(mesh):
 
 
 ROWS = (pnn.LayerNorm, pnn.RMSNorm, pnn.LayerNormSimple, pnn.DetachNorm, pnn.AdaNorm,
-        lambda shape: pnn.RowNorm(shape, "layer"))  # fmt: skip
+        lambda shape: pnn.RowNorm(shape, "layer"), pnn.DyT, pnn.Derf)  # fmt: skip
 
 
 @check
@@ -128,6 +128,16 @@ def channels_are_normalized_where_positions_are_sharded(mesh):
     for dim in (0, 2, 1):
         y = compare(draw(pnn.LayerNorm1d(4)), normal(6, 4, 8), mesh, Shard(dim))
         assert dim == 1 or y.placements == (Shard(dim),)
+
+
+@check
+def groups_are_normalized_where_samples_are_sharded(mesh):
+    from torch.distributed.tensor import Shard
+
+    for make in (lambda: pnn.GroupNorm(2, 4), lambda: pnn.InstanceNorm1d(4, affine=True)):
+        for dim in (0, 1, 2):
+            y = compare(draw(make()), normal(6, 4, 8), mesh, Shard(dim))
+            assert dim != 0 or y.placements == (Shard(0),)
 
 
 @check

@@ -35,6 +35,8 @@ NORMS = {
         x.transpose(1, -1), w, b, 0 * w.detach() + 0.3, 0 * w.detach() + 1.7, False, 0.1, 1e-5
     ),
     "weight_norm": lambda x, w, b: ops.weight_norm(x, w, 2),
+    "group_norm": lambda x, w, b: ops.group_norm(x.transpose(1, -1), 1, w, b),
+    "instance_norm": lambda x, w, b: ops.instance_norm(x.transpose(1, -1), w, b),
     "dyt": lambda x, w, b: ops.dyt(x, [x.shape[-1]], w[:1], w, b),
     "derf": lambda x, w, b: ops.derf(x, [x.shape[-1]], w[:1], b[:1], w, b),
     "derf_2_dims": lambda x, w, b: ops.derf(
@@ -107,6 +109,11 @@ def composed(name):
                 n = x.shape[0] * x.shape[1] - (name == "batch_norm_unbiased")
                 xhat = centred / (centred.square().sum((0, 1)) / n + 1e-5).sqrt()
             return affine(xhat, w, b).transpose(1, -1)
+        if name in ("group_norm", "instance_norm"):
+            y = x.transpose(1, -1)  # [batch, channels, positions]
+            groups = 1 if name == "group_norm" else y.shape[1]
+            xhat = normalized(y.reshape(len(y), groups, -1)).reshape(y.shape)
+            return affine(xhat.transpose(1, -1), w, b).transpose(1, -1)
         if name == "dyt":
             return affine((x * w[:1]).tanh(), w, b)
         if name == "derf":
@@ -215,7 +222,7 @@ def test_functional_transforms(name):
 
 RULES = ("row_norm", "layer_norm", "affine_layer_norm", "rms_norm", "layer_norm_simple", "add_layer_norm",
          "channel_layer_norm", "batch_norm", "batch_norm_unbiased", "detach_norm", "ada_norm_as_coded",
-         "dyt", "derf")  # fmt: skip
+         "dyt", "derf", "group_norm", "instance_norm")  # fmt: skip
 
 
 @pytest.mark.filterwarnings("error:There is a performance drop")
@@ -289,6 +296,12 @@ def test_opcheck_of_the_other_operators():
     check(ops.add_norm_forward.default, (x, x.detach().flip(0), w, b, "layer", 0, 1e-5, True))
     check(ops.weight_norm_forward.default, (x[:, 0], w[:3]))
     check(ops.pointwise_norm_forward.default, (x, w[:1], b[:1], w, b, "erf"))
+    channels = x.detach().transpose(1, 2).requires_grad_()
+    check(ops.group_norm_forward.default, (channels, w, b, 5, 1e-5, True))
+    _, statistics = ops.group_norm_forward(channels.detach(), None, None, 0, 1e-5, True)
+    check(ops.group_norm_backward.default,
+          (torch.randn_like(channels), channels, statistics, w, 5, 1e-5, [True] * 3),
+          test_utils=("test_schema", "test_faketensor", "test_autograd_registration"))  # fmt: skip
     check(ops.pointwise_norm_forward.default, (x, w[:1], None, None, None, "tanh"))
     check(ops.pointwise_norm_backward.default,
           (torch.randn_like(x), x, w[:1], b[:1], w, "erf", [True] * 5))  # fmt: skip
@@ -304,6 +317,8 @@ def test_opcheck_of_the_other_operators():
         lambda: (ops.channel_layer_norm.default, (x, w[:2], b[:2])),
         lambda: (ops.weight_norm.default, (x, w[:3])),
         lambda: (ops.dyt.default, (x, [5], w[:1], w, b)),
+        lambda: (ops.group_norm.default, (channels, 1, w, b)),
+        lambda: (ops.instance_norm.default, (channels, w, b, 0 * w.detach(), 0 * b.detach() + 1)),
         lambda: (ops.derf.default, (x, [2, 5], w[:1], b[:1])),
         lambda: (ops.online_layer_norm.default, (x, state(), w, b)),
         lambda: (ops.batch_norm.default, (x, w[:2], b[:2], *estimates, True, 0.1, 1e-5)),

@@ -547,6 +547,9 @@ MODULES = [
     (lambda: pnn.AdaNorm(6), (4, 6)),
     (lambda: pnn.RowNorm(6, "layer"), (4, 6)),
     (lambda: pnn.DyT(6), (4, 6)),
+    (lambda: pnn.GroupNorm(3, 6), (4, 6, 5)),
+    (lambda: pnn.InstanceNorm1d(6, affine=True), (4, 6, 5)),
+    (lambda: pnn.InstanceNorm2d(6, track_running_stats=True), (4, 6, 3, 2)),
     (lambda: pnn.Derf(6), (4, 6)),
     (lambda: pnn.OnlineLayerNorm(6), (4, 6)),
     (lambda: pnn.LayerNorm1d(6), (4, 6, 3)),
@@ -712,7 +715,7 @@ def test_modules_and_functions_refuse_eps_with_one_text(eps):
 
 @pytest.mark.parametrize(
     "name",
-    ["functional", "nn.norms", "nn.pointwise", "nn.nnet", "_convert", "analysis.invariances", "analysis.gradients"],
+    ["functional", "nn.norms", "nn.pointwise", "nn.groups", "nn.nnet", "_convert", "analysis.invariances", "analysis.gradients"],
 )
 def test_examples_of_the_docstrings(name):
     module = importlib.import_module(f"planish.{name}")

@@ -106,7 +106,8 @@ def convert(
 
     ``convert`` replaces LayerNorm, RMSNorm, BatchNorm1d and BatchNorm2d of ``torch.nn``, this
     library's norms, and the model's own classes that are equivalent to RMSNorm. Such a class has
-    RMSNorm's formula in its code, and RMSNorm's results for many inputs.
+    RMSNorm's formula in its code, and RMSNorm's results for many inputs. "planish", "torch" and
+    "none" also replace GroupNorm and InstanceNorm1d to 3d.
 
     Modules that do more than their class, or are not understood, stay, and the report gives the
     reason. These are subclasses; parametrized, pruned, compiled and sharded modules; and modules

@@ -13,7 +13,7 @@ from planish._convert.heads import replace_heads
 from planish._convert.report import Unfit
 from planish._convert.unknown import Verdicts
 from planish._convert.weight_typed import WeightTypedRMSNorm
-from planish.nn import norms, pointwise
+from planish.nn import groups, norms, pointwise
 
 __all__ = ["Options", "is_of_this_library", "replace_norm"]
 
@@ -51,6 +51,9 @@ class _Row:
 _BATCH = (nn.BatchNorm1d, nn.BatchNorm2d, norms.BatchNorm1d, norms.BatchNorm2d)
 _CHANNEL = (norms.LayerNorm1d, norms.LayerNorm2d)
 _BARE = (norms.LayerNormSimple, norms.DetachNorm, norms.AdaNorm)  # without parameters
+_GROUPS = {
+    getattr(nn, name): getattr(groups, name) for name in groups.__all__
+}  # of torch.nn: of this library
 _POINTWISE = {"dyt": pointwise.DyT, "derf": pointwise.Derf}
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -70,6 +73,8 @@ def replace_norm(module: nn.Module, options: Options) -> nn.Module:
     over_heads = replace_heads(module, to, options.eps)
     if over_heads is not None:
         return over_heads
+    if kind in _GROUPS or kind in _GROUPS.values():
+        return _groups(module, options)
     row = _row_of(module, options)
     if to == "none":
         return nn.Identity()
@@ -264,6 +269,48 @@ def _pointwise(row: _Row, options: Options) -> nn.Module:
         _put(after, weight=_vector(row, 1, options) if row.weight is None else row.weight)
     if row.affine and row.biased:
         _put(after, bias=_vector(row, 0, options) if row.bias is None else row.bias)
+    return after
+
+
+def _groups(module: Any, options: Options) -> nn.Module:
+    to, kind = options.to, type(module)
+    check_class(kind)
+    is_group = isinstance(module, nn.GroupNorm)
+    check_parameters(module, ("weight", "bias"), () if is_group else _STATISTICS)
+    if to == "none":
+        return nn.Identity()
+    if to not in ("planish", "torch"):
+        raise Unfit(f'it normalizes channels, "{to}" normalizes rows')
+    channels = module.num_channels if is_group else module.num_features
+    for name in ("weight", "bias", "running_mean", "running_var"):
+        tensor = getattr(module, name, None)
+        if tensor is not None and tensor.shape != (channels,):
+            raise Unfit(f"it has {channels} channels, its {name} has {list(tensor.shape)}")
+    if module.weight is None and module.bias is not None:
+        raise Unfit("it has a bias but no weight")
+    eps, affine = _eps(_eps_of(module), options, 1e-5), module.weight is not None
+    after: nn.Module
+    if is_group:
+        if not isinstance(module.num_groups, int) or module.num_groups < 1:
+            raise Unfit(f"its num_groups is {module.num_groups}")
+        if channels % module.num_groups != 0:
+            raise Unfit(f"its num_groups, {module.num_groups}, does not divide {channels}")
+        group: Any = groups.GroupNorm if to == "planish" else nn.GroupNorm
+        after = group(module.num_groups, channels, eps, affine, device="meta")
+    else:
+        if (module.running_mean is None) != (not module.track_running_stats):
+            raise Unfit("its track_running_stats does not agree with its buffers")
+        if module.momentum is None or not 0 <= module.momentum <= 1:
+            raise Unfit(f"its momentum is {module.momentum}")
+        table = _GROUPS if to == "planish" else {ours: theirs for theirs, ours in _GROUPS.items()}
+        after = table[kind](
+            channels, eps, module.momentum, affine, module.track_running_stats, device="meta"
+        )
+        _put(after, **{name: module._buffers.get(name) for name in _STATISTICS})
+        after._non_persistent_buffers_set = set(module._non_persistent_buffers_set)
+    if affine:
+        _put(after, weight=module.weight)
+        after._parameters["bias"] = module.bias
     return after
 
 

@@ -1,5 +1,6 @@
 """Norms and recurrent layers as modules, with the interfaces of ``torch.nn``."""
 
+from planish.nn.groups import GroupNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from planish.nn.initialization import reset_recurrent_parameters
 from planish.nn.nnet import NNet, nnet
 from planish.nn.norms import (
@@ -35,6 +36,10 @@ __all__ = [
     "Derf",
     "DetachNorm",
     "DyT",
+    "GroupNorm",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
     "LayerNorm",
     "LayerNorm1d",
     "LayerNorm2d",
