@@ -116,8 +116,8 @@ def check_outputs(
 ) -> tuple[bool, bool]:
     """Raises Unfit if forward differs from RMSNorm with weight + offset in a trial.
 
-    Returns whether its results have the type of a 16-bit weight, not that of x, and whether it rounds
-    16-bit types before the product with the weight.
+    Returns whether its results have the type of a 16-bit weight, not that of x, and whether it
+    rounds 16-bit types before the product with the weight.
     """
     if weight.numel() > _MAX_COLS:
         raise Unfit(f"its rows are too wide for a trial, {weight.numel()}")

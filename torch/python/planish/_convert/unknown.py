@@ -42,7 +42,8 @@ class Verdicts:
     def __init__(self) -> None:
         self._sources = formula.Sources()
         self._classes: dict[type[nn.Module], str | None] = {}
-        self._calls: dict[Any, tuple[float, bool, bool] | str] = {}  # of _judge_calls, or the reason
+        # The result of _judge_calls, or the reason.
+        self._calls: dict[Any, tuple[float, bool, bool] | str] = {}
 
     def rms(self, module: nn.Module) -> "Found":
         """Returns the RMSNorm that module is. Raises Unfit if it is none."""
@@ -148,8 +149,8 @@ def _judge_calls(
     weight: nn.Parameter,
     sources: formula.Sources,
 ) -> tuple[float, bool, bool]:
-    """Returns what forward adds to the weight, if results have the type of a 16-bit weight, and if it
-    rounds before the product with the weight.
+    """Returns what forward adds to the weight, if results have the type of a 16-bit weight, and if
+    it rounds before the product with the weight.
 
     Raises Unfit if forward is not RMSNorm, or if the class has methods beside it.
     """

@@ -1,9 +1,10 @@
 """Recurrent layers with layer normalization, with the interfaces of ``torch.nn``.
 
 Shapes: T time steps, B sequences, I inputs, H hidden units, O elements of a hidden state (H, or
-``proj_size`` in an LSTM with a projection), N heads, G gates times H (4H in an LSTM, in PyTorch's order i,
-f, g, o; 3H in a GRU, r, z, n; H in an RNN), D directions, L layers times directions. LN is layer normalization, ``(z - mean) / sqrt(var + eps)`` times a gain plus a bias;
-``s`` is the logistic function.
+``proj_size`` in an LSTM with a projection), N heads, G gates times H (4H in an LSTM, in PyTorch's
+order i, f, g, o; 3H in a GRU, r, z, n; H in an RNN), D directions, L layers times directions. LN is
+layer normalization, ``(z - mean) / sqrt(var + eps)`` times a gain plus a bias; ``s`` is the
+logistic function.
 """
 
 import contextlib
