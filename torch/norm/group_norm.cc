@@ -14,8 +14,8 @@
 #include "planish/torch_norm.h"
 #include "torch/base/autograd.h"
 #include "torch/base/device.h"
+#include "torch/norm/levels.h"
 #include "torch/norm/ops.h"
-#include "torch/norm/vmap.h"
 
 // group_norm and instance_norm, which has a group for each channel. Both are calls of the
 // primitives group_norm_forward and group_norm_backward. With running estimates instance_norm is

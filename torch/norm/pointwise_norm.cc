@@ -15,8 +15,8 @@
 #include "planish/torch_norm.h"
 #include "torch/base/autograd.h"
 #include "torch/base/device.h"
+#include "torch/norm/levels.h"
 #include "torch/norm/ops.h"
-#include "torch/norm/vmap.h"
 
 // dyt and derf: functions of single elements that replace a norm. Both are calls of the primitives
 // pointwise_norm_forward and pointwise_norm_backward.

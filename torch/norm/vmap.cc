@@ -1,5 +1,3 @@
-#include "torch/norm/vmap.h"
-
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <torch/library.h>
