@@ -330,6 +330,9 @@ Sizes CheckBackward(const BackwardCall& call) {
   TORCH_CHECK_VALUE(call.recipe().is_lstm() || !call.dc_n.defined(),
                     "[rnn_backward] dc_n must be left out for ", cell_name(call.cell), ", got ",
                     call.dc_n.sym_sizes());
+  TORCH_CHECK_VALUE(!call.mask[kWeightHr] || call.tensors.weight_hr.defined(),
+                    "[rnn_backward] mask[", MaskIndex(kWeightHr),
+                    "] must be false without weight_hr, got true");
   for (size_t field = 0; field < kDifferentiables; ++field) {
     TORCH_CHECK_VALUE(!call.mask[field] || Takes(field, call.recipe()), "[rnn_backward] mask[",
                       MaskIndex(field), "] must be false for ", cell_name(call.cell), ", got true");

@@ -527,6 +527,10 @@ def test_helpers_of_packing_work_as_with_torch(layer, torchs, batch_first):
             "[LayerNormLSTM] num_heads must be 1 with proj_size, got 2",
         ),
         (
+            lambda: LayerNormLSTM(3, 4, proj_size=True),
+            "[LayerNormLSTM] proj_size must be an integer, got True",
+        ),
+        (
             lambda: LayerNormLSTM(3.0, 4),
             "[LayerNormLSTM] input_size must be an integer, got 3.0",
         ),
@@ -558,6 +562,35 @@ def test_helpers_of_packing_work_as_with_torch(layer, torchs, batch_first):
 )
 def test_options_of_another_type_are_refused(call, message):
     assert error_of(call) == message
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    ("options", "name", "shape", "message"),
+    [
+        ({}, "weight_hh_l0", (24, 3), "weight_hh_l0 must have [24, 6], got [24, 3]"),
+        ({"num_heads": 2}, "weight_hh_l0", (24, 6), "weight_hh_l0 must have [24, 3], got [24, 6]"),
+        ({"proj_size": 3}, "weight_hr_l0", None, "weight_hr_l0 must have [3, 6], got None"),
+        ({"proj_size": 3}, "weight_hr_l0", (3, 5), "weight_hr_l0 must have [3, 6], got [3, 5]"),
+    ],
+)
+def test_a_weight_of_another_kind_of_layer_is_refused(options, name, shape, message, training):
+    """A dense layer, heads and a projection differ only in the shapes of weight_hh and weight_hr."""
+    module = LayerNormLSTM(5, 6, **options).train(training)
+    setattr(module, name, None if shape is None else nn.Parameter(torch.ones(shape)))
+    with torch.set_grad_enabled(training):
+        assert error_of(lambda: module(torch.ones(3, 2, 5))) == f"[LayerNormLSTM] {message}"
+    plain = LayerNormLSTM(5, 6, variant="plain", **options)
+    setattr(plain, name, getattr(module, name))
+    report = planish.convert(nn.Sequential(plain), "torch")
+    assert not report.changed
+
+
+def test_small_integers_do_not_overflow():
+    module = LayerNormLSTM(3, 300, 2, bidirectional=True, proj_size=np.int8(100))
+    assert module.weight_ih_l1.shape == (1200, 200) and type(module.proj_size) is int
+    gru = LayerNormGRU(3, np.int8(100), variant="dreamer")
+    assert gru.ln_bias_l0.sum() == 100
 
 
 def test_sizes_can_be_numpy_integers():

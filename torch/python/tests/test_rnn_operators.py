@@ -845,6 +845,10 @@ def test_errors_of_the_other_operators():
         rnn_backward, *arguments, **wrong
     )
     wrong = rest | {"mask": [*rest["mask"][:15], True, False, False]}
+    wrong_hr = rest | {"mask": [*rest["mask"][:17], True]}
+    assert "[rnn_backward] mask[17] must be false without weight_hr, got true" in error_of(
+        rnn_backward, *arguments, **wrong_hr
+    )
     dy = arguments[0].clone().requires_grad_()
     assert "[rnn_backward] mask[15] must be false without h_reset if second" in error_of(
         rnn_backward, dy, *arguments[1:], **wrong

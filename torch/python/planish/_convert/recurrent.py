@@ -163,6 +163,10 @@ def restore_recurrent(module: Any) -> nn.Module:
         )
     names = [name for name, _ in after.named_parameters()]
     check_parameters(module, names)
+    for name, parameter in after.named_parameters():
+        own = module._parameters[name]
+        if own is None or own.shape != parameter.shape:
+            raise Unfit(f"its {name} has {None if own is None else list(own.shape)}")
     for name in names:
         # Not into _parameters: torch.nn's layers keep a list of their weights beside it.
         setattr(after, name, module._parameters[name])

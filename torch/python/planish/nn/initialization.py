@@ -39,7 +39,8 @@ def reset_recurrent_parameters(
         module: a recurrent layer or cell, or a model that contains some.
         fn: changes a matrix in place, such as ``torch.nn.init.orthogonal_``.
         fn_hh: used instead of ``fn`` for the matrices ``weight_hh``.
-        per_gate: calls the functions for the block [H, ...] of each gate, not for all gates at once.
+        per_gate: calls the functions for the block [H, ...] of each gate, and in ``weight_hh`` of each
+            head, not for all gates at once.
             An orthogonal matrix [4H, H], for example, differs from four orthogonal [H, H].
 
     Raises:
@@ -68,7 +69,10 @@ def reset_recurrent_parameters(
         for name, parameter in part.named_parameters(recurse=False):
             if matrix := _MATRIX.fullmatch(name):
                 change = fn if fn_hh is None or matrix[1] != "hh" else fn_hh
-                for block in _blocks(parameter, part.hidden_size) if per_gate else [parameter]:
+                rows = part.hidden_size
+                if matrix[1] == "hh":  # the block of each head
+                    rows //= getattr(part, "num_heads", 1)
+                for block in _blocks(parameter, rows) if per_gate else [parameter]:
                     change(block)
             elif _GAIN.fullmatch(name):
                 nn.init.ones_(parameter)

@@ -112,6 +112,7 @@ _RNNS = {
 
 #: Inputs of a layer besides the parameters, as the operators name them.
 _INPUTS = ("x", "h0", "c0", "h_reset", "c_reset", "lengths", "resets")
+_RECURRENT_WEIGHTS = ("weight_hh", "weight_hr")
 _PARAMETER_TYPES = {Tensor, nn.Parameter}
 _INPUT_TYPES = {Tensor, nn.Parameter, type(None)}
 
@@ -142,6 +143,7 @@ class _Recurrent(nn.Module):
     proj_size: int = 0
     #: The number of blocks of weight_hh.
     num_heads: int = 1
+    _recurrent_sizes: ClassVar[Mapping[str, tuple[int, ...]]] = {}
     _undrawn = False  # set if parameters were on the meta device when they were to be drawn
 
     def __init__(
@@ -171,10 +173,11 @@ class _Recurrent(nn.Module):
         self._check_bool("bias", bias)
         if variant not in variants:
             raise self._error(f"variant must be one of {', '.join(variants)}", variant)
-        self.input_size = input_size
-        self.hidden_size = hidden_size
-        self.proj_size = proj_size
-        self.num_heads = num_heads
+        # As int: arithmetic of NumPy's small integers overflows.
+        self.input_size = int(input_size)
+        self.hidden_size = int(hidden_size)
+        self.proj_size = int(proj_size)
+        self.num_heads = int(num_heads)
         self.bias = bias
         self.variant = variant
         self.eps = check_eps(self._name(), variants[variant].eps if eps is None else eps)
@@ -191,7 +194,7 @@ class _Recurrent(nn.Module):
         return ValueError(f"[{self._name()}] {what}, got {value}")
 
     def _check_integer(self, name: str, size: int) -> None:
-        if not isinstance(size, int | numbers.Integral):
+        if isinstance(size, bool) or not isinstance(size, int | numbers.Integral):
             raise self._error(f"{name} must be an integer", repr(size))
 
     def _check_at_least_one(self, name: str, size: int) -> None:
@@ -230,6 +233,10 @@ class _Recurrent(nn.Module):
             data = torch.empty(size, device=device, dtype=dtype)
             self.register_parameter(name + suffix, nn.Parameter(data))
         self._names = tuple(sizes)
+        #: The sizes that decide between a dense matrix, heads and a projection.
+        self._recurrent_sizes = {  # type: ignore[misc]
+            name: tuple(size) for name, size in sizes.items() if name in _RECURRENT_WEIGHTS
+        }
         self._layers[suffix] = layer
         self._layer_names[suffix] = tuple(name + suffix for name in sizes)
 
@@ -285,13 +292,22 @@ class _Recurrent(nn.Module):
         ``torch.nn.utils.parametrize`` computes them, and data-parallel replicas do.
         """
         names = self._layer_names[suffix]
+        computed = False
         if torch.compiler.is_compiling():
-            return [getattr(self, name) for name in names], False
-        parameters = self._parameters
-        try:  # getattr of a module is slow
-            return [parameters[name] for name in names], False
-        except KeyError:
-            return [getattr(self, name) for name in names], True
+            found = [getattr(self, name) for name in names]
+        else:
+            parameters = self._parameters
+            try:  # getattr of a module is slow
+                found = [parameters[name] for name in names]
+            except KeyError:
+                found, computed = [getattr(self, name) for name in names], True
+        # The operators would take a replaced weight for that of another kind of layer.
+        for name, size in self._recurrent_sizes.items():
+            weight = found[self._names.index(name)]
+            if weight is None or weight.shape != size:
+                got = None if weight is None else list(weight.shape)
+                raise self._error(f"{name}{suffix} must have {list(size)}", got)
+        return found, computed
 
     def _arguments(
         self, parameters: Sequence[Tensor | None], inputs: Sequence[Tensor | None]
@@ -453,7 +469,7 @@ class _Layers(_Recurrent):
                 "is applied between layers",
                 stacklevel=3,
             )
-        self.num_layers = num_layers
+        self.num_layers = num_layers = int(num_layers)
         self.batch_first = batch_first
         self.dropout = dropout
         self.bidirectional = bidirectional
@@ -462,7 +478,7 @@ class _Layers(_Recurrent):
         self._suffixes = [f"_l{k}{second}" for k in range(num_layers) for second in directions]
         for index, suffix in enumerate(self._suffixes):
             first = index < len(directions)
-            inputs = input_size if first else len(directions) * self._width("h")
+            inputs = self.input_size if first else len(directions) * self._width("h")
             self._add_layer(suffix, inputs, device, dtype)
         self.reset_parameters()
 
@@ -706,8 +722,8 @@ class LayerNormLSTM(_Layers):
       ``ln_c_weight_l{k}``, ``ln_c_bias_l{k}`` [H];
     - with a projection, ``weight_hr_l{k}`` [O, H].
 
-    A state dict of ``torch.nn.LSTM`` can be loaded with ``strict=False``. If the variant has only
-    one bias, it becomes the sum of both.
+    A state dict of ``torch.nn.LSTM`` with the same ``proj_size`` can be loaded with
+    ``strict=False``. If the variant has only one bias, it becomes the sum of both.
 
     In evaluation mode without gradients, the module keeps packed weights, and each call compares
     them with the parameters; ``freeze()`` skips this. Several threads can call a module at once.
@@ -871,7 +887,7 @@ class LayerNormGRU(_HiddenStateLayers):
     those of the norms.
 
     Arguments, parameters and errors are those of ``LayerNormLSTM``, with 3H instead of 4H and
-    without ``ln_c``. ``variant`` is one of these:
+    without ``ln_c``, ``proj_size`` and ``weight_hr``. ``variant`` is one of these:
 
     - ``"paper"``: the equations above.
     - ``"haste"``: as in the library haste: each LN is over all 3H sums and has no bias, and
@@ -920,8 +936,8 @@ class LayerNormRNN(_HiddenStateLayers):
 
     (Ba, Kiros & Hinton 2016, Eq. 4).
 
-    Arguments, parameters and errors are those of ``LayerNormLSTM``, with H instead of 4H; of the
-    norms, only ``ln_weight_l{k}`` and ``ln_bias_l{k}`` exist. As in ``torch.nn.RNN``,
+    Arguments, parameters and errors are those of ``LayerNormLSTM``, with H instead of 4H and without
+    ``proj_size``; of the norms, only ``ln_weight_l{k}`` and ``ln_bias_l{k}`` exist. As in ``torch.nn.RNN``,
     ``nonlinearity``, ``"tanh"`` or ``"relu"``, comes before ``bias``. ``variant`` is ``"paper"``;
     ``"plain"``, which is ``torch.nn.RNN``; or, only with tanh, ``"batchnorm"``.
 
@@ -991,7 +1007,7 @@ class _Step(_Recurrent):
         super().__init__(
             steps, variant, input_size, hidden_size, bias, eps, proj_size, num_heads
         )
-        self._add_layer("", input_size, device, dtype)
+        self._add_layer("", self.input_size, device, dtype)
         self.reset_parameters()
 
     def extra_repr(self) -> str:
