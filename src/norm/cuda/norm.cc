@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <string>
 #include <type_traits>
 
 #include "planish/cuda.h"
@@ -80,8 +81,8 @@ class GateArrays {
   using C = Compute<T>;
 
   template <class Args>
-  explicit GateArrays(const Args& args)
-      : rows_bytes_(Padded(args.rows / args.sets * args.cols)),
+  GateArrays(const char* function, const Args& args)
+      : rows_bytes_(Padded(Elements(function, args))),
         params_bytes_(sizeof(P) == 2 ? Padded(args.cols) : 0),
         count_(std::is_same_v<Args, NormForwardArgs<T, P>> ? 1 : 2),
         cols_(args.cols) {}
@@ -121,6 +122,17 @@ class GateArrays {
   }
 
  private:
+  // Returns the number of elements of a set. Throws ArgumentError if bytes() would overflow.
+  template <class Args>
+  static int64_t Elements(const char* function, const Args& args) {
+    const int64_t max = INT64_MAX / 8 / static_cast<int64_t>(sizeof(C));
+    if (args.cols > 0 && args.rows > max / args.cols) {
+      internal::Fail(function, "rows * cols",
+                     "be at most " + std::to_string(max) + " with a gate or cast_before_gain",
+                     std::to_string(args.rows) + " * " + std::to_string(args.cols));
+    }
+    return args.rows / args.sets * args.cols;
+  }
   static int64_t Padded(int64_t elements) {
     return internal::cuda::CeilDiv(elements * static_cast<int64_t>(sizeof(C)), 16) * 16;
   }
@@ -145,7 +157,8 @@ int64_t WorkspaceBytes(const NormForwardArgs<T, P>& args) {
     return ForwardWorkspaceBytes(shape, PlanForward(shape));
   };
   if (!NeedsGate(args)) return MaxBytes<T>(args, false, bytes);
-  return GateArrays<T, P>(args).bytes() + MaxBytes<Compute<T>>(args, false, bytes);
+  return GateArrays<T, P>("WorkspaceBytes", args).bytes() +
+         MaxBytes<Compute<T>>(args, false, bytes);
 }
 
 template <class T, class P>
@@ -156,7 +169,8 @@ int64_t WorkspaceBytes(const NormBackwardArgs<T, P>& args) {
   };
   const bool columns = internal::HasParamGradients(args);
   if (!NeedsGate(args)) return MaxBytes<T>(args, columns, bytes);
-  return GateArrays<T, P>(args).bytes() + MaxBytes<Compute<T>>(args, columns, bytes);
+  return GateArrays<T, P>("WorkspaceBytes", args).bytes() +
+         MaxBytes<Compute<T>>(args, columns, bytes);
 }
 
 namespace {
@@ -194,7 +208,7 @@ void GatedForwardSet(const char* function, const Recipe& recipe, const NormForwa
                      const NormOptions& options) {
   using C = Compute<T>;
   constexpr bool kHalf = sizeof(T) == 2;
-  const GateArrays<T, P> arrays(args);
+  const GateArrays<T, P> arrays(function, args);
   internal::CheckWorkspace(function, options, arrays.bytes());
   const internal::cuda::Forward<T> call = {Untyped(args), KernelSettingsOf<C>(recipe, options)};
   C* const v = arrays.rows(options.workspace, 0);
@@ -249,7 +263,7 @@ template <class T, class P>
 void GatedBackwardSet(const char* function, const Recipe& recipe,
                       const NormBackwardArgs<T, P>& args, const NormOptions& options) {
   using C = Compute<T>;
-  const GateArrays<T, P> arrays(args);
+  const GateArrays<T, P> arrays(function, args);
   internal::CheckWorkspace(function, options, arrays.bytes());
   internal::cuda::Backward<T> call = {Untyped(args), KernelSettingsOf<C>(recipe, options)};
   internal::cuda::DropUnread(recipe, call);

@@ -168,6 +168,29 @@ def sums_with_a_residual(mesh):
 
 
 @check
+def gates(mesh):
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    x, gate, weight, bias = normal(5, 4, 8), normal(5, 4, 8, seed=1), normal(8, seed=2), normal(8, seed=3)
+    for before in (True, False):
+
+        def norm(x, gate, weight, bias, before=before):
+            return PF.layer_norm(x, [8], weight, bias, gate=gate, norm_before_gate=before)
+
+        whole = [t.clone().requires_grad_() for t in (x, gate, weight, bias)]
+        y = norm(*whole)
+        expected = torch.autograd.grad(y.sin().sum(), whole)
+        with torch.no_grad():
+            parts = [distribute_tensor(t, mesh, [Shard(1)]) for t in (x, gate)]
+            parts += [distribute_tensor(t, mesh, [Replicate()]) for t in (weight, bias)]
+            close(norm(*parts), y)
+        leaves = [t.requires_grad_() for t in parts]
+        z = norm(*leaves)
+        for a, b in zip([z, *torch.autograd.grad(z.sin().sum(), leaves)], [y, *expected]):
+            close(a, b)
+
+
+@check
 def several_gains(mesh):
     """A weight or bias that broadcasts to x is sharded or replicated."""
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor

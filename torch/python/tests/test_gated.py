@@ -3,6 +3,8 @@
 The oracle is the composition of PyTorch's operators in float64, or the modules of transformers, restated here.
 """
 
+import pickle
+
 import pytest
 import torch
 from torch import nn
@@ -379,7 +381,8 @@ def test_convert_keeps_the_rounding(dtype):
         assert len(planish.convert(model, "planish", keep_rounding=True).changed) == 1
         assert type(model[0]) is planish.nn.RMSNorm and model[0].cast_before_weight is casts
         assert (model(x) == expected).double().mean() > 0.998
-        assert planish.convert(model, "torch").left[0].reason == "it has cast_before_weight=True" or not casts
+        if casts:
+            assert planish.convert(model, "torch").left[0].reason == "it has cast_before_weight=True"
     model = nn.Sequential(LlamaRMSNorm(96))
     planish.convert(model, "planish")
     assert not model[0].cast_before_weight
@@ -398,16 +401,8 @@ def test_modules():
     layer = planish.nn.LayerNorm(8, norm_before_gate=False)
     torch.testing.assert_close(layer(x, z), layer(x * functional.silu(z)), rtol=1e-4, atol=1e-5)
     assert torch.equal(layer(x), planish.nn.LayerNorm(8)(x))
-    copy = torch.load(__import__("io").BytesIO(save(norm)), weights_only=False)
+    copy = pickle.loads(pickle.dumps(norm))
     assert copy.cast_before_weight and not copy.norm_before_gate
-
-
-def save(module):
-    import io
-
-    buffer = io.BytesIO()
-    torch.save(module, buffer)
-    return buffer.getvalue()
 
 
 def test_nested_tensors():
