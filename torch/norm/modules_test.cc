@@ -186,7 +186,7 @@ TEST(RMSNormModule, MultipliesByAGate) {
   const Tensor x = Random({5, 6});
   const auto norm = [&](const Tensor& t) { return at::rms_norm(t, {6}, after->weight, 1e-3); };
   EXPECT_TRUE(at::allclose(after(x, z), norm(x) * silu(z), 1e-5, 1e-6));
-  auto before = RMSNorm(RMSNormOptions({6}).eps(1e-3).norm_before_gate(false));
+  auto before = Drawn(RMSNorm(RMSNormOptions({6}).eps(1e-3).norm_before_gate(false)));
   before->weight.data().copy_(after->weight.data());
   EXPECT_TRUE(at::allclose(before(x, z), norm(x * silu(z)), 1e-5, 1e-6));
   EXPECT_TRUE(before(x).equal(after(x)));
