@@ -187,7 +187,7 @@ at::Tensor CrossAttention::forward(const at::Tensor& x, const KeysValues& memory
   const at::Tensor y = Attend(norms_.Queries(SplitHeads(query, 1, options_.heads)[0]), memory.keys,
                               memory.values, mask,
                               /*causal=*/false, is_training() ? options_.attention_dropout : 0);
-  return out_->forward(y.view(x.sizes()));
+  return out_->forward(y.reshape(x.sizes()));
 }
 
 FeedForward::FeedForward(const TransformerOptions& options, double beta)

@@ -282,6 +282,24 @@ TEST_F(TransformerTest, StepsEqualWholeSequences) {
   }
 }
 
+TEST_F(TransformerTest, HeadsCanHaveWidthOne) {
+  for (const bool qk_norm : {false, true}) {
+    TransformerOptions options = Small();
+    options.heads = options.width;
+    options.norm = options.final_norm = "dyt";
+    options.qk_norm = qk_norm;
+    ExpectStepsEqualWholeSequences(options);
+    TransformerDecoder decoder(options);
+    const at::Tensor x = at::randn({4, 3, 12}), memory = at::randn({4, 5, 12});
+    for (const auto& item : decoder.named_modules("", /*include_self=*/false)) {
+      if (auto norm = std::dynamic_pointer_cast<NormModule>(item.value())) norm->Watch();
+    }
+    decoder.forward(x, memory, PaddingMask(at::tensor(std::vector<int64_t>{5, 2, 3, 4}), 5))
+        .sum()
+        .backward();
+  }
+}
+
 TEST_F(TransformerTest, LaterPositionsLeaveEarlierOnesUnchanged) {
   TransformerDecoder decoder(Small());
   decoder.eval();
