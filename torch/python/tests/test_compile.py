@@ -61,7 +61,7 @@ MODULES = {
     "add_layer_norm": (lambda: Sum(False), lambda n: (n, 8), (0,)),
     "add_rms_norm": (lambda: Sum(True), lambda n: (n, 8), (0,)),
     "GroupNorm": (lambda: pnn.GroupNorm(4, 8), lambda n: (n, 8, n + 2), (0, 2)),
-    "InstanceNorm2d": (lambda: pnn.InstanceNorm2d(8, affine=True), lambda n: (n, 8, 3, n + 1), (0, 3)),
+    "InstanceNorm2d": (lambda: pnn.InstanceNorm2d(8, affine=True), lambda n: (n, 8, 4, n + 1), (0, 3)),
     "DyT": (lambda: pnn.DyT(8), lambda n: (n, 8), (0,)),
     "Derf": (lambda: pnn.Derf(8), lambda n: (n, 3, 8), (0,)),
     "weight_norm": (lambda: pnn.weight_norm(nn.Linear(8, 3)), lambda n: (n, 8), (0,)),
