@@ -23,7 +23,7 @@ namespace planish::internal {
 namespace HWY_NAMESPACE {
 namespace {
 
-static_assert(hn::MaxLanes(Full()) <= kMinRun && hn::MaxLanes(Full()) < kPeriodPad);
+static_assert(hn::MaxLanes(Full()) <= kMinSampleRun && hn::MaxLanes(Full()) < kPeriodPad);
 
 /// Calls f(d) with the widest vectors that `cols` columns fill.
 template <class F>

@@ -25,6 +25,10 @@ inline constexpr int64_t kMaxRowBlocks = 64;
 /// Minimum length of a run. Shorter runs are columns with their own parameters.
 inline constexpr int64_t kMinRun = 32;
 
+/// Minimum length of a run in a pass over one sample, whose columns would share no parameters. At
+/// least the largest number of lanes.
+inline constexpr int64_t kMinSampleRun = 16;
+
 // --- End of tuning constants ---
 
 /// Parameters of a channel, or arrays of them.
@@ -68,9 +72,9 @@ struct MapArrays {
 };
 
 /// Applies `map` to elements [begin, end) of `rows` rows, `stride` elements apart. The parameters
-/// of element i are at (i / run) % period; run is 1 or at least kMinRun. If run is 1 and end
-/// exceeds the period, the period is at least a vector, and its first kPeriodPad parameters are
-/// repeated after it.
+/// of element i are at (i / run) % period; run is 1 or at least
+/// kMinSampleRun. If run is 1 and end exceeds the period, the period is at least a vector, and its
+/// first kPeriodPad parameters are repeated after it.
 template <class T>
 void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
              int64_t begin, int64_t end, int64_t run, int64_t period,

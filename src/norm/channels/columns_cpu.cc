@@ -530,8 +530,8 @@ void ShiftChannels(const ChannelPass<T>& pass, int64_t begin, int64_t n, Compute
 template <class T>
 void RunChannels(ChannelPass<T> pass, const ParallelFor& parallel_for) {
   if (pass.x == nullptr) pass.x = pass.a;  // not read, but offset
-  const bool gradient = IsGradient(pass.map);
-  if (pass.spatial < (gradient ? kMinRun : kShortRun)) {
+  const int64_t usual = IsGradient(pass.map) ? kMinRun : kShortRun;
+  if (pass.spatial < (pass.min_run != 0 ? pass.min_run : usual)) {
     Columns(pass, parallel_for);
   } else {
     Runs(pass, parallel_for);

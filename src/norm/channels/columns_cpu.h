@@ -45,6 +45,8 @@ struct ChannelPass : ChannelArrays<T> {
   /// Adjacent channels that share statistics; divides the channels. Ranges of `after` consist of
   /// whole groups.
   int64_t group = 1;
+  /// Spatial size from which elements are runs; 0: that of batch norm. At least kMinSampleRun.
+  int64_t min_run = 0;
   /// Computes the inputs of the sums. Not called without sums.
   std::function<void(const ChannelRange<C>& range)> before = {};
   /// Computes the parameters of the elementwise operation from the sums and the results of

@@ -67,6 +67,7 @@ void RunGroups(const Groups& of, const ParallelFor& parallel_for, const Make& ma
     pass.channels = of.last ? of.channels : of.batch * of.channels;
     pass.spatial = of.last ? 1 : of.spatial;
     pass.group = of.size;
+    if (!of.last) pass.min_run = internal::kMinSampleRun;
     internal::RunChannels(pass, parallel);
   };
   const int64_t elements = of.channels * of.spatial;
