@@ -15,6 +15,7 @@
 #include "src/base/allocation_hook.h"
 #include "src/norm/channels/batch_norm_testing.h"
 #include "src/norm/channels/channel_norm_testing.h"
+#include "src/norm/gate_testing.h"
 #include "src/norm/online/testing.h"
 #include "src/norm/pointwise/testing.h"
 #include "src/norm/testing.h"
@@ -158,6 +159,25 @@ TEST_F(NormAllocationTest, ResidualsWithTooLittleMemoryWriteNothing) {
     args.sum = to.dx.data();
     NormForward<float>(p.norm, args, p.Options());
   });
+}
+
+// Gated norms need scratch for some rows, in the type of the arithmetic.
+TEST_F(NormAllocationTest, GatesWithTooLittleMemoryWriteNothing) {
+  for (const auto& [rows, cols] :
+       {std::pair<int64_t, int64_t>{300, 70}, {20, 30'000}, {3, int64_t{1} << 17}}) {
+    for (const bool before : {false, true}) {
+      SCOPED_TRACE(testing::Message() << rows << " x " << cols << (before ? " before" : " after"));
+      tests::GatedProblem<bfloat16, float> p(Norm::kRms, rows, cols, before);
+      p.cast = true;
+      using Result = tests::GatedResult<bfloat16, float>;
+      const auto out = WritesAllOrNothing(Result(p), [&](Result& to) {
+        NormForward<bfloat16, float>(p.norm, tests::GatedForward(p, to), p.Options());
+      });
+      WritesAllOrNothing(out, [&](Result& to) {
+        NormBackward<bfloat16, float>(p.norm, tests::GatedBackward(p, to), p.Options());
+      });
+    }
+  }
 }
 
 TEST_F(NormAllocationTest, HalvesWithTooLittleMemoryWriteNothing) {

@@ -164,32 +164,32 @@ class Tolerance {
 template <class T, class P>
 void ExpectAgreesWithReference(const GatedProblem<T, P>& p, const GatedResult<T, P>& out) {
   using C = Compute<T>;
-  using Real = std::conditional_t<std::is_same_v<T, double>, long double, double>;
+  using Exact = std::conditional_t<std::is_same_v<T, double>, long double, double>;
   const auto cols = static_cast<size_t>(p.cols);
   Tolerance y, dx, dz, dgain, dbias;
-  std::vector<Real> gain(cols, 1), bias(cols, 0), sums[4];
+  std::vector<Exact> gain(cols, 1), bias(cols, 0), sums[4];
   for (auto& sum : sums) sum.resize(cols);
   for (size_t c = 0; c < cols; ++c) {
-    if (!p.gain.empty()) gain[c] = static_cast<Real>(ToDouble(p.gain[c]));
-    if (!p.bias.empty()) bias[c] = static_cast<Real>(ToDouble(p.bias[c]));
+    if (!p.gain.empty()) gain[c] = static_cast<Exact>(ToDouble(p.gain[c]));
+    if (!p.bias.empty()) bias[c] = static_cast<Exact>(ToDouble(p.bias[c]));
   }
   for (size_t r = 0; r < static_cast<size_t>(p.rows); ++r) {
     const auto row = [&](const std::vector<T>& values) {
-      std::vector<Real> wide;
+      std::vector<Exact> wide;
       for (size_t c = 0; c < cols; ++c) wide.push_back(ToDouble(values[r * cols + c]));
       return wide;
     };
     const auto x = row(p.x), z = row(p.z), dy = row(p.dy);
-    const auto expected = GatedRow<Real>(p.norm, p.before, p.eps, x, z, gain, bias);
-    const auto d = GradientsOf<Real>(p.norm, p.before, p.eps, x, z, gain, bias, dy);
-    std::vector<Real> u = x;
-    for (size_t c = 0; c < cols; ++c) u[c] *= p.before ? Silu(z[c]) : Real(1);
+    const auto expected = GatedRow<Exact>(p.norm, p.before, p.eps, x, z, gain, bias);
+    const auto d = GradientsOf<Exact>(p.norm, p.before, p.eps, x, z, gain, bias, dy);
+    std::vector<Exact> u = x;
+    for (size_t c = 0; c < cols; ++c) u[c] *= p.before ? Silu(z[c]) : Exact(1);
     const auto xhat = internal::ReferenceXhat(internal::RecipeOf(p.norm), u, p.eps);
     for (size_t c = 0; c < cols; ++c) {
       const size_t i = r * cols + c;
-      const Real s = p.before ? Real(1) : std::abs(Silu(z[c]));
+      const Exact s = p.before ? Exact(1) : std::abs(Silu(z[c]));
       // The error of the mean is relative to the deviation, which is 1 in xhat.
-      const Real scale = s * (std::abs(gain[c]) * (1 + std::abs(xhat[c])) + std::abs(bias[c]));
+      const Exact scale = s * (std::abs(gain[c]) * (1 + std::abs(xhat[c])) + std::abs(bias[c]));
       y.Add<T, C>(out.y[i], expected[c], scale);
       dx.Add<T, C>(out.dx[i], d.dx[c], d.dx_scale[c]);
       dz.Add<T, C>(out.dz[i], d.dz[c], d.dz_scale[c]);
