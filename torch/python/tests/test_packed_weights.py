@@ -92,7 +92,8 @@ def inputs_of(module):
     h = torch.rand(3, module.proj_size or H, dtype=dtype)
     if not isinstance(module, LayerNormLSTMCell):
         return x, h
-    return x, (h, torch.rand(3, H, dtype=dtype))
+    parts = 2 if module.variant == "slstm" else 1
+    return x, (h, torch.rand(3, parts * H, dtype=dtype))
 
 
 def expect_follows(module, write):

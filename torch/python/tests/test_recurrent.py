@@ -1142,7 +1142,7 @@ def error_of(call):
         (
             lambda: LayerNormLSTM(3, 4, variant="lasagne"),
             "[LayerNormLSTM] variant must be one of paper, haste, fastrnns, nemo, tfa, contrib, "
-            "torchaudio, tflite, draw, plain, batchnorm, got lasagne",
+            "torchaudio, tflite, draw, slstm, plain, batchnorm, got lasagne",
         ),
         (
             lambda: LayerNormGRU(3, 4, variant="tfa"),

@@ -118,7 +118,7 @@ class _InstanceNorm(nn.modules.instancenorm._InstanceNorm):
             self.running_mean,
             self.running_var,
             self.training or not self.track_running_stats,
-            self.momentum,
+            self.momentum if self.track_running_stats else 0.0,
             self.eps,
         )
         return y if input.dim() == batched else y.squeeze(0)
