@@ -171,20 +171,25 @@ int64_t GroupsOf(int64_t channels, int64_t size) {
   return groups;
 }
 
-// Group normalization (Wu & He 2018): normalizes groups of channels; each channel has its own gain
-// and bias. Its rows are the groups.
+// Group normalization (Wu & He 2018): normalizes groups of channels, over all positions of an
+// image; each channel has its own gain and bias. Its rows are the groups.
 class GroupNorm final : public NormModule {
  public:
   GroupNorm(Shape shape, Options options)
       : NormModule(static_cast<int64_t>(shape.size())),
-        size_(c10::multiply_integers(shape) / shape[0]),
-        groups_(GroupsOf(shape[0], size_)),
+        size_(c10::multiply_integers(shape) / shape.back()),
+        groups_(GroupsOf(shape.back(), size_)),
         eps_(options.epsilon),
-        weight_(register_parameter("weight", at::ones({shape[0]}))),
-        bias_(register_parameter("bias", at::zeros({shape[0]}))) {}
+        weight_(register_parameter("weight", at::ones({shape.back()}))),
+        bias_(register_parameter("bias", at::zeros({shape.back()}))) {}
 
  private:
   at::Tensor Normalize(const at::Tensor& x) override {
+    if (size_ > 1) {
+      return planish::group_norm(Images(x).transpose(1, 2), groups_, weight_, bias_, eps_)
+          .transpose(1, 2)
+          .reshape(x.sizes());
+    }
     const at::Tensor groups = Groups(x);
     return planish::layer_norm(groups, {groups.size(-1)}, OfElements(weight_), OfElements(bias_),
                                eps_)
@@ -195,17 +200,19 @@ class GroupNorm final : public NormModule {
     return (rows.var(1, /*unbiased=*/false) + eps_).sqrt();
   }
   at::Tensor Factor(const at::Tensor& x) const override {
-    return OfElements(weight_).to(x.scalar_type()).expand_as(Groups(x)).reshape(x.sizes());
+    const at::Tensor gain = weight_.to(x.scalar_type());
+    return gain.expand_as(Images(x)).reshape(x.sizes());
   }
 
+  // Reshapes a tensor of x's shape to [cases, positions, channels].
+  at::Tensor Images(const at::Tensor& t) const { return t.reshape({-1, size_, weight_.size(0)}); }
   // Reshapes a tensor of x's shape to [..., groups, elements per group].
   at::Tensor Groups(const at::Tensor& t) const {
-    return t.flatten(-dimensions()).unflatten(-1, {groups_, -1});
+    if (size_ == 1) return t.flatten(-dimensions()).unflatten(-1, {groups_, -1});
+    return Images(t).unflatten(2, {groups_, -1}).transpose(1, 2).flatten(2);
   }
-  // Repeats a channel's parameter for each of its elements: [groups, elements per group].
-  at::Tensor OfElements(const at::Tensor& t) const {
-    return t.view({groups_, -1, 1}).expand({-1, -1, size_}).flatten(1);
-  }
+  // Parameters of channels as [groups, channels per group].
+  at::Tensor OfElements(const at::Tensor& t) const { return t.view({groups_, -1}); }
 
   int64_t size_, groups_;  // size_: elements of a channel
   double eps_;

@@ -67,7 +67,7 @@ TEST(Norms, NormalizeAsNamed) {
 TEST(Norms, GroupsAreThoseOfGroupNorm) {
   at::manual_seed(9);
   const std::tuple<std::vector<int64_t>, int64_t> cases[] = {
-      {{64}, 8}, {{50}, 5}, {{8}, 2}, {{3}, 1}, {{20, 2, 3}, 5}, {{7, 1, 1}, 1}, {{6, 2, 2}, 6}};
+      {{64}, 8}, {{50}, 5}, {{8}, 2}, {{3}, 1}, {{2, 3, 20}, 5}, {{1, 1, 7}, 1}, {{2, 2, 6}, 6}};
   for (const auto& [shape, groups] : cases) {
     auto norm = MakeNorm("group", shape);
     const auto p = norm->named_parameters();
@@ -79,7 +79,8 @@ TEST(Norms, GroupsAreThoseOfGroupNorm) {
     std::vector<int64_t> sizes = {5};
     sizes.insert(sizes.end(), shape.begin(), shape.end());
     const at::Tensor x = at::randn(sizes) * 3;
-    const at::Tensor expected = at::group_norm(x, groups, p["weight"], p["bias"]);
+    const at::Tensor expected =
+        at::group_norm(x.movedim(-1, 1), groups, p["weight"], p["bias"]).movedim(1, -1);
     EXPECT_LT((norm->forward(x) - expected).abs().max().item<double>(), 1e-5) << sizes;
     const at::Tensor sequence = MakeNorm("group", shape)->forward(x.unsqueeze(1));
     EXPECT_EQ(sequence.sizes(), x.unsqueeze(1).sizes());
