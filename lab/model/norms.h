@@ -87,7 +87,7 @@ std::vector<std::string> RowNormNames(const std::string& first);
 
 /// Returns the norm called `name` over the last dimensions of its input. `shape` has their sizes:
 /// {C} for [..., C], {H, W, C} for images [N, H, W, C]. Batch norm normalizes each of the C
-/// channels over all cases. `weight` has a gain for each of C units, and its caller uses
+/// channels over all cases; it takes {C, H, W} for images [N, C, H, W]. `weight` has a gain for each of C units, and its caller uses
 /// NormModule::Weight. Draws no random numbers, so that models that differ only in the norm
 /// start from the same weights. Throws UsageError for an unknown name.
 std::shared_ptr<NormModule> MakeNorm(const std::string& name, const std::vector<int64_t>& shape,

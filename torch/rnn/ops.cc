@@ -319,6 +319,9 @@ Sizes CheckBackward(const BackwardCall& call) {
   };
   check("dy", call.dy, outputs);
   check("dh_n", call.dh_n, SizesOf(kH0, call.recipe(), sizes));
+  TORCH_CHECK_VALUE(call.recipe().is_lstm() || !call.dc_n.defined(),
+                    "[rnn_backward] dc_n must be left out for ", cell_name(call.cell), ", got ",
+                    call.dc_n.sym_sizes());
   check("dc_n", call.dc_n, SizesOf(kC0, call.recipe(), sizes));
   check("y", call.y, outputs);
   CheckSizes(call.kName, "saved", call.saved, {SavedSize(call, sizes)});
@@ -327,9 +330,6 @@ Sizes CheckBackward(const BackwardCall& call) {
       call.saved.scalar_type() == type && call.saved.device() == call.tensors.x.device(),
       "[rnn_backward] saved must have ", type, " on ", call.tensors.x.device(), ", got ",
       call.saved.scalar_type(), " on ", call.saved.device());
-  TORCH_CHECK_VALUE(call.recipe().is_lstm() || !call.dc_n.defined(),
-                    "[rnn_backward] dc_n must be left out for ", cell_name(call.cell), ", got ",
-                    call.dc_n.sym_sizes());
   TORCH_CHECK_VALUE(!call.mask[kWeightHr] || call.tensors.weight_hr.defined(),
                     "[rnn_backward] mask[", MaskIndex(kWeightHr),
                     "] must be false without weight_hr, got true");
