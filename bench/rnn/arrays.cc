@@ -96,13 +96,16 @@ class Parts {
   int64_t used_ = 0;
 };
 
+// The most vectors of H elements in a cell state.
+constexpr int64_t kCellParts = 2;
+
 Arrays Place(const Case& c, Parts& parts) {
   const RnnShape& s = c.shape;
   const int64_t steps = s.time * s.batch;
   Arrays arrays{.x = parts.Next(steps * s.inputs), .y = parts.Next(steps * s.outputs())};
   if (c.mode == Mode::kStep) {
     arrays.h = parts.Next(steps * s.outputs());
-    arrays.c = parts.Next(steps * s.hidden);
+    arrays.c = parts.Next(kCellParts * steps * s.hidden);
   }
   const auto sizes = SizesOf(s);
   const auto params = internal::ParamsOf<const float>(RecipeOf(Cell::kLnLstm), s);
@@ -147,7 +150,7 @@ Arrays Arena::For(const Case& c) {
   fill(arrays.x, steps * s.inputs, unit);
   fill(arrays.dy, steps * s.outputs(), unit);
   fill(arrays.h, steps * s.outputs(), {0, 1});
-  fill(arrays.c, steps * s.hidden, {0, 1});
+  fill(arrays.c, kCellParts * steps * s.hidden, {0, 1});
   const auto sizes = SizesOf(s);
   const auto params = internal::ParamsOf<const float>(RecipeOf(Cell::kLnLstm), s);
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -174,7 +177,7 @@ Reference::Reference(Cell cell, const Case& c, const Arrays& arrays) : case_(c) 
   outputs_.push_back({"y", arrays.y, std::vector<double>(steps * s.outputs())});
   if (c.mode == Mode::kStep) {
     const std::vector<double> h = ToDouble(arrays.h, steps * s.outputs());
-    const std::vector<double> state = ToDouble(arrays.c, steps * s.hidden);
+    const std::vector<double> state = ToDouble(arrays.c, recipe.cell_parts() * steps * s.hidden);
     RnnStep<double>(cell,
                     {.batch = s.batch,
                      .inputs = s.inputs,

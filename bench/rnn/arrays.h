@@ -18,7 +18,7 @@ struct Arrays {
   const float* x = nullptr;    ///< [T, B, I]
   const float* dy = nullptr;   ///< [T, B, H] Mode::kTraining
   const float* h = nullptr;    ///< [B, H] Mode::kStep: the state before the step; else zeros
-  const float* c = nullptr;    ///< [B, H] Mode::kStep: the cell state of the LSTMs
+  const float* c = nullptr;    ///< [B, H] Mode::kStep: the cell state of the LSTMs; [B, 2H] for slstm
   RnnParams<const float> all;  ///< ParamsFor returns those of a cell
   float* y = nullptr;          ///< [T, B, H]
   float* dx = nullptr;         ///< [T, B, I] Mode::kTraining

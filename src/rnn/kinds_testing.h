@@ -34,6 +34,20 @@ inline const std::vector<Kind> kKinds = [] {
   return kinds;
 }();
 
+/// All cells, and a few with each other recurrence: for what depends on the recurrence but not on
+/// the cell, as the division of work among threads does.
+inline const std::vector<Kind> kSomeKinds = [] {
+  std::vector<Kind> kinds;
+  for (const Cell cell : internal::kCells) kinds.push_back({cell, Recurrence::kDense});
+  for (const Cell cell : {Cell::kLstm, Cell::kLnLstm, Cell::kLnLstmContrib}) {
+    kinds.push_back({cell, Recurrence::kProjected});
+  }
+  for (const Cell cell : {Cell::kRnn, Cell::kLnLstm, Cell::kGru, Cell::kSlstm}) {
+    kinds.push_back({cell, Recurrence::kHeads});
+  }
+  return kinds;
+}();
+
 /// Returns the name of a kind in tests: "ln_lstm", "ln_lstm_heads", ...
 inline std::string NameOf(const Kind& kind) {
   const char* const ends[] = {"", "_projected", "_heads"};

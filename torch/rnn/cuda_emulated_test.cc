@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 std::vector<Cell> CellsOfGpu() {
   std::vector<Cell> cells;
   for (const Cell cell : internal::kCells) {
-    if (internal::RecipeOf(cell).over == internal::Over::kRow) cells.push_back(cell);
+    if (internal::RecipeOf(cell).has_cuda_kernels()) cells.push_back(cell);
   }
   return cells;
 }

@@ -292,7 +292,7 @@ c10::SymInt SavedSize(const Call& call, const Sizes& sizes) {
     shape.batch = 2;
     const int64_t slope = RnnSavedSize<T>(cell, shape) - one;
     shape.batch = 16;  // sizes for 16 sequences are not rounded up
-    const bool on_gpu = call.recipe().over == internal::Over::kRow && !call.recipe().is_slstm();
+    const bool on_gpu = call.recipe().has_cuda_kernels();
     const int64_t gpu_slope = on_gpu ? cuda::RnnSavedSize<T>(cell, shape) / shape.batch : 0;
     size = sizes.time * (sizes.batch * std::max(slope, gpu_slope) + (one - slope)) + kSavedSlack;
   });

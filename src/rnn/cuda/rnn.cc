@@ -21,7 +21,9 @@ CellRecipe CheckedRecipe(const char* function, Cell cell) {
   if (recipe.over == internal::Over::kBatch) {
     internal::Fail(function, "cell", "be a cell without batch norm", "one with batch norm");
   }
-  if (recipe.is_slstm()) internal::Fail(function, "cell", "be a cell that GPUs have", "slstm");
+  if (!recipe.has_cuda_kernels()) {
+    internal::Fail(function, "cell", "be a cell that GPUs have", internal::NameOf(cell));
+  }
   return recipe;
 }
 

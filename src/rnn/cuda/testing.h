@@ -88,26 +88,19 @@ RnnResult<T> ApplyOnDevice(const RnnProblem<T>& p, bool persistent = false) {
   return device.Result();
 }
 
+inline bool IsOfCuda(Cell cell) { return internal::RecipeOf(cell).has_cuda_kernels(); }
+
 /// Returns the cells that have CUDA kernels.
 inline std::vector<Cell> CudaCells() {
   std::vector<Cell> cells;
-  for (const Cell cell : internal::kCells) {
-    if (internal::RecipeOf(cell).over == internal::Over::kRow) cells.push_back(cell);
-  }
+  std::ranges::copy_if(internal::kCells, std::back_inserter(cells), IsOfCuda);
   return cells;
 }
 
-/// Returns their kinds of layers. Projections and heads add kernels that do not depend on the cell,
-/// so a few cells have them.
+/// Returns their kinds of layers. Projections and heads add kernels that do not depend on the cell.
 inline std::vector<Kind> CudaKinds() {
   std::vector<Kind> kinds;
-  for (const Cell cell : CudaCells()) kinds.push_back({cell, Recurrence::kDense});
-  for (const Cell cell : {Cell::kLstm, Cell::kLnLstm, Cell::kLnLstmContrib}) {
-    kinds.push_back({cell, Recurrence::kProjected});
-  }
-  for (const Cell cell : {Cell::kRnn, Cell::kLnLstm, Cell::kGru}) {
-    kinds.push_back({cell, Recurrence::kHeads});
-  }
+  std::ranges::copy_if(kSomeKinds, std::back_inserter(kinds), IsOfCuda, &Kind::cell);
   return kinds;
 }
 
