@@ -507,7 +507,11 @@ template <class T>
 class Layer {
  public:
   Layer(const CellInfo& info, const RnnVariant& v, int64_t hidden)
-      : info_(info), v_(v), shape_{v.time, v.batch, v.inputs, hidden}, states_(v.batch * hidden) {
+      : info_(info),
+        v_(v),
+        shape_{v.time, v.batch, v.inputs, hidden},
+        states_(v.batch * hidden),
+        cells_(states_ * info.recipe.cell_parts()) {
     Random random(static_cast<uint64_t>(hidden * 31 + v.time));
     in_.shape = shape_;
     T* x = values_.Uniform(random, v.time * v.batch * v.inputs, 2);
@@ -523,7 +527,7 @@ class Layer {
     dy_ = values_.Uniform(random, v.time * states_);
     if (v.states) {
       in_.h0 = values_.Uniform(random, states_), dh_n_ = values_.Uniform(random, states_);
-      if (c) in_.c0 = values_.Uniform(random, states_), dc_n_ = values_.Uniform(random, states_);
+      if (c) in_.c0 = values_.Uniform(random, cells_), dc_n_ = values_.Uniform(random, cells_);
     }
     if (v.ragged) {
       for (int64_t b = 0; b < v.batch; ++b) {
@@ -532,7 +536,7 @@ class Layer {
       for (int64_t i = 0; i < v.time * v.batch; ++i) resets_.push_back(random.Next() % 4 == 0);
       in_.lengths = lengths_.data(), in_.resets = resets_.data();
       in_.h_reset = values_.Uniform(random, hidden);
-      if (c) in_.c_reset = values_.Uniform(random, hidden);
+      if (c) in_.c_reset = values_.Uniform(random, hidden * info.recipe.cell_parts());
     }
     in_.reverse = v.reverse;
   }
@@ -546,7 +550,7 @@ class Layer {
     for (const bool keep : {false, true}) {
       f.y = out.Unset(v_.time * states_);
       f.h_n = out.Unset(states_);
-      if (info_.lstm()) f.c_n = out.Unset(states_);
+      if (info_.lstm()) f.c_n = out.Unset(cells_);
       if (keep) f.saved = saved.Unset(RnnSavedSize<T>(info_.cell, shape_, v_.checkpoint));
       RnnForward<T>(info_.cell, f, options);
     }
@@ -554,8 +558,9 @@ class Layer {
     if (v_.dx) b.dx = out.Unset(v_.time * v_.batch * v_.inputs);
     if (v_.states) b.dh0 = out.Unset(states_);
     if (v_.ragged) b.dh_reset = out.Unset(shape_.hidden);
-    if (info_.lstm() && v_.states) b.dc0 = out.Unset(states_);
-    if (info_.lstm() && v_.ragged) b.dc_reset = out.Unset(shape_.hidden);
+    if (info_.lstm() && v_.states) b.dc0 = out.Unset(cells_);
+    if (info_.lstm() && v_.ragged)
+      b.dc_reset = out.Unset(shape_.hidden * info_.recipe.cell_parts());
     if (v_.dparams) b.dparams = Gradients(out);
     RnnBackward<T>(info_.cell, b, options);
     out.AddTo(hash);
@@ -569,7 +574,7 @@ class Layer {
                                     options.parallel_for, true);
     Arrays<T> out, saved;
     T* h = out.Unset(states_);
-    T* c = info_.lstm() ? out.Unset(states_) : nullptr;
+    T* c = info_.lstm() ? out.Unset(cells_) : nullptr;
     RnnStepArgs<T> step = {.batch = v_.batch,
                            .inputs = v_.inputs,
                            .hidden = shape_.hidden,
@@ -590,7 +595,7 @@ class Layer {
       options.packed = packed;
       f.inputs.x = step.x;
       f.y = out.Unset(states_);
-      f.c_n = info_.lstm() ? out.Unset(states_) : nullptr;
+      f.c_n = info_.lstm() ? out.Unset(cells_) : nullptr;
       f.saved = saved.Unset(RnnSavedSize<T>(info_.cell, f.inputs.shape));
       RnnForward<T>(info_.cell, f, options);
       taken.push_back(f);
@@ -609,7 +614,7 @@ class Layer {
                               .sums = &sums};
       b.dx = out.Unset(v_.batch * v_.inputs);
       dh = b.dh0 = out.Unset(states_);
-      if (info_.lstm()) dc = b.dc0 = out.Unset(states_);
+      if (info_.lstm()) dc = b.dc0 = out.Unset(cells_);
       RnnBackward<T>(info_.cell, b, options);
     }
     sums.Write(Gradients(out), options.parallel_for);
@@ -645,7 +650,7 @@ class Layer {
   CellInfo info_;
   RnnVariant v_;
   RnnShape shape_;
-  int64_t states_;
+  int64_t states_, cells_;  // elements of h and of c
   Arrays<T> values_;
   std::vector<int64_t> lengths_;
   std::vector<uint8_t> resets_;

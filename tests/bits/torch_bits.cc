@@ -293,10 +293,10 @@ struct RnnLeaves {
     }
     params = members.size();
     add(&RnnTensors::h0, {v.batch, v.hidden});
-    if (info.lstm()) add(&RnnTensors::c0, {v.batch, v.hidden});
+    if (info.lstm()) add(&RnnTensors::c0, {v.batch, info.recipe.cell_parts() * v.hidden});
     if (!v.ragged) return;
     add(&RnnTensors::h_reset, {v.hidden});
-    if (info.lstm()) add(&RnnTensors::c_reset, {v.hidden});
+    if (info.lstm()) add(&RnnTensors::c_reset, {info.recipe.cell_parts() * v.hidden});
     lengths = at::arange(v.batch) % v.time + 1;
     resets = (at::arange(v.time * v.batch).view({v.time, v.batch}) % 4).eq(2);
   }
