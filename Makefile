@@ -168,10 +168,11 @@ test-arm: build/arm64/build.ninja
 	cmake --build --preset arm64
 	ctest --preset arm64 --timeout 7200
 
-# Without the programs that QEMU runs for many minutes each.
+# Without the programs that QEMU runs for many minutes each, and with a few kinds of recurrent layers.
 test-arm-short: build/arm64/build.ninja
 	cmake --build --preset arm64
-	ctest --preset arm64 --timeout 3600 -E '^(norm_test|(norm_peers|batch_norm|channel_norm|online_norm)_test.*)$$'
+	PLANISH_SHORT_TESTS=1 ctest --preset arm64 --timeout 3600 \
+	  -E '^(norm_test|(norm_peers|norm_gate|batch_norm|channel_norm|online_norm)_test.*)$$'
 
 tsan: build/tsan/build.ninja
 	cmake --build --preset tsan

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,31 @@ struct Kind {
   Recurrence recurrence;
 };
 
-/// All cells, with every recurrence that they can have.
+/// A few cells with each recurrence but the dense one.
+inline const std::vector<Kind> kOtherRecurrences = {{Cell::kLstm, Recurrence::kProjected},
+                                                    {Cell::kLnLstm, Recurrence::kProjected},
+                                                    {Cell::kLnLstmContrib, Recurrence::kProjected},
+                                                    {Cell::kRnn, Recurrence::kHeads},
+                                                    {Cell::kLnLstm, Recurrence::kHeads},
+                                                    {Cell::kGru, Recurrence::kHeads},
+                                                    {Cell::kSlstm, Recurrence::kHeads}};
+
+/// Whether tests run a few kinds of layers (PLANISH_SHORT_TESTS, set for runs in an emulator).
+inline const bool kAreShort = std::getenv("PLANISH_SHORT_TESTS") != nullptr;
+
+/// All cells, and a few with each other recurrence: for what depends on the recurrence but not on
+/// the cell, as the division of work among threads does. In short tests, a few cells.
+inline const std::vector<Kind> kSomeKinds = [] {
+  std::vector<Kind> kinds = kOtherRecurrences;
+  std::vector<Cell> cells = {Cell::kRnn, Cell::kLstm, Cell::kLnLstm, Cell::kLnGru, Cell::kSlstm};
+  if (!kAreShort) cells.assign(internal::kCells.begin(), internal::kCells.end());
+  for (const Cell cell : cells) kinds.push_back({cell, Recurrence::kDense});
+  return kinds;
+}();
+
+/// All cells, with every recurrence that they can have. In short tests, kSomeKinds.
 inline const std::vector<Kind> kKinds = [] {
+  if (kAreShort) return kSomeKinds;
   std::vector<Kind> kinds;
   for (const Recurrence recurrence :
        {Recurrence::kDense, Recurrence::kProjected, Recurrence::kHeads}) {
@@ -30,20 +54,6 @@ inline const std::vector<Kind> kKinds = [] {
       const bool lstm = internal::RecipeOf(cell).is_lstm();
       if (recurrence != Recurrence::kProjected || lstm) kinds.push_back({cell, recurrence});
     }
-  }
-  return kinds;
-}();
-
-/// All cells, and a few with each other recurrence: for what depends on the recurrence but not on
-/// the cell, as the division of work among threads does.
-inline const std::vector<Kind> kSomeKinds = [] {
-  std::vector<Kind> kinds;
-  for (const Cell cell : internal::kCells) kinds.push_back({cell, Recurrence::kDense});
-  for (const Cell cell : {Cell::kLstm, Cell::kLnLstm, Cell::kLnLstmContrib}) {
-    kinds.push_back({cell, Recurrence::kProjected});
-  }
-  for (const Cell cell : {Cell::kRnn, Cell::kLnLstm, Cell::kGru, Cell::kSlstm}) {
-    kinds.push_back({cell, Recurrence::kHeads});
   }
   return kinds;
 }();

@@ -158,12 +158,14 @@ def _group_norm(
 ) -> tuple[Tensor, Tensor | None]:
     wide = _wide(x)
     count = groups or x.shape[1]
+    rows = wide.unflatten(1, (count, x.shape[1] // count)).flatten(2)
+    mean = rows.mean(-1)
+    # Backends subtract a large mean with a large error, which the second mean takes away.
+    centred = (rows - mean.unsqueeze(-1)).reshape(x.shape)
     gain, shift = (None if p is None else p.to(wide.dtype) for p in (weight, bias))
-    y = torch.nn.functional.group_norm(wide, count, gain, shift, eps).to(x.dtype)
+    y = torch.nn.functional.group_norm(centred, count, gain, shift, eps).to(x.dtype)
     if not save:
         return y, None
-    rows = wide.reshape(x.shape[0], count, -1)
-    mean = rows.mean(-1)
     rstd = (rows.var(-1, correction=0) + eps).rsqrt()
     return y, torch.stack([mean, torch.zeros_like(mean), rstd])
 
