@@ -158,7 +158,7 @@ def _group_norm(
 ) -> tuple[Tensor, Tensor | None]:
     wide = _wide(x)
     count = groups or x.shape[1]
-    rows = wide.unflatten(1, (count, x.shape[1] // count)).flatten(2)
+    rows = wide.reshape(x.shape[0], count, x.shape[1] // count, *x.shape[2:]).flatten(2)
     mean = rows.mean(-1)
     # Backends subtract a large mean with a large error, which the second mean takes away.
     centred = (rows - mean.unsqueeze(-1)).reshape(x.shape)
