@@ -172,7 +172,7 @@ test-arm: build/arm64/build.ninja
 test-arm-short: build/arm64/build.ninja
 	cmake --build --preset arm64
 	PLANISH_SHORT_TESTS=1 ctest --preset arm64 --timeout 3600 \
-	  -E '^(norm_test|(norm_peers|norm_gate|batch_norm|channel_norm|online_norm)_test.*)$$'
+	  -E '^(norm_test|(norm_peers|norm_gate|batch_norm|group_norm|channel_norm|online_norm)_test.*)$$'
 
 tsan: build/tsan/build.ninja
 	cmake --build --preset tsan
