@@ -190,6 +190,7 @@ class GroupNorm final : public NormModule {
           .transpose(1, 2)
           .reshape(x.sizes());
     }
+    // group_norm is slow for a single position.
     const at::Tensor groups = Groups(x);
     return planish::layer_norm(groups, {groups.size(-1)}, OfElements(weight_), OfElements(bias_),
                                eps_)

@@ -369,8 +369,8 @@ void ExpectErrors(const std::string& function, Args args, size_t sizes, const Ca
   const auto memory = tests::SetArrays(args, except, facts...);
   const auto arrays = tests::ArraysOf(args, facts...);
   const auto strides = std::ranges::count_if(arrays, [](const auto& a) { return a.stride; });
-  // Every member is a size, the pointer to an array, or a stride, so no array is forgotten. Flags
-  // count as one size.
+  // Checks that `facts` name every array: each member of Args is a size, a pointer to an array or a
+  // stride. All flags together count as one size.
   EXPECT_EQ(sizeof(Args) / sizeof(void*), sizes + arrays.size() + static_cast<size_t>(strides));
   tests::ExpectArrayErrors(function, arrays, [&] { call(args); });
 }

@@ -65,8 +65,9 @@ inline constexpr std::array<ReferenceArray<Scalar>, 5 + kParams> kReferenceArray
     {"weight_hr", &ReferenceRnn<Scalar>::weight_hr},
 }};
 
-/// y [T, B, O] and the last states h [B, O] and c [B, H]; c is empty for cells without one. Also
-/// the weights of a loss, sum(y * weights.y) + sum(h * weights.h) + sum(c * weights.c).
+/// The outputs of a layer: y [T, B, O] and the last states h [B, O] and c [B, H] ([B, 2H] for
+/// slstm; empty for cells without one). Also the weights of a loss, sum(y * weights.y) + sum(h *
+/// weights.h) + sum(c * weights.c).
 template <class Scalar>
 struct ReferenceRnnOutputs {
   std::vector<Scalar> y, h, c;

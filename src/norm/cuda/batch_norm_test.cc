@@ -37,12 +37,7 @@ using tests::batch_norm::Problem;
 using tests::batch_norm::Result;
 
 template <class T>
-class CudaBatchNormTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
-  }
-};
+class CudaBatchNormTest : public tests::GpuTest {};
 using Types = testing::Types<float, double, bfloat16, float16>;
 TYPED_TEST_SUITE(CudaBatchNormTest, Types);
 
@@ -285,9 +280,10 @@ TYPED_TEST(CudaBatchNormTest, EvaluationAgreesWithReference) {
   }
 }
 
+class CudaBatchNormErrorTest : public tests::GpuTest {};
+
 // Errors are those of the CPU, and those of the workspace.
-TEST(CudaBatchNormErrorTest, Texts) {
-  if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
+TEST_F(CudaBatchNormErrorTest, Texts) {
   OnDevice<float> x(std::vector<float>(6)), y(std::vector<float>(6)), three(std::vector<float>(3));
   const int64_t needed =
       cuda::WorkspaceBytes(BatchNormForwardArgs<float>{.batch = 2, .channels = 3});

@@ -30,12 +30,7 @@ using tests::channel_norm::Problem;
 using tests::channel_norm::Result;
 
 template <class T>
-class CudaChannelNormTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
-  }
-};
+class CudaChannelNormTest : public tests::GpuTest {};
 using Types = testing::Types<float, double, bfloat16, float16>;
 TYPED_TEST_SUITE(CudaChannelNormTest, Types);
 
@@ -218,9 +213,10 @@ TYPED_TEST(CudaChannelNormTest, EmptyArraysAreValid) {
   }
 }
 
+class CudaChannelNormErrorTest : public tests::GpuTest {};
+
 // Errors are those of the CPU, and those of the workspace.
-TEST(CudaChannelNormErrorTest, Texts) {
-  if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
+TEST_F(CudaChannelNormErrorTest, Texts) {
   const std::vector<float> zeros(24);
   OnDevice<float> x(zeros), y(zeros), gain(zeros);
   const auto forward = [&](auto&& change, Norm norm = Norm::kLayer) {

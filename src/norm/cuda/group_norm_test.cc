@@ -27,12 +27,7 @@ using tests::group_norm::Problem;
 using tests::group_norm::Result;
 
 template <class T>
-class CudaGroupNormTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
-  }
-};
+class CudaGroupNormTest : public tests::GpuTest {};
 using Types = testing::Types<float, double, bfloat16, float16>;
 TYPED_TEST_SUITE(CudaGroupNormTest, Types);
 
@@ -116,9 +111,10 @@ TYPED_TEST(CudaGroupNormTest, EmptyArraysAreValid) {
   }
 }
 
+class CudaGroupNormErrorTest : public tests::GpuTest {};
+
 // Errors are those of the CPU, and those of the workspace.
-TEST(CudaGroupNormErrorTest, Texts) {
-  if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
+TEST_F(CudaGroupNormErrorTest, Texts) {
   OnDevice<float> x(std::vector<float>(30)), y(std::vector<float>(30));
   const GroupNormForwardArgs<float> sizes = {
       .batch = 1, .groups = 3, .channels = 6, .spatial = 5, .x = x.data(), .y = y.data()};

@@ -54,14 +54,10 @@ std::vector<std::pair<int64_t, int>> LengthsAndClusters(const std::vector<int64_
 }
 
 template <class Pair>
-class CudaTest : public ::testing::Test {
+class CudaTest : public tests::GpuTest {
  protected:
   using Element = typename Pair::Element;
   using Parameter = typename Pair::Parameter;
-
-  void SetUp() override {
-    if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
-  }
 
   static void ExpectWithinBounds(const Problem<Element, Parameter>& p, const Layout& layout = {}) {
     const tests::Oracle<Element, Parameter> oracle(p, std::is_same_v<Element, double> ? 2 : 1);
@@ -555,12 +551,7 @@ TYPED_TEST(CudaTest, NoRowsAndNoColumns) {
 
 // --- Errors: those of the CPU, and those of the workspace ---
 
-class CudaErrorsTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
-  }
-};
+class CudaErrorsTest : public tests::GpuTest {};
 
 TEST_F(CudaErrorsTest, AreThoseOfTheCpu) {
   OnDevice<float> x(std::vector<float>(12)), y(std::vector<float>(12));

@@ -1,6 +1,8 @@
 #ifndef PLANISH_SRC_NORM_CUDA_NORM_TESTING_H_
 #define PLANISH_SRC_NORM_CUDA_NORM_TESTING_H_
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -17,6 +19,14 @@
 
 // Device arrays, and results of a problem from a GPU, for the tests.
 namespace planish::tests {
+
+/// A test that is skipped where there is no GPU.
+class GpuTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
+  }
+};
 
 /// Array on the device, `offset` elements from the start of its memory.
 template <class T>

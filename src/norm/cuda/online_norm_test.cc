@@ -24,12 +24,7 @@ using tests::online_norm::ExpectAgrees;
 using tests::online_norm::Problem;
 using tests::online_norm::Result;
 
-class CudaOnlineNormDeviceTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
-  }
-};
+class CudaOnlineNormDeviceTest : public tests::GpuTest {};
 
 template <class T>
 class CudaOnlineNormTest : public CudaOnlineNormDeviceTest {};

@@ -28,12 +28,7 @@ using tests::pointwise::Problem;
 using tests::pointwise::Result;
 
 template <class T>
-class CudaPointwiseNormTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
-  }
-};
+class CudaPointwiseNormTest : public tests::GpuTest {};
 using Types = testing::Types<float, double, bfloat16, float16>;
 TYPED_TEST_SUITE(CudaPointwiseNormTest, Types);
 
@@ -140,9 +135,10 @@ TYPED_TEST(CudaPointwiseNormTest, EmptyArraysAreValid) {
   ApplyOnDevice(Problem<TypeParam>(Pointwise::kTanh, 3, 0));
 }
 
+class CudaPointwiseNormErrorTest : public tests::GpuTest {};
+
 // Errors are those of the CPU, and those of the workspace.
-TEST(CudaPointwiseNormErrorTest, Texts) {
-  if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
+TEST_F(CudaPointwiseNormErrorTest, Texts) {
   OnDevice<float> x(std::vector<float>(6)), y(std::vector<float>(6)), alpha(std::vector<float>(1));
   const int64_t needed =
       cuda::WorkspaceBytes(PointwiseNormForwardArgs<float>{.rows = 2, .cols = 3});

@@ -30,12 +30,7 @@ using tests::weight_norm::Problem;
 using tests::weight_norm::Result;
 
 template <class T>
-class CudaWeightNormTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
-  }
-};
+class CudaWeightNormTest : public tests::GpuTest {};
 using Types = testing::Types<float, double, bfloat16, float16>;
 TYPED_TEST_SUITE(CudaWeightNormTest, Types);
 
@@ -172,9 +167,10 @@ TYPED_TEST(CudaWeightNormTest, EmptyArraysAreValid) {
   }
 }
 
+class CudaWeightNormErrorTest : public tests::GpuTest {};
+
 // Errors are those of the CPU, and those of the workspace.
-TEST(CudaWeightNormErrorTest, Texts) {
-  if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
+TEST_F(CudaWeightNormErrorTest, Texts) {
   OnDevice<float> v(std::vector<float>(6)), w(std::vector<float>(6)), g(std::vector<float>(2));
   const int64_t needed = cuda::WorkspaceBytes(WeightNormForwardArgs<float>{.rows = 2, .cols = 3});
   OnDevice<char> space(std::vector<char>(static_cast<size_t>(needed)));

@@ -323,7 +323,8 @@ TEST(GateTest, CastRoundsBeforeTheProduct) {
           const double value =
               tests::ToDouble(xhat.y[at]) * tests::ToDouble(p.gain[c]) + tests::ToDouble(p.bias[c]);
           if (sizeof(T) == 2) {
-            // Exact in double and rounded to float, except that two roundings can differ from one.
+            // One rounding of the exact value to 16 bits. The library rounds to float first, which
+            // can move a value across a boundary: hence 1.0001.
             const double v = tests::UnitRoundoff<T>() * 1.0001;
             ASSERT_LE(std::abs(tests::ToDouble(out.y[at]) - value),
                       v * std::abs(value) + tests::HalfOfLeast<T>())

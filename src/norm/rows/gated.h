@@ -152,8 +152,8 @@ class GatedBackward {
                 const GatedScratch<C>& scratch)
       : args_(args), r_(r), rows_(rows), x_(scratch.x.get()), g_(scratch.g.get()) {}
 
-  /// Computes columns [first, last) of rows [begin, end) of the norm's input and of the gradient of
-  /// its output. With the gate after the norm also those of dgate. Rows count from r.
+  /// Computes the norm's input and the gradient of its output in columns [first, last) of rows
+  /// [r + begin, r + end), r being the block's first row. If the gate follows the norm, also dgate.
   void Input(int64_t first, int64_t last, int64_t begin, int64_t end) const {
     const int64_t cols = args_.cols;
     const bool whole = first == 0 && last == cols;

@@ -85,12 +85,8 @@ double Worst(const RnnResult<T>& out, const RnnResult<double>& exact, std::strin
 }
 
 template <class T>
-class RnnCudaTest : public ::testing::Test {
+class RnnCudaTest : public tests::GpuTest {
  protected:
-  void SetUp() override {
-    if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
-  }
-
   static void ExpectWithin(double tolerance, const RnnProblem<T>& p, bool persistent = false) {
     std::string where;
     const double worst = Worst(ApplyOnDevice(p, persistent), Exact(p), &where);
@@ -562,12 +558,7 @@ std::string ForwardError(F&& change, Cell cell = Cell::kLnLstm) {
   return ErrorOf([&] { cuda::RnnForward<float>(cell, device.forward(), device.options()); });
 }
 
-class RnnCudaErrors : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
-  }
-};
+class RnnCudaErrors : public tests::GpuTest {};
 
 TEST_F(RnnCudaErrors, Arguments) {
   EXPECT_EQ(ForwardError([](auto&, auto&) {}), "");
