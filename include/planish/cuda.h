@@ -64,9 +64,9 @@ struct NormOptions {
 
 /// Returns the size in bytes of the workspace for a call with these arguments. The size is
 /// sufficient for any alignment of the arrays and on any device. Reads the sizes, cast_before_gain
-/// and whether gate, dx, dgain and dbias are null, and accesses no array. A gate or
-/// cast_before_gain takes room for the rows in Compute<T>, in backward twice. Throws ArgumentError
-/// for invalid sizes. The other WorkspaceBytes functions do the same for their calls.
+/// and whether gate, quantized, dx, dgain and dbias are null, and accesses no array. A gate,
+/// cast_before_gain or quantized takes room for the rows in Compute<T>, in backward twice. Throws
+/// ArgumentError for invalid sizes. The other WorkspaceBytes functions do the same for their calls.
 template <class T, class P>
 int64_t WorkspaceBytes(const NormForwardArgs<T, P>& args);
 template <class T, class P>

@@ -78,6 +78,14 @@ struct NormOptions {
 ///   y = NORM(x * silu(z))    with gate_before_norm (Mamba-2: Dao & Gu 2024)
 /// A gated call computes in Compute<T> from x and z to y, which is rounded once. As in PyTorch, z
 /// of -infinity gives NaN; otherwise silu is within 6 ulp, and results below 1e-36 can be 0.
+///
+/// With the array `quantized`, y is also quantized to int8, as the input of a product of 8-bit
+/// matrices, and is stored only if its array is given. Each row has a symmetric scale:
+///   row_scale = max(|y|) / 127,   quantized = round(y * (127 / max(|y|)))
+/// Here y is in Compute<T>, before it is rounded to T. The result is in [-127, 127], and ties round
+/// to even. So quantized * row_scale is y up to row_scale / 2. If an element of y is NaN or
+/// infinite, row_scale is NaN and quantized is 0; below 128 times the least normal number both are
+/// 0.
 template <class T, class P = T>
 struct NormForwardArgs {
   int64_t rows = 0;               ///< number of rows, >= 0
@@ -85,7 +93,7 @@ struct NormForwardArgs {
   const T* x = nullptr;           ///< [rows, cols] rows to normalize
   const P* gain = nullptr;        ///< [S, cols], or null for ones
   const P* bias = nullptr;        ///< [S, cols], or null for zeros
-  T* y = nullptr;                 ///< [rows, cols] output; may be x itself
+  T* y = nullptr;                 ///< [rows, cols] output; null: only quantized; may be x
   Compute<T>* mean = nullptr;     ///< [rows] mean, rounded to Compute<T>; null: not saved
   Compute<T>* mean_lo = nullptr;  ///< [rows] low-order part of the mean; null: not saved
   Compute<T>* rstd = nullptr;     ///< [rows] 1 / sqrt(var + eps); null: not saved
@@ -104,6 +112,9 @@ struct NormForwardArgs {
   /// a gate after the norm, NORM(x) is rounded as well, as in Qwen3-Next. Changes 16-bit types
   /// only.
   bool cast_before_gain = false;
+  int8_t* quantized = nullptr;      ///< [rows, cols] y in int8; null: not quantized
+  Compute<T>* row_scale = nullptr;  ///< [rows] scale of `quantized`, required with it
+  int64_t quantized_stride = 0;     ///< of quantized
 };
 
 /// Arrays of NormBackward; types as in NormForwardArgs. For a loss L, dy = dL/dy and so on.
@@ -146,8 +157,8 @@ struct NormBackwardArgs {
 ///
 /// Throws ArgumentError if a size is negative or too large, a stride is less than cols, or sets do
 /// not divide rows. Also if eps is negative, or eps, scale or slope is not finite. Also if a
-/// required array is null, an array is misaligned, or gain, bias or gate is given to a norm without
-/// gain and bias.
+/// required array is null, an array is misaligned, row_scale is given without quantized, or gain,
+/// bias or gate to a norm without gain and bias.
 /// Also if an output overlaps another array; y = x with equal strides is allowed. Throws
 /// std::bad_alloc if scratch memory cannot be allocated, before any row of the set is written.
 template <class T, class P = T>

@@ -225,7 +225,7 @@ typedef struct planish_norm_forward_args {
   const void* x;            ///< [rows, cols] rows to normalize
   const void* gain;         ///< [sets, cols], or NULL for ones
   const void* bias;         ///< [sets, cols], or NULL for zeros
-  void* y;                  ///< [rows, cols] output; may be x itself
+  void* y;                  ///< [rows, cols] output; NULL: only quantized; may be x
   void* mean;               ///< [rows] mean, rounded; NULL: not saved
   void* mean_lo;            ///< [rows] low-order part of the mean; NULL: not saved
   void* rstd;               ///< [rows] 1 / sqrt(var + eps); NULL: not saved
@@ -247,6 +247,11 @@ typedef struct planish_norm_forward_args {
   /// Nonzero: round xhat to `type` before the product with the gain, as in Llama and T5; y is
   /// rounded again. With a gate after the norm, NORM(x) is rounded as well, as in Qwen3-Next.
   int32_t cast_before_gain;
+  /// [rows, cols] y in int8, or NULL: round(y * (127 / max(|y|))), with the maximum over the row. If
+  /// an element of y is not finite, 0.
+  int8_t* quantized;
+  void* row_scale;           ///< [rows] max(|y|) / 127, or NaN; required with quantized
+  int64_t quantized_stride;  ///< of quantized
 } planish_norm_forward_args;
 PLANISH_C_API planish_status planish_norm_forward_args_init(planish_norm_forward_args* args,
                                                             size_t size);

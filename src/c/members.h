@@ -105,7 +105,8 @@ struct RnnPackArgs {
 PLANISH_C_STRUCT(planish_norm_options, NormOptions, eps, scale, slope, parallel_for, new_outputs)
 PLANISH_C_STRUCT(planish_norm_forward_args, NormForwardArgs<float>, rows, cols, x, gain, bias, y,
                  mean, mean_lo, rstd, residual, sum, x_stride, y_stride, residual_stride,
-                 sum_stride, sets, set_rows, gate, gate_stride, gate_before_norm, cast_before_gain)
+                 sum_stride, sets, set_rows, gate, gate_stride, gate_before_norm, cast_before_gain,
+                 quantized, row_scale, quantized_stride)
 PLANISH_C_STRUCT(planish_norm_backward_args, NormBackwardArgs<float>, rows, cols, dy, x, gain, mean,
                  mean_lo, rstd, dx, dgain, dbias, dsum, dy_stride, x_stride, dx_stride, dsum_stride,
                  sets, set_rows, bias, gate, dgate, gate_stride, dgate_stride, gate_before_norm,

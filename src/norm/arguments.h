@@ -88,9 +88,16 @@ constexpr void VisitArguments(const NormForwardArgs<T, P>& args, const Recipe& r
   f(Argument{"bias", &A::bias, features, params});
   f(Argument{"residual", &A::residual, all}.WithStride(&A::residual_stride));
   f(Argument{"gate", &A::gate, all, params}.WithStride(&A::gate_stride));
-  f(Argument{"y", &A::y, all, kRequired}
+  const bool quantized = args.quantized != nullptr;
+  // An empty array can be null.
+  const bool can_quantize = quantized || args.rows == 0 || args.cols == 0;
+  const Presence scale = {.required = quantized,
+                          .null_reason = can_quantize ? nullptr : "without quantized"};
+  f(Argument{"y", &A::y, all, RequiredIf(!quantized)}
         .WithStride(&A::y_stride)
         .InPlaceOf(residual ? nullptr : args.x));
+  f(Argument{"quantized", &A::quantized, all}.WithStride(&A::quantized_stride));
+  f(Argument{"row_scale", &A::row_scale, groups, scale});
   f(Argument{"sum", &A::sum, all, sum}.WithStride(&A::sum_stride).InPlaceOf(args.x, args.residual));
   f(Argument{"mean", &A::mean, groups});
   f(Argument{"mean_lo", &A::mean_lo, groups});

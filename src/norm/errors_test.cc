@@ -52,7 +52,9 @@ TEST(Calls, OfAnotherFunctionHaveTheSameArrays) {
   const internal::Recipe recipe = internal::RecipeOf(Norm::kLayer);
   const auto forward = WithArrays<ChannelNormForwardArgs<float, float>>(recipe);
   auto expected = ArraysOf(forward, recipe);
-  expected["residual"] = expected["sum"] = expected["gate"] = nullptr;
+  for (const char* name : {"residual", "sum", "gate", "quantized", "row_scale"}) {
+    expected[name] = nullptr;
+  }
   EXPECT_EQ(ArraysOf(internal::AsRows(forward), recipe), expected);
 
   const auto backward = WithArrays<ChannelNormBackwardArgs<float, float>>(recipe);

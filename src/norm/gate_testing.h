@@ -22,6 +22,18 @@ namespace planish::tests {
 
 inline constexpr Norm kAffineNorms[] = {Norm::kLayer, Norm::kRms};
 
+/// Calls f with each combination of types: f.operator()<T, P>().
+template <class F>
+void ForEachTypes(const F& f) {
+  f.template operator()<float, float>();
+  f.template operator()<double, double>();
+  f.template operator()<double, float>();
+  f.template operator()<bfloat16, bfloat16>();
+  f.template operator()<bfloat16, float>();
+  f.template operator()<float16, float16>();
+  f.template operator()<float16, float>();
+}
+
 template <class Scalar>
 Scalar Silu(const Scalar& z) {
   return z / (Scalar(1) + std::exp(-z));
@@ -32,18 +44,19 @@ Real SiluSlope(Real z) {
   return sigmoid * (1 + z * (1 - sigmoid));
 }
 
-/// y of one row of a gated norm. A complex scalar also gives a derivative.
+/// y of one row of a gated norm; an empty z is no gate. A complex scalar also gives a derivative.
 template <class Scalar>
-std::vector<Scalar> GatedRow(Norm norm, bool before, double eps, std::vector<Scalar> x,
-                             const std::vector<Scalar>& z, const std::vector<Scalar>& gain,
-                             const std::vector<Scalar>& bias) {
+std::vector<Scalar> GatedRow(Norm norm, bool before, const internal::ReferenceOptions& options,
+                             std::vector<Scalar> x, const std::vector<Scalar>& z,
+                             const std::vector<Scalar>& gain, const std::vector<Scalar>& bias) {
+  const internal::Recipe recipe = internal::RecipeOf(norm);
+  const auto silu = [&](size_t c, bool gated) {
+    return z.empty() || !gated ? Scalar(1) : Silu(z[c]);
+  };
+  for (size_t c = 0; c < x.size(); ++c) x[c] *= silu(c, before);
+  std::vector<Scalar> y = internal::ReferenceXhat(recipe, x, options.eps);
   for (size_t c = 0; c < x.size(); ++c) {
-    if (before) x[c] *= Silu(z[c]);
-  }
-  std::vector<Scalar> y = internal::ReferenceXhat(internal::RecipeOf(norm), x, eps);
-  for (size_t c = 0; c < x.size(); ++c) {
-    y[c] = gain[c] * y[c] + bias[c];
-    if (!before) y[c] *= Silu(z[c]);
+    y[c] = internal::ReferenceOutput(recipe, options, y[c], gain[c], bias[c]) * silu(c, !before);
   }
   return y;
 }
@@ -180,7 +193,7 @@ void ExpectAgreesWithReference(const GatedProblem<T, P>& p, const GatedResult<T,
       return wide;
     };
     const auto x = row(p.x), z = row(p.z), dy = row(p.dy);
-    const auto expected = GatedRow<Exact>(p.norm, p.before, p.eps, x, z, gain, bias);
+    const auto expected = GatedRow<Exact>(p.norm, p.before, {.eps = p.eps}, x, z, gain, bias);
     const auto d = GradientsOf<Exact>(p.norm, p.before, p.eps, x, z, gain, bias, dy);
     std::vector<Exact> u = x;
     for (size_t c = 0; c < cols; ++c) u[c] *= p.before ? Silu(z[c]) : Exact(1);

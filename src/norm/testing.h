@@ -62,6 +62,7 @@ inline bool IsAffine(Norm norm) {
 /// Return the value in a type that holds every element type.
 inline double ToDouble(double value) { return value; }
 inline double ToDouble(float value) { return value; }
+inline double ToDouble(int8_t value) { return value; }
 inline double ToDouble(bfloat16 value) { return ToFloat(value); }
 inline double ToDouble(float16 value) { return ToFloat(value); }
 

@@ -109,6 +109,27 @@ def test_sums_with_a_residual():
     check(Sum(), (torch.randn(3, 6), torch.randn(3, 6)))
 
 
+def test_outputs_in_int8():
+    class Quantized(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = planish.nn.LayerNorm(6)
+
+        def forward(self, x, z):
+            return *self.norm.quantized(x, z), *PF.add_quantized_rms_norm(x, z, [6])
+
+    module = draw(Quantized())
+    x = torch.randn(3, 6)
+    x[1] = 2  # after the norm zeros
+    given = (x, torch.randn(3, 6))
+    with torch.no_grad():
+        program = planish.export.decompose(torch.export.export(module, given))
+        for found in (program.module()(*given), run_onnx(program, given)):
+            for a, b in zip(found, module(*given), strict=True):
+                # Roundings of float can move a value across a tie of int8.
+                torch.testing.assert_close(a.float(), b.float(), **(TOLERANCES | {"atol": 1.0 * (b.dtype == torch.int8)}))
+
+
 @pytest.mark.parametrize("kind, variant", CELLS)
 def test_recurrent_layers(kind, variant):
     module = getattr(planish.nn, kind)(5, 6, num_layers=2, bidirectional=True, variant=variant)

@@ -66,6 +66,18 @@ std::vector<Case> Cases() {
        [=](const Tensors& t) {
          return one(gated_rms_norm(t[0], {}, {40}, t[1], 1e-5, true, /*cast_before_weight=*/true));
        }},
+      {"quantized_layer_norm",
+       {rows, rows, {40}, {40}},
+       [=](const Tensors& t) {
+         const auto [quantized, scale] = quantized_layer_norm(t[0], {40}, t[2], t[3], 1e-5, t[1]);
+         return Tensors{quantized.to(at::kFloat), scale};
+       }},
+      {"add_quantized_rms_norm",
+       {rows, rows, {40}},
+       [=](const Tensors& t) {
+         const auto [quantized, scale, sum] = add_quantized_rms_norm(t[0], t[1], {40}, t[2]);
+         return Tensors{quantized.to(at::kFloat), scale, sum};
+       }},
       {"detach_norm", {rows}, [=](const Tensors& t) { return one(detach_norm(t[0], {40})); }},
       {"ada_norm", {rows}, [=](const Tensors& t) { return one(ada_norm(t[0], {40})); }},
       {"add_layer_norm",

@@ -122,6 +122,17 @@ class Rows {
     for (const int64_t d : order_) sizes.push_back(sizes_[static_cast<size_t>(d)]);
     return t.view_symint(sizes).permute(InverseOf(order_)).contiguous();
   }
+  /// Reshapes a result with one element for each row, [..., 1], to x's sizes, of which the
+  /// normalized ones are 1. It is contiguous.
+  at::Tensor OutOfRows(const at::Tensor& t) const {
+    if (order_.empty() && dims_ == 1) return t.contiguous();
+    std::vector<c10::SymInt> sizes = sizes_;
+    for (int64_t i = 0; i < dims_; ++i) sizes[sizes.size() - 1 - static_cast<size_t>(i)] = 1;
+    if (order_.empty()) return t.reshape_symint(sizes);
+    std::vector<c10::SymInt> ordered;
+    for (const int64_t d : order_) ordered.push_back(sizes[static_cast<size_t>(d)]);
+    return t.reshape_symint(ordered).permute(InverseOf(order_)).contiguous();
+  }
 
  private:
   void SetGains(const at::Tensor& x) {

@@ -1,3 +1,5 @@
+#include "torch/norm/gated.h"
+
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/functorch/PlumbingHelper.h>
@@ -21,9 +23,70 @@
 // round before the product with the weight; their backward is norm_backward.
 namespace planish {
 
+using at::Tensor;
+
+NormSpec GatedSpecOf(const char* op, std::string_view norm, int64_t over, double eps,
+                     bool gate_before_norm, bool cast_before_weight) {
+  NormSpec spec = SpecOf(norm, over, eps, 1, 0, false);
+  TORCH_CHECK_VALUE(spec.over == Over::kRow, "[", op, "] over must be 0 (rows), got ", over);
+  TORCH_CHECK_VALUE(IsAffine(spec.norm), "[", op,
+                    "] norm must have a weight, as layer and rms, got ", norm);
+  spec.gate_before_norm = gate_before_norm;
+  spec.cast_before_weight = cast_before_weight;
+  return spec;
+}
+
+void CheckGated(const NormSpec& spec, const GatedInputs& in) {
+  CheckNormForward(spec, in.x, OrNone(in.weight), OrNone(in.bias));
+  if (in.gate.defined()) CheckLike(FunctionOf(spec), "gate", in.gate, in.x);
+}
+
 namespace {
 
-using at::Tensor;
+Tensor ComposedInput(const NormSpec& spec, const GatedInputs& in) {
+  const Tensor x = Wide(in.x);
+  return in.gate.defined() && spec.gate_before_norm ? x * at::silu(Wide(in.gate)) : x;
+}
+
+}  // namespace
+
+Tensor ComposedGatedStatistics(const NormSpec& spec, const GatedInputs& in) {
+  return ComposedStatistics(spec, ComposedInput(spec, in));
+}
+
+Tensor ComposedWideGatedNorm(const NormSpec& spec, const GatedInputs& in,
+                             const Tensor& statistics) {
+  const at::ScalarType type = in.x.scalar_type();
+  const Tensor u = ComposedInput(spec, in);
+  const bool after = in.gate.defined() && !spec.gate_before_norm;
+  Tensor y;
+  if (spec.cast_before_weight && u.scalar_type() != type) {
+    const auto rounded = [&](const Tensor& t) { return t.to(type).to(u.scalar_type()); };
+    y = rounded(ComposedNorm(spec, {u, statistics, {}, {}}));
+    if (in.weight.defined()) y = y * Wide(in.weight);
+    if (in.bias.defined()) y = y + Wide(in.bias);
+    if (after) y = rounded(y);
+  } else {
+    y = ComposedNorm(spec, {u, statistics, in.weight, in.bias});
+  }
+  if (after) y = y * at::silu(Wide(in.gate));
+  return y;
+}
+
+GatedRows::GatedRows(const char* function, const Tensor& x, const OptionalTensor& gate,
+                     c10::SymIntArrayRef normalized_shape, const OptionalTensor& weight,
+                     const OptionalTensor& bias)
+    : parameters_((CheckLayout(function, x), x), weight, bias),
+      dims_(CheckNormalizedShape(function, x, normalized_shape, parameters_.weight(),
+                                 parameters_.bias())),
+      rows_(x, parameters_.weight(), parameters_.bias(), dims_),
+      x_(rows_.In(x)) {
+  if (gate) CheckLike(function, "gate", *gate, x);
+  CheckNested(function, x, rows_);
+  if (gate) gate_ = rows_.In(*gate);
+}
+
+namespace {
 
 constexpr char kGatedForward[] =
     "gated_norm_forward(Tensor x, Tensor? gate, Tensor? weight, Tensor? bias, str norm, int over, "
@@ -44,39 +107,7 @@ struct GatedGradients {
   Tensor dx, dgate, dweight, dbias;
 };
 
-/// The arguments of gated_norm_forward; gate, weight and bias can be undefined.
-struct GatedInputs {
-  const Tensor &x, &gate, &weight, &bias;
-
-  GatedInputs(const Tensor& x_, const OptionalTensor& gate_, const OptionalTensor& weight_,
-              const OptionalTensor& bias_)
-      : x(x_), gate(OrUndefined(gate_)), weight(OrUndefined(weight_)), bias(OrUndefined(bias_)) {}
-  GatedInputs(const Tensor& x_, const Tensor& gate_, const Tensor& weight_, const Tensor& bias_)
-      : x(x_), gate(gate_), weight(weight_), bias(bias_) {}
-
-  c10::DispatchKeySet keys() const {
-    return KeysOf(x) | KeysOf(gate) | KeysOf(weight) | KeysOf(bias);
-  }
-};
-
 // ---- Checks
-
-NormSpec GatedSpecOf(std::string_view norm, int64_t over, double eps, bool gate_before_norm,
-                     bool cast_before_weight) {
-  NormSpec spec = SpecOf(norm, over, eps, 1, 0, false);
-  TORCH_CHECK_VALUE(spec.over == Over::kRow, "[gated_norm_forward] over must be 0 (rows), got ",
-                    over);
-  TORCH_CHECK_VALUE(IsAffine(spec.norm),
-                    "[gated_norm_forward] norm must have a weight, as layer and rms, got ", norm);
-  spec.gate_before_norm = gate_before_norm;
-  spec.cast_before_weight = cast_before_weight;
-  return spec;
-}
-
-void CheckGated(const NormSpec& spec, const GatedInputs& in) {
-  CheckNormForward(spec, in.x, OrNone(in.weight), OrNone(in.bias));
-  if (in.gate.defined()) CheckLike(FunctionOf(spec), "gate", in.gate, in.x);
-}
 
 void CheckGatedBackward(const NormSpec& spec, const Tensor& dy, const GatedInputs& in,
                         const Tensor& statistics) {
@@ -92,11 +123,6 @@ void CheckGatedBackward(const NormSpec& spec, const Tensor& dy, const GatedInput
 
 // ---- Composed of PyTorch's operators, for higher derivatives, forward mode, vmap and export
 
-Tensor ComposedInput(const NormSpec& spec, const GatedInputs& in) {
-  const Tensor x = Wide(in.x);
-  return in.gate.defined() && spec.gate_before_norm ? x * at::silu(Wide(in.gate)) : x;
-}
-
 /// Returns silu's derivative. Uses no in-place operators, which torch.export does not allow.
 Tensor SiluSlope(const Tensor& z) {
   const Tensor sigmoid = z.sigmoid();
@@ -104,21 +130,7 @@ Tensor SiluSlope(const Tensor& z) {
 }
 
 Tensor ComposedGatedNorm(const NormSpec& spec, const GatedInputs& in, const Tensor& statistics) {
-  const at::ScalarType type = in.x.scalar_type();
-  const Tensor u = ComposedInput(spec, in);
-  const bool after = in.gate.defined() && !spec.gate_before_norm;
-  Tensor y;
-  if (spec.cast_before_weight && u.scalar_type() != type) {
-    const auto rounded = [&](const Tensor& t) { return t.to(type).to(u.scalar_type()); };
-    y = rounded(ComposedNorm(spec, {u, statistics, {}, {}}));
-    if (in.weight.defined()) y = y * Wide(in.weight);
-    if (in.bias.defined()) y = y + Wide(in.bias);
-    if (after) y = rounded(y);
-  } else {
-    y = ComposedNorm(spec, {u, statistics, in.weight, in.bias});
-  }
-  if (after) y = y * at::silu(Wide(in.gate));
-  return y.to(type);
+  return ComposedWideGatedNorm(spec, in, statistics).to(in.x.scalar_type());
 }
 
 GatedGradients ComposedGatedBackward(const NormSpec& spec, const Tensor& dy_, const GatedInputs& in,
@@ -144,10 +156,11 @@ GatedGradients ComposedGatedBackward(const NormSpec& spec, const Tensor& dy_, co
 NormOutputs GatedComposed(const Tensor& x, const OptionalTensor& gate, const OptionalTensor& weight,
                           const OptionalTensor& bias, std::string_view norm, int64_t over,
                           double eps, bool gate_before_norm, bool cast_before_weight) {
-  const NormSpec spec = GatedSpecOf(norm, over, eps, gate_before_norm, cast_before_weight);
+  const NormSpec spec =
+      GatedSpecOf("gated_norm_forward", norm, over, eps, gate_before_norm, cast_before_weight);
   const GatedInputs in(x, gate, weight, bias);
   CheckGated(spec, in);
-  const Tensor statistics = ComposedStatistics(spec, ComposedInput(spec, in));
+  const Tensor statistics = ComposedGatedStatistics(spec, in);
   return {ComposedGatedNorm(spec, in, statistics), statistics};
 }
 
@@ -157,7 +170,8 @@ NormOutputs GatedForwardMeta(const Tensor& x, const OptionalTensor& gate,
                              const OptionalTensor& weight, const OptionalTensor& bias,
                              std::string_view norm, int64_t over, double eps, bool gate_before_norm,
                              bool cast_before_weight, bool save) {
-  const NormSpec spec = GatedSpecOf(norm, over, eps, gate_before_norm, cast_before_weight);
+  const NormSpec spec =
+      GatedSpecOf("gated_norm_forward", norm, over, eps, gate_before_norm, cast_before_weight);
   CheckGated(spec, {x, gate, weight, bias});
   return EmptyForward(spec, x, weight, save);
 }
@@ -172,15 +186,18 @@ NormOutputs RunGatedForward(const NormSpec& spec, const GatedInputs& in, bool sa
                         .bias = in.bias,
                         .y = y,
                         .sum = {},
-                        .statistics = statistics});
+                        .statistics = statistics,
+                        .quantized = {},
+                        .row_scale = {}});
   return {std::move(y), std::move(statistics)};
 }
 
 NormOutputs GatedForward(const Tensor& x, const OptionalTensor& gate, const OptionalTensor& weight,
                          const OptionalTensor& bias, std::string_view norm, int64_t over,
                          double eps, bool gate_before_norm, bool cast_before_weight, bool save) {
-  return RunGatedForward(GatedSpecOf(norm, over, eps, gate_before_norm, cast_before_weight),
-                         {x, gate, weight, bias}, save);
+  return RunGatedForward(
+      GatedSpecOf("gated_norm_forward", norm, over, eps, gate_before_norm, cast_before_weight),
+      {x, gate, weight, bias}, save);
 }
 
 GatedGradients EmptyGatedGradients(const NormSpec& spec, const GatedInputs& in,
@@ -219,7 +236,7 @@ GatedGradients GatedBackwardMeta(const Tensor& dy, const Tensor& x, const Tensor
                                  const Tensor& statistics, const OptionalTensor& weight,
                                  const OptionalTensor& bias, std::string_view norm, int64_t over,
                                  double eps, bool gate_before_norm, GatedMask mask) {
-  const NormSpec spec = GatedSpecOf(norm, over, eps, gate_before_norm, false);
+  const NormSpec spec = GatedSpecOf("gated_norm_forward", norm, over, eps, gate_before_norm, false);
   const GatedInputs in(x, gate, weight, bias);
   CheckGatedBackward(spec, dy, in, statistics);
   return EmptyGatedGradients(spec, in, mask);
@@ -229,8 +246,9 @@ GatedGradients GatedBackward(const Tensor& dy, const Tensor& x, const Tensor& ga
                              const Tensor& statistics, const OptionalTensor& weight,
                              const OptionalTensor& bias, std::string_view norm, int64_t over,
                              double eps, bool gate_before_norm, GatedMask mask) {
-  return RunGatedBackward(GatedSpecOf(norm, over, eps, gate_before_norm, false), dy,
-                          {x, gate, weight, bias}, statistics, mask);
+  return RunGatedBackward(
+      GatedSpecOf("gated_norm_forward", norm, over, eps, gate_before_norm, false), dy,
+      {x, gate, weight, bias}, statistics, mask);
 }
 
 // ---- Autograd
@@ -288,8 +306,9 @@ NormOutputs GatedForwardAutograd(const Tensor& x, const OptionalTensor& gate,
                                  const OptionalTensor& weight, const OptionalTensor& bias,
                                  std::string_view norm, int64_t over, double eps,
                                  bool gate_before_norm, bool cast_before_weight, bool save) {
-  return RunGatedForwardAutograd(GatedSpecOf(norm, over, eps, gate_before_norm, cast_before_weight),
-                                 {x, gate, weight, bias}, save);
+  return RunGatedForwardAutograd(
+      GatedSpecOf("gated_norm_forward", norm, over, eps, gate_before_norm, cast_before_weight),
+      {x, gate, weight, bias}, save);
 }
 
 /// With derivatives, the gradients are composed of differentiable operators.
@@ -307,8 +326,9 @@ GatedGradients GatedBackwardAutograd(const Tensor& dy, const Tensor& x, const Te
                                      const OptionalTensor& bias, std::string_view norm,
                                      int64_t over, double eps, bool gate_before_norm,
                                      GatedMask mask) {
-  return RunGatedBackwardAutograd(GatedSpecOf(norm, over, eps, gate_before_norm, false), dy,
-                                  {x, gate, weight, bias}, statistics, mask);
+  return RunGatedBackwardAutograd(
+      GatedSpecOf("gated_norm_forward", norm, over, eps, gate_before_norm, false), dy,
+      {x, gate, weight, bias}, statistics, mask);
 }
 
 // ---- vmap: cases with the same weight and bias become more rows of one call
@@ -317,14 +337,15 @@ NormOutputs GatedForwardBatched(const Tensor& x_, const OptionalTensor& gate_,
                                 const OptionalTensor& weight_, const OptionalTensor& bias_,
                                 std::string_view norm, int64_t over, double eps,
                                 bool gate_before_norm, bool cast_before_weight, bool save) {
-  const NormSpec spec = GatedSpecOf(norm, over, eps, gate_before_norm, cast_before_weight);
+  const NormSpec spec =
+      GatedSpecOf("gated_norm_forward", norm, over, eps, gate_before_norm, cast_before_weight);
   const GatedInputs given(x_, gate_, weight_, bias_);
   CheckGated(spec, given);
   const Level level;
   const Mapped x = level.Unwrap(given.x), gate = level.Unwrap(given.gate),
                weight = level.Unwrap(given.weight), bias = level.Unwrap(given.bias);
   if (!CanFold(spec, {x, gate}, {weight, bias}) || !KernelsTake(x.tensor, weight.tensor)) {
-    const Tensor statistics = ComposedStatistics(spec, ComposedInput(spec, given));
+    const Tensor statistics = ComposedGatedStatistics(spec, given);
     return {ComposedGatedNorm(spec, given, statistics), statistics};
   }
   const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
@@ -339,7 +360,7 @@ GatedGradients GatedBackwardBatched(const Tensor& dy_, const Tensor& x_, const T
                                     const OptionalTensor& bias_, std::string_view norm,
                                     int64_t over, double eps, bool gate_before_norm,
                                     GatedMask mask) {
-  const NormSpec spec = GatedSpecOf(norm, over, eps, gate_before_norm, false);
+  const NormSpec spec = GatedSpecOf("gated_norm_forward", norm, over, eps, gate_before_norm, false);
   const Level level;
   const GatedInputs given(x_, gate_, weight_, bias_);
   const Mapped dy = level.Unwrap(dy_), x = level.Unwrap(x_), gate = level.Unwrap(gate_),
@@ -411,18 +432,10 @@ GatedGradients CallGatedBackward(const NormSpec& spec, const Tensor& dy, const G
 // ---- Functions that users call
 
 Tensor GatedRowNorm(const NormSpec& spec, const Tensor& x, const OptionalTensor& gate,
-                    c10::SymIntArrayRef normalized_shape, const OptionalTensor& weight_,
-                    const OptionalTensor& bias_) {
-  const char* function = FunctionOf(spec);
-  CheckLayout(function, x);
-  if (gate) CheckLike(function, "gate", *gate, x);
-  const KernelParameters parameters(x, weight_, bias_);
-  const OptionalTensor &weight = parameters.weight(), &bias = parameters.bias();
-  const int64_t dims = CheckNormalizedShape(function, x, normalized_shape, weight, bias);
-  const Rows rows(x, weight, bias, dims);
-  CheckNested(function, x, rows);
-  const OptionalTensor z = gate ? OptionalTensor(rows.In(*gate)) : std::nullopt;
-  return rows.Out(CallGatedForward(spec, {rows.In(x), z, rows.weight(), rows.bias()}, false).y);
+                    c10::SymIntArrayRef normalized_shape, const OptionalTensor& weight,
+                    const OptionalTensor& bias) {
+  const GatedRows rows(FunctionOf(spec), x, gate, normalized_shape, weight, bias);
+  return rows.rows().Out(CallGatedForward(spec, rows.inputs(), false).y);
 }
 
 Tensor GatedLayerNorm(const Tensor& x, const OptionalTensor& gate,

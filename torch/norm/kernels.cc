@@ -57,6 +57,8 @@ Args ForwardArgs(const Args& sizes, const NormForwardTensors& t, const Facts&...
                      {"residual", t.residual},
                      {"gate", t.gate},
                      {"y", t.y},
+                     {"quantized", t.quantized},
+                     {"row_scale", t.row_scale},
                      {"sum", t.sum},
                      {"mean", t.statistics, 0},
                      {"mean_lo", t.statistics, 1},
@@ -105,7 +107,8 @@ void ForwardRows(const NormSpec& spec, const NormForwardTensors& t, const Layout
                           internal::RecipeOf(norm));
   args.gate_before_norm = spec.gate_before_norm;
   args.cast_before_gain = spec.cast_before_weight;
-  if (t.x.is_cpu()) return NormForward<T, P>(norm, args, CoreOptions(spec, t.y));
+  const Tensor& output = t.quantized.defined() ? t.quantized : t.y;
+  if (t.x.is_cpu()) return NormForward<T, P>(norm, args, CoreOptions(spec, output));
   const GpuCall call(t.x, cuda::WorkspaceBytes(args));
   cuda::NormForward<T, P>(norm, args, call.With(GpuOptions(spec)));
 }
@@ -197,8 +200,9 @@ void RunNormForward(const NormSpec& spec, const NormForwardTensors& given) {
   const auto x = KernelArray(spec, given.x, format);
   const auto residual = KernelArray(spec, given.residual, format);
   const auto gate = KernelArray(spec, given.gate, format);
-  const NormForwardTensors t = {*x,    *residual, *gate,     *weight,
-                                *bias, given.y,   given.sum, given.statistics};
+  const NormForwardTensors t = {
+      *x,        *residual,        *gate,           *weight,        *bias, given.y,
+      given.sum, given.statistics, given.quantized, given.row_scale};
   const Layout layout = LayoutOf(spec, given.x);
   ByTypes(t.x, t.weight.defined() ? t.weight : t.bias, [&]<class T, class P>() {
     switch (spec.over) {

@@ -13,6 +13,8 @@ struct NormForwardTensors {
   const at::Tensor &x, &residual, &gate, &weight, &bias;  ///< all except x can be undefined
   const at::Tensor &y, &sum;     ///< in FormatOf(x); sum only with residual
   const at::Tensor& statistics;  ///< [StatisticsSizes], or undefined
+  /// The output in int8 and the scale of each row, for norms of rows; or undefined. y then can be.
+  const at::Tensor &quantized, &row_scale;
 };
 
 void RunNormForward(const NormSpec& spec, const NormForwardTensors& tensors);

@@ -456,6 +456,8 @@ class Groups {
     CheckLike(module, "gate", *gate, x);
     return Of(*gate);
   }
+  /// Returns what has one element for each row and group.
+  Tensor OfRows(const Tensor& t) const { return groups_ == 1 ? t : t.squeeze(-1); }
   Tensor Together(const Tensor& t) const { return groups_ == 1 ? t : t.flatten(-2); }
 
  private:
@@ -478,6 +480,17 @@ Tensor LayerNormImpl::forward(const Tensor& x, const std::optional<Tensor>& gate
   return groups.Together(y);
 }
 
+std::tuple<Tensor, Tensor> LayerNormImpl::quantized(const Tensor& x,
+                                                    const std::optional<Tensor>& gate) {
+  const Groups groups(kName, options, x);
+  const auto w = OrNone(groups.Of(WithOffset(x, weight, options.weight_offset())));
+  const auto b = OrNone(groups.Of(bias));
+  const auto [q, scale] = planish::quantized_layer_norm(
+      groups.Of(x), groups.shape(), w, b, options.eps(), groups.Gate(kName, x, gate),
+      options.norm_before_gate(), options.cast_before_weight());
+  return {groups.Together(q), groups.OfRows(scale)};
+}
+
 Tensor RMSNormImpl::forward(const Tensor& x, const std::optional<Tensor>& gate) {
   const Groups groups(kName, options, x);
   const auto w = OrNone(groups.Of(WithOffset(x, weight, options.weight_offset())));
@@ -488,6 +501,16 @@ Tensor RMSNormImpl::forward(const Tensor& x, const std::optional<Tensor>& gate) 
                                                  options.cast_before_weight())
                        : planish::rms_norm(in, groups.shape(), w, options.eps());
   return groups.Together(y);
+}
+
+std::tuple<Tensor, Tensor> RMSNormImpl::quantized(const Tensor& x,
+                                                  const std::optional<Tensor>& gate) {
+  const Groups groups(kName, options, x);
+  const auto w = OrNone(groups.Of(WithOffset(x, weight, options.weight_offset())));
+  const auto [q, scale] = planish::quantized_rms_norm(
+      groups.Of(x), groups.shape(), w, options.eps(), groups.Gate(kName, x, gate),
+      options.norm_before_gate(), options.cast_before_weight());
+  return {groups.Together(q), groups.OfRows(scale)};
 }
 
 Tensor LayerNormSimpleImpl::forward(const Tensor& x) {

@@ -178,6 +178,26 @@ TEST(RMSNormModule, NormalizesGroups) {
            [&](const Tensor& x) { return at::group_norm(x, 3, layer->weight + 1, layer->bias); });
 }
 
+/// Checks `found`, the quantized rows of y, against the definition.
+void ExpectQuantized(const std::tuple<Tensor, Tensor>& found, const Tensor& y) {
+  const Tensor max = y.abs().amax({-1}, true);
+  EXPECT_TRUE(at::equal(std::get<0>(found), (y * (127 / max)).round().to(at::kChar)));
+  EXPECT_TRUE(at::equal(std::get<1>(found), max / 127));
+}
+
+TEST(NormModules, QuantizeTheirOutput) {
+  const Tensor x = at::randn({3, 6}), z = at::randn({3, 6});
+  auto layer = Drawn(LayerNorm(LayerNormOptions({6})));
+  ExpectQuantized(layer->quantized(x), layer(x).detach());
+  ExpectQuantized(layer->quantized(x, z), layer(x, z).detach());
+  auto rms = Drawn(RMSNorm(RMSNormOptions({6}).groups(2).weight_offset(1).norm_before_gate(false)));
+  const auto [quantized, scale] = rms->quantized(x, z);
+  EXPECT_EQ(scale.sizes(), (at::IntArrayRef{3, 2}));
+  ExpectQuantized({quantized.view({3, 2, 3}), scale.unsqueeze(-1)},
+                  rms(x, z).detach().view({3, 2, 3}));
+  EXPECT_FALSE(quantized.requires_grad() || scale.requires_grad());
+}
+
 TEST(RMSNormModule, MultipliesByAGate) {
   at::manual_seed(5);
   const Tensor z = Random({5, 6});

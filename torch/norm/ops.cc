@@ -193,7 +193,9 @@ NormOutputs RunForward(const NormSpec& spec, const Tensor& x, const OptionalTens
                         .bias = OrUndefined(bias),
                         .y = y,
                         .sum = {},
-                        .statistics = statistics});
+                        .statistics = statistics,
+                        .quantized = {},
+                        .row_scale = {}});
   return {std::move(y), std::move(statistics)};
 }
 
@@ -243,7 +245,9 @@ AddNormOutputs RunAddForward(const NormSpec& spec, const Tensor& x, const Tensor
                         .bias = OrUndefined(bias),
                         .y = y,
                         .sum = sum,
-                        .statistics = statistics});
+                        .statistics = statistics,
+                        .quantized = {},
+                        .row_scale = {}});
   return {std::move(y), std::move(sum), std::move(statistics)};
 }
 
@@ -520,6 +524,20 @@ void CheckNested(const char* function, const Tensor& x, const Rows& rows) {
                     rows.weight()->sym_sizes());
 }
 
+std::pair<Tensor, Tensor> PromotedSummands(const char* function, const Tensor& x,
+                                           const Tensor& residual) {
+  CheckLayout(function, x);
+  CheckLayout(function, residual);
+  TORCH_CHECK_VALUE(x.sym_sizes() == residual.sym_sizes(), "[", function,
+                    "] residual must have x's sizes, ", x.sym_sizes(), ", got ",
+                    residual.sym_sizes());
+  CheckX(function, x, 1);
+  CheckX(function, residual, 1);
+  // The type of x + residual: under autocast, one is often 16-bit and the other float.
+  const at::ScalarType type = at::result_type(x, residual);
+  return {x.to(type), residual.to(type)};
+}
+
 double RmsEps(at::ScalarType type, std::optional<double> eps) {
   if (eps) return *eps;
   return ComputeType(type) == at::kDouble ? std::numeric_limits<double>::epsilon()
@@ -545,16 +563,7 @@ Tensor RowNorm(const NormSpec& spec, const Tensor& x, c10::SymIntArrayRef normal
 OperatorPair AddRowNorm(const char* function, const NormSpec& spec, const Tensor& x_,
                         const Tensor& residual_, c10::SymIntArrayRef normalized_shape,
                         const OptionalTensor& weight_, const OptionalTensor& bias_) {
-  CheckLayout(function, x_);
-  CheckLayout(function, residual_);
-  TORCH_CHECK_VALUE(x_.sym_sizes() == residual_.sym_sizes(), "[", function,
-                    "] residual must have x's sizes, ", x_.sym_sizes(), ", got ",
-                    residual_.sym_sizes());
-  CheckX(function, x_, 1);
-  CheckX(function, residual_, 1);
-  // The type of x + residual: under autocast, one is often 16-bit and the other float.
-  const at::ScalarType type = at::result_type(x_, residual_);
-  const Tensor x = x_.to(type), residual = residual_.to(type);
+  const auto [x, residual] = PromotedSummands(function, x_, residual_);
   const KernelParameters parameters(x, weight_, bias_);
   const OptionalTensor &weight = parameters.weight(), &bias = parameters.bias();
   const int64_t dims = CheckNormalizedShape(function, x, normalized_shape, weight, bias);

@@ -98,6 +98,10 @@ void CheckNested(const char* function, const at::Tensor& x, const Rows& rows);
 /// Returns eps, or by default the machine epsilon of the type that the arithmetic is in.
 double RmsEps(at::ScalarType type, std::optional<double> eps);
 
+/// Checks the summands of a norm of a sum, and returns them in the type of x + residual.
+std::pair<at::Tensor, at::Tensor> PromotedSummands(const char* function, const at::Tensor& x,
+                                                   const at::Tensor& residual);
+
 /// Returns whether derivatives with respect to one of the tensors are recorded.
 template <class... T>
 bool NeedDerivatives(const T&... tensors) {

@@ -15,6 +15,10 @@ namespace planish::internal::cuda {
 PLANISH_DEVICE float FusedMulAdd(float a, float b, float c) { return fmaf(a, b, c); }
 PLANISH_DEVICE double FusedMulAdd(double a, double b, double c) { return fma(a, b, c); }
 
+/// Round to the nearest integer, ties to even.
+PLANISH_DEVICE float RoundToEven(float x) { return rintf(x); }
+PLANISH_DEVICE double RoundToEven(double x) { return rint(x); }
+
 PLANISH_DEVICE float SquareRoot(float x) { return sqrtf(x); }
 PLANISH_DEVICE double SquareRoot(double x) { return sqrt(x); }
 

@@ -1,16 +1,21 @@
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "src/base/cuda/elements.h"
 #include "src/base/cuda/kernel.h"
 #include "src/base/cuda/math.h"
+#include "src/base/cuda/team.h"
 #include "src/norm/cuda/gate.h"
 #include "src/norm/cuda/params.h"
+#include "src/norm/rows/quantize.h"
 
 namespace planish::internal::cuda {
 namespace {
 
 constexpr int kGateThreads = 256;
+// Maximum of columns of a row that a warp quantizes. Longer rows have a block each.
+constexpr int64_t kWarpColumns = 1024;
 
 /// Calls f(i, r, c) for each element of [rows, cols] that this thread processes.
 template <class F>
@@ -53,7 +58,7 @@ GateInputKernel(Forward<T> a, Compute<T>* v) {
 
 template <class T>
 PLANISH_KERNEL(kGateThreads, 1)
-GateOutputKernel(Forward<T> a, const Compute<T>* v, bool cast) {
+GateOutputKernel(Forward<T> a, Compute<T>* v, bool cast) {
   using C = Compute<T>;
   const bool gated = a.gate != nullptr && !a.gate_before_norm;
   ForEachElement(a.rows, a.cols, [&](int64_t i, int64_t r, int64_t c) {
@@ -64,8 +69,36 @@ GateOutputKernel(Forward<T> a, const Compute<T>* v, bool cast) {
       if (gated) y = ToCompute(FromCompute<T>(y));
     }
     if (gated) y *= Silu(ToCompute(a.gate[r * a.gate_stride + c]));
-    a.y[r * a.y_stride + c] = FromCompute<T>(y);
+    if (a.quantized != nullptr) v[i] = y;
+    if (a.y != nullptr) a.y[r * a.y_stride + c] = FromCompute<T>(y);
   });
+}
+
+using RowTeam = Team<1>;
+
+template <class T>
+PLANISH_KERNEL(kGateThreads, 1)
+QuantizeKernel(Forward<T> a, const Compute<T>* v, int team_size) {
+  using C = Compute<T>;
+  constexpr C kMax = std::numeric_limits<C>::max(), kInfinity = std::numeric_limits<C>::infinity();
+  RowTeam team(team_size);
+  for (int64_t first = team.group() * team.count(); first < a.rows;
+       first += team.groups() * team.count()) {
+    const int64_t row = first + team.index();
+    const int64_t cols = row < a.rows ? a.cols : 0;
+    const C* const y = v + row * a.cols;
+    C max = 0;
+    for (int64_t c = team.lane(); c < cols; c += team.size()) {
+      const C magnitude = y[c] < 0 ? -y[c] : y[c];
+      if (!(magnitude <= max)) max = magnitude <= kMax ? magnitude : kInfinity;  // also for NaN
+    }
+    const RowScale<C> scale = RowScaleOf(team.Max(max));
+    if (cols > 0 && team.lane() == 0) a.row_scale[row] = scale.scale;
+    for (int64_t c = team.lane(); c < cols; c += team.size()) {
+      a.quantized[row * a.quantized_stride + c] =
+          scale.factor == 0 ? int8_t{0} : static_cast<int8_t>(RoundToEven(y[c] * scale.factor));
+    }
+  }
 }
 
 template <class T>
@@ -128,9 +161,19 @@ void RunGateInput(const char* function, const Forward<T>& call, Compute<T>* v, v
 }
 
 template <class T>
-void RunGateOutput(const char* function, const Forward<T>& call, const Compute<T>* v, bool cast,
+void RunGateOutput(const char* function, const Forward<T>& call, Compute<T>* v, bool cast,
                    void* stream) {
   Run(function, GateOutputKernel<T>, LaunchOf(call.rows * call.cols), stream, call, v, cast);
+}
+
+template <class T>
+void RunQuantize(const char* function, const Forward<T>& call, const Compute<T>* v, void* stream) {
+  const int team = call.cols <= kWarpColumns ? kWarpThreads : kGateThreads;
+  const Launch launch = {.blocks = std::min(CeilDiv(call.rows, kGateThreads / team), kMaxBlocks),
+                         .threads = kGateThreads,
+                         .shared_bytes = RowTeam::kSharedBytes,
+                         .resident = true};
+  Run(function, QuantizeKernel<T>, launch, stream, call, v, team);
 }
 
 template <class T>
@@ -157,8 +200,8 @@ void RunRound(const char* function, const Compute<T>* from, int64_t n, T* to, vo
 
 using Element = PLANISH_ELEMENT;
 template void RunGateInput(const char*, const Forward<Element>&, Compute<Element>*, void*);
-template void RunGateOutput(const char*, const Forward<Element>&, const Compute<Element>*, bool,
-                            void*);
+template void RunGateOutput(const char*, const Forward<Element>&, Compute<Element>*, bool, void*);
+template void RunQuantize(const char*, const Forward<Element>&, const Compute<Element>*, void*);
 template void RunGateGradientInput(const char*, const Backward<Element>&, Compute<Element>*,
                                    Compute<Element>*, void*);
 template void RunGateGradientOutput(const char*, const Backward<Element>&, const Compute<Element>*,

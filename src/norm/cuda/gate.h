@@ -5,9 +5,9 @@
 
 #include "src/norm/cuda/rows.h"
 
-// Kernels before and after those of rows.h for gated norms, and for norms that round before the
-// product with the gain. What passes between the kernels is in the workspace, in Compute<T>,
-// [rows, cols] without gaps. Calls have one parameter set. Errors name `function`.
+// Kernels before and after those of rows.h for gated norms, for norms that round before the product
+// with the gain, and for quantized outputs. What passes between the kernels is in the workspace, in
+// Compute<T>, [rows, cols] without gaps. Calls have one parameter set. Errors name `function`.
 namespace planish::internal::cuda {
 
 /// Computes v = x or x + residual, which it also writes to sum, times silu(z) with
@@ -16,10 +16,15 @@ template <class T>
 void RunGateInput(const char* function, const Forward<T>& call, Compute<T>* v, void* stream);
 
 /// Computes y = v, times silu(z) with the gate after the norm. With `cast` first replaces v by
-/// gain * Round(v) + bias.
+/// gain * Round(v) + bias. Writes it to y, if given, and to v if the
+/// call quantizes.
 template <class T>
-void RunGateOutput(const char* function, const Forward<T>& call, const Compute<T>* v, bool cast,
+void RunGateOutput(const char* function, const Forward<T>& call, Compute<T>* v, bool cast,
                    void* stream);
+
+/// Quantizes the rows v.
+template <class T>
+void RunQuantize(const char* function, const Forward<T>& call, const Compute<T>* v, void* stream);
 
 /// Computes x, the norm's input, and g, the gradient of its output. With the gate after the norm
 /// also dgate.

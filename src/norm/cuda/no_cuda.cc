@@ -21,7 +21,11 @@ void RunGateInput(const char* function, const Forward<T>&, Compute<T>*, void*) {
   FailWithoutCuda(function);
 }
 template <class T>
-void RunGateOutput(const char* function, const Forward<T>&, const Compute<T>*, bool, void*) {
+void RunGateOutput(const char* function, const Forward<T>&, Compute<T>*, bool, void*) {
+  FailWithoutCuda(function);
+}
+template <class T>
+void RunQuantize(const char* function, const Forward<T>&, const Compute<T>*, void*) {
   FailWithoutCuda(function);
 }
 template <class T>
@@ -60,7 +64,8 @@ void RunColumns(const Call<T>&, const ColumnsRun& run) {
   template void RunForward(const char*, const Forward<T>&, const RowsPlan&, void*, void*);        \
   template void RunBackward(const char*, const Backward<T>&, const RowsPlan&, void*, void*);      \
   template void RunGateInput(const char*, const Forward<T>&, Compute<T>*, void*);                 \
-  template void RunGateOutput(const char*, const Forward<T>&, const Compute<T>*, bool, void*);    \
+  template void RunGateOutput(const char*, const Forward<T>&, Compute<T>*, bool, void*);          \
+  template void RunQuantize(const char*, const Forward<T>&, const Compute<T>*, void*);            \
   template void RunGateGradientInput(const char*, const Backward<T>&, Compute<T>*, Compute<T>*,   \
                                      void*);                                                      \
   template void RunGateGradientOutput(const char*, const Backward<T>&, const Compute<T>*, void*); \

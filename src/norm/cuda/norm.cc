@@ -62,7 +62,8 @@ int64_t MaxBytes(const Args& args, bool columns, const Bytes& bytes) {
 // Return whether a call needs the kernels of gate.h.
 template <class T, class P>
 bool NeedsGate(const NormForwardArgs<T, P>& args) {
-  return args.gate != nullptr || (sizeof(T) == 2 && args.cast_before_gain);
+  return args.gate != nullptr || args.quantized != nullptr ||
+         (sizeof(T) == 2 && args.cast_before_gain);
 }
 template <class T, class P>
 bool NeedsGate(const NormBackwardArgs<T, P>& args) {
@@ -127,9 +128,10 @@ class GateArrays {
   static int64_t Elements(const char* function, const Args& args) {
     const int64_t max = INT64_MAX / 8 / static_cast<int64_t>(sizeof(C));
     if (args.cols > 0 && args.rows > max / args.cols) {
-      internal::Fail(function, "rows * cols",
-                     "be at most " + std::to_string(max) + " with a gate or cast_before_gain",
-                     std::to_string(args.rows) + " * " + std::to_string(args.cols));
+      internal::Fail(
+          function, "rows * cols",
+          "be at most " + std::to_string(max) + " with a gate, cast_before_gain or quantized",
+          std::to_string(args.rows) + " * " + std::to_string(args.cols));
     }
     return args.rows / args.sets * args.cols;
   }
@@ -227,16 +229,18 @@ void GatedForwardSet(const char* function, const Recipe& recipe, const NormForwa
     norm.gain = arrays.Widened(function, args.gain, 0, options);
     norm.bias = arrays.Widened(function, args.bias, 1, options);
   }
-  bool has_input = true, has_output = true;
+  const bool quantized = args.quantized != nullptr;
+  const bool has_output = (args.gate && !before) || (quantized ? cast || args.y : kHalf);
+  bool has_input = true;
   if constexpr (!kHalf) {
     has_input = before || args.residual;
-    has_output = args.gate && !before;
     if (!has_input) norm.x = args.x, norm.x_stride = args.x_stride;
-    if (!has_output) norm.y = args.y, norm.y_stride = args.y_stride;
+    if (!has_output && !quantized) norm.y = args.y, norm.y_stride = args.y_stride;
   }
   if (has_input) RunGateInput(function, call, v, options.stream);
   ForwardSet(function, recipe, norm, WithoutGateArrays(options, arrays.bytes()));
   if (has_output) RunGateOutput(function, call, v, cast, options.stream);
+  if (quantized) RunQuantize(function, call, v, options.stream);
 }
 
 template <class T, class P>
@@ -301,8 +305,8 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& arguments, const NormOp
   const auto args = internal::CheckRowNorm(kFunction, recipe, arguments, options);
   if (args.rows == 0) return;
   if (args.cols == 0) {
-    internal::cuda::FillEach(kFunction, {args.mean, args.mean_lo, args.rstd}, args.rows,
-                             internal::cuda::kNanByte, options.stream);
+    internal::cuda::FillEach(kFunction, {args.mean, args.mean_lo, args.rstd, args.row_scale},
+                             args.rows, internal::cuda::kNanByte, options.stream);
     return;
   }
   for (int64_t set = 0; set < args.sets; ++set) {

@@ -14,6 +14,8 @@
 #include "src/norm/bounds.h"
 #include "src/norm/cuda/norm_testing.h"
 #include "src/norm/gate_testing.h"
+#include "src/norm/quantize_testing.h"
+#include "src/norm/rows/quantize.h"
 #include "src/norm/sets_testing.h"
 
 // Norms on a GPU against the reference, with the bounds of the CPU's kernels (docs/accuracy.md).
@@ -276,6 +278,125 @@ TYPED_TEST(CudaTest, GatedNormsAgreeWithTheReference) {
         p.gain.clear(), p.bias.clear(), p.cast = false;
         tests::ExpectAgreesWithReference(p, ApplyGatedOnDevice(p));
       }
+    }
+  }
+}
+
+/// Runs a norm whose output is quantized on the device.
+template <class T, class P>
+tests::QuantizedResult<T, P> ApplyQuantizedOnDevice(const tests::GatedProblem<T, P>& p,
+                                                    const tests::Layout& layout = {}) {
+  tests::QuantizedResult<T, P> out(p);
+  const cuda::NormOptions options = {.eps = p.eps, .scale = p.scale, .slope = p.slope};
+  tests::RunOnDevice(
+      tests::QuantizedForward(p, out), layout,
+      [&](const auto& args) {
+        cuda::NormForward(p.norm, args, tests::WithWorkspace(options, args));
+      },
+      internal::RecipeOf(p.norm));
+  return out;
+}
+
+TYPED_TEST(CudaTest, QuantizedNormsAgreeWithTheReference) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  for (const Norm norm : tests::kNorms) {
+    for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
+             {3, 2}, {5, 33}, {21, 64}, {300, 70}, {2, 9001}}) {
+      tests::GatedProblem<T, P> p(norm, rows, cols, false);
+      auto plain = p;
+      plain.z.clear();
+      tests::ExpectQuantizes(plain, ApplyQuantizedOnDevice(plain));
+      tests::ExpectQuantizes(plain, ApplyQuantizedOnDevice(plain, {.offset = 1, .padding = 3}));
+      if (!tests::IsAffine(norm)) continue;
+      tests::ExpectQuantizes(p, ApplyQuantizedOnDevice(p));
+      p.before = true;
+      tests::ExpectQuantizes(p, ApplyQuantizedOnDevice(p));
+    }
+  }
+}
+
+// The quantization of y has the bits of its definition, for y of a call in Compute<T>.
+TYPED_TEST(CudaTest, QuantizationHasTheBitsOfTheDefinition) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  if constexpr (std::is_same_v<T, Compute<T>>) {
+    for (const int64_t cols : {33, 70, 1500}) {
+      const tests::GatedProblem<T, P> p(Norm::kLayer, 5, cols, false);
+      const auto y = ApplyGatedOnDevice(p).y;
+      tests::QuantizedResult<T, P> out(p);
+      auto args = tests::QuantizedForward(p, out);
+      args.y = out.y.data();
+      tests::RunOnDevice(
+          args, {},
+          [&](const auto& to) {
+            cuda::NormForward(p.norm, to,
+                              tests::WithWorkspace(cuda::NormOptions{.eps = p.eps}, to));
+          },
+          internal::RecipeOf(p.norm));
+      EXPECT_TRUE(tests::SameBits(out.y, y));
+      for (int64_t r = 0; r < 5; ++r) {
+        const T* const row = y.data() + r * cols;
+        const auto scale = internal::RowScaleOf(internal::MaxAbs(row, cols));
+        EXPECT_EQ(out.row_scale[static_cast<size_t>(r)], scale.scale);
+        std::vector<int8_t> expected(static_cast<size_t>(cols));
+        internal::Quantize(row, cols, scale.factor, expected.data());
+        EXPECT_TRUE(std::equal(expected.begin(), expected.end(), out.quantized.begin() + r * cols));
+      }
+    }
+  }
+}
+
+TYPED_TEST(CudaTest, QuantizesSpecialRows) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  for (const int64_t cols : {5, 40, 3000}) {
+    tests::GatedProblem<T, P> p(Norm::kLayer, 4, cols, false);
+    p.z.clear(), p.bias.clear();
+    p.x[static_cast<size_t>(cols - 1)] = tests::FromDouble<T>(NAN);
+    p.x[static_cast<size_t>(cols)] = tests::FromDouble<T>(-INFINITY);
+    std::fill_n(p.x.begin() + 2 * cols, cols, tests::FromDouble<T>(3));
+    const auto out = ApplyQuantizedOnDevice(p), expected = tests::ApplyQuantized(p);
+    EXPECT_TRUE(std::isnan(out.row_scale[0]) && std::isnan(out.row_scale[1]));
+    EXPECT_EQ(out.row_scale[2], 0);
+    EXPECT_GT(out.row_scale[3], 0);
+    EXPECT_TRUE(std::equal(out.quantized.begin(), out.quantized.begin() + 3 * cols,
+                           expected.quantized.begin()));
+  }
+}
+
+// The rounding before the gain, a residual and sets.
+TYPED_TEST(CudaTest, QuantizesWithOtherOptions) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  using C = Compute<T>;
+  const int64_t cols = 33, sets = 3;
+  tests::GatedProblem<T, P> p(Norm::kRms, 4 * sets, cols, false);
+  p.SetSets(sets, 1);
+  p.cast = true;
+  tests::QuantizedResult<T, P> out(p), expected(p);
+  const cuda::NormOptions options = {.eps = p.eps};
+  auto args = tests::QuantizedForward(p, out);
+  args.residual = p.dy.data();
+  args.sum = out.dx.data();
+  tests::RunOnDevice(
+      args, {},
+      [&](const auto& to) { cuda::NormForward(p.norm, to, tests::WithWorkspace(options, to)); },
+      internal::RecipeOf(p.norm));
+  args.quantized = expected.quantized.data();
+  args.row_scale = expected.row_scale.data();
+  args.sum = expected.dx.data();
+  args.mean = args.mean_lo = args.rstd = nullptr;
+  NormForward<T, P>(p.norm, args, {.eps = p.eps});
+  EXPECT_TRUE(tests::SameBits(out.dx, expected.dx));
+  for (size_t r = 0; r < out.row_scale.size(); ++r) {
+    // Statistics can differ from the CPU's in a bit: xhat then in one of T, y in two.
+    const double u = 4 * (sizeof(T) == 2 ? tests::UnitRoundoff<T>() : 8 * tests::UnitRoundoff<C>());
+    const auto scale = static_cast<double>(expected.row_scale[r]);
+    EXPECT_NEAR(static_cast<double>(out.row_scale[r]), scale, u * scale);
+    for (size_t c = 0; c < static_cast<size_t>(cols); ++c) {
+      const size_t i = r * static_cast<size_t>(cols) + c;
+      EXPECT_NEAR(out.quantized[i], expected.quantized[i], 1 + 127 * u);
     }
   }
 }

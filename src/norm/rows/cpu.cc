@@ -116,8 +116,9 @@ void ForEachInterleaved(int64_t sets, int64_t cols, int64_t begin, int64_t end, 
 // Returns the bytes that a call reads and writes.
 template <class T>
 int64_t BytesOf(const RowsForward<T>& args) {
-  const int64_t arrays = (args.residual == nullptr ? 2 : 4) + (args.gate == nullptr ? 0 : 1);
-  return arrays * args.rows * args.cols * kBytesOf<T>;
+  const int64_t inputs = (args.residual == nullptr ? 1 : 3) + (args.gate == nullptr ? 0 : 1);
+  return args.rows * args.cols *
+         (inputs * kBytesOf<T> + (args.y ? kBytesOf<T> : 0) + (args.quantized ? 1 : 0));
 }
 
 // Processes long rows one after another. Each row is split into chunks of columns for the threads:
@@ -128,7 +129,8 @@ void ForwardLongRows(const RowsForward<T>& args, const ParallelFor& parallel_for
   const int64_t cols = args.cols, chunks = ChunksOf(cols);
   const int64_t bytes = BytesOf(args);
   const auto sums = MakeAligned<double>(2 * chunks);
-  const auto scratch = IsGated(args) ? MakeAligned<C>(cols) : nullptr;
+  const auto scratch = IsGated(args) ? MakeAligned<C>(GatedForwardScratch(args, 1)) : nullptr;
+  const auto maxima = MakeAligned<C>(args.quantized ? chunks : 0);
   for (int64_t r = 0; r < args.rows; ++r) {
     const T* x = args.x + r * args.x_stride;
     const auto for_columns = [&](const auto& work) {
@@ -170,6 +172,14 @@ void ForwardLongRows(const RowsForward<T>& args, const ParallelFor& parallel_for
       for_columns([&](int64_t, int64_t, int64_t first, int64_t last) { gated.Input(first, last); });
       normalize(gated.Norm(), [&](int64_t first, int64_t last, bool use_nt_stores) {
         gated.Output(first, last, use_nt_stores);
+      });
+      if (args.quantized == nullptr) continue;
+      for_columns([&](int64_t begin, int64_t end, int64_t first, int64_t last) {
+        std::fill(maxima.get() + begin, maxima.get() + end, gated.MaxAbsOf(0, first, last));
+      });
+      const C max = MaxAbs(maxima.get(), chunks);
+      for_columns([&](int64_t, int64_t, int64_t first, int64_t last) {
+        gated.QuantizeColumns(0, max, first, last);
       });
     } else {
       RowsForward<T> row = args;
@@ -493,11 +503,15 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
         gated.Input(0, cols);
         ForwardRows(gated.Norm(), 0, n);
         gated.Output(0, cols, range.use_nt_stores);
+        gated.Quantize();
       }
     };
     RunWithScratch(
         parallel_for, rows, GrainFor(cols),
-        [&] { return MakeAligned<Compute<T>>(std::min(rows, rows_at_once) * cols); }, run);
+        [&] {
+          return MakeAligned<Compute<T>>(GatedForwardScratch(args, std::min(rows, rows_at_once)));
+        },
+        run);
     return;
   }
   if (args.residual == nullptr) {

@@ -78,22 +78,28 @@ void GateInputOf(const T* x, const T* gate, int64_t n, C* u) {
 }
 
 void GateOutputOf(const GateOutputArgs<T>& args, int64_t n) {
-  const auto [v, gain, bias, gate, y, use_nt_stores] = args;
-  const auto run = [=](auto has_gain, auto has_gate, auto nt_stores) HWY_ATTR {
-    ForOverlappingColumns<nt_stores()>(y, n, [=](auto d, int64_t c, auto nt) HWY_ATTR {
+  const auto [v, gain, bias, gate, y, wide, use_nt_stores] = args;
+  const auto run = [=](auto has_gain, auto has_gate, auto nt_stores, auto* out) HWY_ATTR {
+    const T* aligned = nullptr;
+    if constexpr (nt_stores()) aligned = out;
+    ForOverlappingColumns<nt_stores()>(aligned, n, [=](auto d, int64_t c, auto nt) HWY_ATTR {
       auto value = hn::LoadU(d, v + c);
       if constexpr (has_gain()) {
         value = hn::MulAdd(hn::LoadU(d, gain + c), Rounded<T>(d, value), hn::LoadU(d, bias + c));
         if constexpr (has_gate()) value = Rounded<T>(d, value);
       }
       if constexpr (has_gate()) value = hn::Mul(value, Silu(d, Read(d, gate + c)));
-      Put<nt()>(d, value, y + c);
+      Put<nt()>(d, value, out + c);
     });
   };
-  VisitNtStores(use_nt_stores, [&](auto nt_stores) HWY_ATTR {
-    VisitBool(gate != nullptr, [&](auto has_gate) HWY_ATTR {
-      VisitBool(gain != nullptr,
-                [&](auto has_gain) HWY_ATTR { run(has_gain, has_gate, nt_stores); });
+  VisitBool(gate != nullptr, [&](auto has_gate) HWY_ATTR {
+    VisitBool(gain != nullptr, [&](auto has_gain) HWY_ATTR {
+      if (wide != nullptr) {
+        run(has_gain, has_gate, std::false_type(), wide);
+      } else {
+        VisitNtStores(use_nt_stores,
+                      [&](auto nt_stores) HWY_ATTR { run(has_gain, has_gate, nt_stores, y); });
+      }
     });
   });
 }

@@ -21,8 +21,9 @@ struct GateOutputArgs {
   const Compute<T>* v;
   const Compute<T>* gain;  ///< or null
   const Compute<T>* bias;
-  const T* gate;  ///< or null
-  T* y;
+  const T* gate;     ///< or null
+  T* y;              ///< or null
+  Compute<T>* wide;  ///< y before it is rounded to T; null unless y is
   bool use_nt_stores;
 };
 

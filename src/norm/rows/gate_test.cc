@@ -22,6 +22,7 @@ namespace {
 using tests::ApplyGated;
 using tests::Describe;
 using tests::ExpectAgreesWithReference;
+using tests::ForEachTypes;
 using tests::GatedBackward;
 using tests::GatedForward;
 using tests::GatedProblem;
@@ -53,8 +54,8 @@ TEST(GateReferenceTest, FormulasAreTheDerivatives) {
             inputs.emplace_back(input->begin(), input->end());
           }
           inputs[static_cast<size_t>(i)][c] += Complex(0, internal::ComplexStep<Real>());
-          const auto y =
-              GatedRow<Complex>(norm, before, 1e-2, inputs[0], inputs[1], inputs[2], inputs[3]);
+          const auto y = GatedRow<Complex>(norm, before, {.eps = 1e-2}, inputs[0], inputs[1],
+                                           inputs[2], inputs[3]);
           Real sum = 0;
           for (size_t k = 0; k < y.size(); ++k) {
             sum += dy[k] * (y[k].imag() / internal::ComplexStep<Real>());
@@ -71,18 +72,6 @@ TEST(GateReferenceTest, FormulasAreTheDerivatives) {
       }
     }
   }
-}
-
-/// Calls f with each combination of types: f.operator()<T, P>().
-template <class F>
-void ForEachTypes(const F& f) {
-  f.template operator()<float, float>();
-  f.template operator()<double, double>();
-  f.template operator()<double, float>();
-  f.template operator()<bfloat16, bfloat16>();
-  f.template operator()<bfloat16, float>();
-  f.template operator()<float16, float16>();
-  f.template operator()<float16, float>();
 }
 
 /// Calls f(norm, before) for each gated norm.

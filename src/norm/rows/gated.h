@@ -6,11 +6,12 @@
 
 #include "src/base/aligned.h"
 #include "src/norm/rows/gate.h"
+#include "src/norm/rows/quantize.h"
 #include "src/norm/rows/rows.h"
 
-// Gated norms of rows, and norms that round before the product with the gain: the kernels of
-// gate.h before and after those of rows.h, in Compute<T>. What passes between the kernels is
-// scratch for a few rows, in the L2 cache.
+// Gated norms of rows, norms that round before the product with the gain, and quantized outputs:
+// the kernels of gate.h and quantize.h before and after those of rows.h, in Compute<T>. What passes
+// between the kernels is scratch for a few rows, in the L2 cache.
 namespace planish::internal {
 
 // --- Tuning constants (docs/tuning.md) ---
@@ -26,10 +27,10 @@ int64_t GatedRows(int64_t cols) {
   return std::max<int64_t>(1, kGatedBytes / static_cast<int64_t>(sizeof(Compute<T>)) / cols);
 }
 
-/// Returns whether a call needs the kernels of gate.h.
+/// Returns whether a call needs the kernels of gate.h or quantize.h.
 template <class T>
 bool IsGated(const RowsForward<T>& args) {
-  return args.gate != nullptr || args.cast_gain != nullptr;
+  return args.gate != nullptr || args.cast_gain != nullptr || args.quantized != nullptr;
 }
 template <class T>
 bool IsGated(const RowsBackward<T>& args) {
@@ -48,13 +49,19 @@ void ForEachRun(bool contiguous, int64_t begin, int64_t end, int64_t first, int6
   }
 }
 
-/// Forward over rows [r, r + rows) of a call, in three steps: Input, the norm, and Output.
+/// Returns the elements of GatedForward's scratch for `rows` rows.
+template <class T>
+int64_t GatedForwardScratch(const RowsForward<T>& args, int64_t rows) {
+  return (args.quantized == nullptr ? 1 : 2) * rows * args.cols;
+}
+
+/// Forward over rows [r, r + rows) of a call, in four steps: Input, the norm, Output, and Quantize.
 template <class T>
 class GatedForward {
  public:
   using C = Compute<T>;
 
-  /// `x` points to the first row, and can be the call's `sum`; `v` is scratch, [rows, cols].
+  /// `x` points to the first row, and can be the call's `sum`; `v` is scratch.
   GatedForward(const RowsForward<T>& args, int64_t r, int64_t rows, const T* x, int64_t x_stride,
                C* v)
       : args_(args), r_(r), rows_(rows), x_(x), x_stride_(x_stride), v_(v) {}
@@ -88,7 +95,7 @@ class GatedForward {
     norm.y = v_;
     if constexpr (!IsHalf<T>) {
       if (!HasInput()) norm.x = x_, norm.x_stride = x_stride_;
-      if (!HasOutput()) {
+      if (!HasOutput() && !args_.quantized) {
         norm.y = args_.y + r_ * args_.y_stride;
         norm.y_stride = args_.y_stride;
         norm.use_nt_stores = args_.use_nt_stores;
@@ -103,22 +110,59 @@ class GatedForward {
     if (!HasOutput()) return;
     const T* gate = args_.gate_before_norm ? nullptr : args_.gate;
     const int64_t cols = args_.cols;
-    const bool contiguous = IsWhole(first, last) && args_.y_stride == cols &&
+    const bool quantized = args_.quantized != nullptr;
+    const bool contiguous = IsWhole(first, last) && (quantized || args_.y_stride == cols) &&
                             (!gate || args_.gate_stride == cols) && !args_.cast_gain;
     ForEachRun(contiguous, 0, rows_, first, last, [&](int64_t i, int64_t c, int64_t n) {
       GateOutput<T>({.v = v_ + i * cols + c,
                      .gain = args_.cast_gain ? args_.cast_gain + c : nullptr,
                      .bias = args_.cast_gain ? args_.cast_bias + c : nullptr,
                      .gate = gate ? gate + (r_ + i) * args_.gate_stride + c : nullptr,
-                     .y = args_.y + (r_ + i) * args_.y_stride + c,
+                     .y = quantized ? nullptr : args_.y + (r_ + i) * args_.y_stride + c,
+                     .wide = quantized ? Wide() + i * cols + c : nullptr,
                      .use_nt_stores = use_nt_stores},
                     n);
     });
   }
 
+  /// Quantizes y, if the call does, and stores it if it is wanted, too.
+  void Quantize() const {
+    if (args_.quantized == nullptr) return;
+    for (int64_t i = 0; i < rows_; ++i) {
+      QuantizeColumns(i, MaxAbsOf(i, 0, args_.cols), 0, args_.cols);
+    }
+  }
+
+  /// Parts of Quantize for columns [first, last) of one row: the maximum, and the rest. Its result
+  /// for the first column includes row_scale.
+  C MaxAbsOf(int64_t i, int64_t first, int64_t last) const {
+    return MaxAbs(Y(i) + first, last - first);
+  }
+  void QuantizeColumns(int64_t i, C max, int64_t first, int64_t last) const {
+    const auto [scale, factor] = RowScaleOf(max);
+    if (first == 0) args_.row_scale[r_ + i] = scale;
+    internal::Quantize(Y(i) + first, last - first, factor,
+                       args_.quantized + (r_ + i) * args_.quantized_stride + first);
+    if (args_.y == nullptr) return;
+    GateOutput<T>({.v = Y(i) + first,
+                   .gain = nullptr,
+                   .bias = nullptr,
+                   .gate = nullptr,
+                   .y = args_.y + (r_ + i) * args_.y_stride + first,
+                   .wide = nullptr,
+                   .use_nt_stores = false},
+                  last - first);
+  }
+
  private:
   bool HasInput() const { return IsHalf<T> || (args_.gate && args_.gate_before_norm); }
-  bool HasOutput() const { return IsHalf<T> || (args_.gate && !args_.gate_before_norm); }
+  bool HasOutput() const {
+    const bool after = args_.gate && !args_.gate_before_norm;
+    return after || (args_.quantized ? args_.cast_gain != nullptr : IsHalf<T>);
+  }
+  /// The second array of the scratch, and the rows that Quantize reads.
+  C* Wide() const { return v_ + rows_ * args_.cols; }
+  const C* Y(int64_t i) const { return (HasOutput() ? Wide() : v_) + i * args_.cols; }
   bool IsWhole(int64_t first, int64_t last) const { return first == 0 && last == args_.cols; }
 
   const RowsForward<T>& args_;
@@ -245,6 +289,7 @@ class GatedBackward {
                                   .bias = nullptr,
                                   .gate = nullptr,
                                   .y = Dx(i, c),
+                                  .wide = nullptr,
                                   .use_nt_stores = use_nt_stores},
                                  n);
                  });

@@ -23,7 +23,7 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& arguments, const NormOp
   const int64_t rows = args.rows, params = args.sets * args.cols;
   if (rows == 0) return;
   if (args.cols == 0) {
-    internal::FillEach({args.mean, args.mean_lo, args.rstd}, rows,
+    internal::FillEach({args.mean, args.mean_lo, args.rstd, args.row_scale}, rows,
                        std::numeric_limits<C>::quiet_NaN());
     return;
   }

@@ -123,6 +123,42 @@ at::Tensor gated_rms_norm(const at::Tensor& x, const std::optional<at::Tensor>& 
                           std::optional<double> eps = std::nullopt, bool norm_before_gate = true,
                           bool cast_before_weight = false);
 
+/// Returns layer_norm(x) quantized to int8, for inference: (quantized, scale) with the scale of a
+/// row y = layer_norm(x) in `scale`, whose normalized sizes are 1:
+///
+///   scale = max(|y|) / 127,   quantized = round(y * (127 / max(|y|)))
+///
+/// y is in float, or double for double, and not rounded to x's type. So `quantized * scale` is y up
+/// to scale / 2. If y has NaN or infinite elements, scale is NaN and quantized is 0. The gate and
+/// cast_before_weight are those of gated_layer_norm. The outputs have no derivatives.
+std::tuple<at::Tensor, at::Tensor> quantized_layer_norm(
+    const at::Tensor& x, at::IntArrayRef normalized_shape,
+    const std::optional<at::Tensor>& weight = std::nullopt,
+    const std::optional<at::Tensor>& bias = std::nullopt, double eps = 1e-5,
+    const std::optional<at::Tensor>& gate = std::nullopt, bool norm_before_gate = true,
+    bool cast_before_weight = false);
+
+/// Returns rms_norm(x) quantized to int8, and the scales. See quantized_layer_norm.
+std::tuple<at::Tensor, at::Tensor> quantized_rms_norm(
+    const at::Tensor& x, at::IntArrayRef normalized_shape,
+    const std::optional<at::Tensor>& weight = std::nullopt,
+    std::optional<double> eps = std::nullopt, const std::optional<at::Tensor>& gate = std::nullopt,
+    bool norm_before_gate = true, bool cast_before_weight = false);
+
+/// Returns (quantized, scale, sum) with `sum = x + residual` and the quantized layer_norm(sum), in
+/// one pass over memory. The sum has derivatives. See quantized_layer_norm and add_layer_norm.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> add_quantized_layer_norm(
+    const at::Tensor& x, const at::Tensor& residual, at::IntArrayRef normalized_shape,
+    const std::optional<at::Tensor>& weight = std::nullopt,
+    const std::optional<at::Tensor>& bias = std::nullopt, double eps = 1e-5);
+
+/// Returns (quantized, scale, sum) with `sum = x + residual` and the quantized rms_norm(sum). See
+/// add_quantized_layer_norm.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> add_quantized_rms_norm(
+    const at::Tensor& x, const at::Tensor& residual, at::IntArrayRef normalized_shape,
+    const std::optional<at::Tensor>& weight = std::nullopt,
+    std::optional<double> eps = std::nullopt);
+
 /// Returns x [N, C, ...] normalized over dimension 1 at every position, without a permuted copy: y
 /// is channels-last if x is. `weight` and `bias` are [C].
 at::Tensor channel_layer_norm(const at::Tensor& x,
@@ -474,6 +510,11 @@ class LayerNormImpl : public detail::AffineNormImpl<LayerNormImpl, LayerNormOpti
   /// also multiplies by silu(gate); see gated_layer_norm.
   at::Tensor forward(const at::Tensor& x, const std::optional<at::Tensor>& gate = std::nullopt);
 
+  /// Returns forward(x, gate) quantized to int8, and the scale of each row; see
+  /// quantized_layer_norm. With groups, the scales are [..., groups].
+  std::tuple<at::Tensor, at::Tensor> quantized(
+      const at::Tensor& x, const std::optional<at::Tensor>& gate = std::nullopt);
+
  protected:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(std::optional<at::Tensor>())})
 };
@@ -489,6 +530,11 @@ class RMSNormImpl : public detail::AffineNormImpl<RMSNormImpl, RMSNormOptions> {
   /// Returns a tensor of the shape of x [..., normalized_shape]. With a gate of x's sizes and type
   /// also multiplies by silu(gate); see gated_layer_norm.
   at::Tensor forward(const at::Tensor& x, const std::optional<at::Tensor>& gate = std::nullopt);
+
+  /// Returns forward(x, gate) quantized to int8, and the scale of each row; see
+  /// quantized_layer_norm. With groups, the scales are [..., groups].
+  std::tuple<at::Tensor, at::Tensor> quantized(
+      const at::Tensor& x, const std::optional<at::Tensor>& gate = std::nullopt);
 
  protected:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(std::optional<at::Tensor>())})

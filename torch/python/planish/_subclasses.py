@@ -27,6 +27,9 @@ def register() -> None:
 
 # Jagged nested tensors: a norm over rows normalizes the rows of their values.
 
+# The results of operators that are nested like x.
+_PER_VALUE = ("y", "sum", "quantized", "scale", "dx", "dgate")
+
 
 def _register_jagged() -> None:
     try:
@@ -63,7 +66,7 @@ def _register_jagged() -> None:
             return NestedTensor(results, **structure)
         return tuple(
             NestedTensor(result, **structure)
-            if output.name in ("y", "sum", "dx", "dgate") and result is not None
+            if output.name in _PER_VALUE and result is not None
             else result
             for output, result in zip(func._schema.returns, results)
         )
@@ -74,6 +77,7 @@ def _register_jagged() -> None:
         "norm_backward",
         "gated_norm_forward",
         "gated_norm_backward",
+        "quantized_norm_forward",
         "pointwise_norm_forward",
         "pointwise_norm_backward",
     ):
@@ -197,6 +201,19 @@ def _register_sharding() -> None:
             for rows, statistics, parameter, _ in placements(x, weight, over)
         ]
 
+    def quantized_forward(
+        x: Any, residual: Any, gate: Any, weight: Any, bias: Any, norm: str, over: int, *settings: Any
+    ) -> list[Any]:
+        return [
+            (
+                [rows, rows, where(residual is not None, rows)],
+                [rows, where(residual is not None, rows), where(gate is not None, rows)]
+                + [where(weight is not None, parameter), where(bias is not None, parameter)]
+                + [None] * (2 + len(settings)),
+            )
+            for rows, _, parameter, _ in placements(x, weight, over)
+        ]
+
     def gated_backward(
         dy: Any,
         x: Any,
@@ -273,6 +290,7 @@ def _register_sharding() -> None:
     ops = torch.ops.planish
     register_sharding(ops.gated_norm_forward.default)(gated_forward)
     register_sharding(ops.gated_norm_backward.default)(gated_backward)
+    register_sharding(ops.quantized_norm_forward.default)(quantized_forward)
     register_sharding(ops.norm_forward.default)(forward)
     register_sharding(ops.add_norm_forward.default)(add_forward)
     register_sharding(ops.norm_backward.default)(backward)

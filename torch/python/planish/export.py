@@ -58,6 +58,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         _ops.norm_forward.default: _norm,
         _ops.add_norm_forward.default: _add_norm,
         _ops.gated_norm_forward.default: _gated_norm,
+        _ops.quantized_norm_forward.default: _ops.quantized_norm_composed,
         _ops.batch_norm_evaluate.default: _batch_norm_evaluate,
         _ops.online_norm_forward.default: _online_norm,
         _ops.group_norm_forward.default: _group_norm,

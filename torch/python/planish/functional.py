@@ -20,6 +20,8 @@ from planish._checks import with_offset
 from planish._operators import (
     _ada_norm,
     _add_layer_norm,
+    _add_quantized_layer_norm,
+    _add_quantized_rms_norm,
     _add_rms_norm,
     _affine_layer_norm,
     _affine_layer_norm_op,
@@ -37,6 +39,8 @@ from planish._operators import (
     _layer_norm,
     _layer_norm_simple,
     _online_layer_norm,
+    _quantized_layer_norm,
+    _quantized_rms_norm,
     _rms_norm,
     _row_norm,
     _row_norm_names,
@@ -46,6 +50,8 @@ from planish._operators import (
 __all__ = [
     "ada_norm",
     "add_layer_norm",
+    "add_quantized_layer_norm",
+    "add_quantized_rms_norm",
     "add_rms_norm",
     "batch_norm",
     "channel_layer_norm",
@@ -57,6 +63,8 @@ __all__ = [
     "layer_norm",
     "layer_norm_simple",
     "online_layer_norm",
+    "quantized_layer_norm",
+    "quantized_rms_norm",
     "rms_norm",
     "row_norm",
     "row_norm_names",
@@ -261,6 +269,108 @@ def add_rms_norm(
     (tensor([[0.2000, 1.4000]]), tensor([[1., 7.]]))
     """
     return _add_rms_norm(x, residual, normalized_shape, weight, eps)  # type: ignore[no-any-return]
+
+
+def quantized_layer_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    *,
+    weight_offset: float = 0.0,
+    gate: Tensor | None = None,
+    norm_before_gate: bool = True,
+    cast_before_weight: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Returns ``layer_norm(x)`` quantized to int8, and its scales, in one pass over memory.
+
+    For y = ``layer_norm(x)`` each row, which spans normalized_shape, has a symmetric scale::
+
+        scale = max(|y|) / 127
+        quantized = round(y * (127 / max(|y|)))
+
+    quantized is int8 in x's shape, in [-127, 127]; ties round to even. scale is float32, or float64
+    for float64, and its sizes along normalized_shape are 1. So ``quantized * scale`` is y up to
+    scale / 2. y is not rounded to x's type before. If y has a NaN or infinite element, scale is NaN
+    and quantized is 0; below 128 times the least normal number both are 0.
+
+    Arguments are those of ``layer_norm``. The outputs have no gradients.
+
+    >>> quantized_layer_norm(torch.tensor([[1.0, 3.0]]), [2], torch.tensor([254.0, 127.0]), eps=0.0)
+    (tensor([[-127,   64]], dtype=torch.int8), tensor([[2.]]))
+    """
+    if weight_offset != 0:
+        weight = with_offset("quantized_layer_norm", x, weight, weight_offset)
+    options = (gate, norm_before_gate, cast_before_weight)
+    return _quantized_layer_norm(  # type: ignore[no-any-return]
+        x, normalized_shape, weight, bias, eps, *options
+    )
+
+
+def quantized_rms_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+    *,
+    weight_offset: float = 0.0,
+    gate: Tensor | None = None,
+    norm_before_gate: bool = True,
+    cast_before_weight: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Returns ``rms_norm(x)`` quantized to int8, and its scales: see ``quantized_layer_norm``.
+
+    >>> quantized_rms_norm(torch.tensor([[1.0, 7.0]]), [2], torch.tensor([635.0, 0.0]), 0.0)
+    (tensor([[127,   0]], dtype=torch.int8), tensor([[1.]]))
+    """
+    if weight_offset != 0:
+        weight = with_offset("quantized_rms_norm", x, weight, weight_offset)
+    options = (gate, norm_before_gate, cast_before_weight)
+    return _quantized_rms_norm(  # type: ignore[no-any-return]
+        x, normalized_shape, weight, eps, *options
+    )
+
+
+def add_quantized_layer_norm(
+    x: Tensor,
+    residual: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns ``(*quantized_layer_norm(sum), sum)`` with ``sum = x + residual``.
+
+    Arguments are those of ``add_layer_norm``. Only the sum has gradients.
+
+    >>> x, residual = torch.tensor([[1.0, 1.0]]), torch.tensor([[0.0, 2.0]])
+    >>> add_quantized_layer_norm(x, residual, [2], torch.tensor([127.0, 0.0]), eps=0.0)
+    (tensor([[-127,    0]], dtype=torch.int8), tensor([[1.]]), tensor([[1., 3.]]))
+    """
+    return _add_quantized_layer_norm(  # type: ignore[no-any-return]
+        x, residual, normalized_shape, weight, bias, eps
+    )
+
+
+def add_quantized_rms_norm(
+    x: Tensor,
+    residual: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns ``(*quantized_rms_norm(sum), sum)`` with ``sum = x + residual``.
+
+    Arguments are those of ``add_rms_norm``. Only the sum has gradients.
+
+    >>> x, residual = torch.tensor([[1.0, 3.0]]), torch.tensor([[0.0, 4.0]])
+    >>> add_quantized_rms_norm(x, residual, [2], torch.tensor([635.0, 0.0]), 0.0)
+    (tensor([[127,   0]], dtype=torch.int8), tensor([[1.]]), tensor([[1., 7.]]))
+    """
+    return _add_quantized_rms_norm(  # type: ignore[no-any-return]
+        x, residual, normalized_shape, weight, eps
+    )
 
 
 def channel_layer_norm(

@@ -25,6 +25,8 @@ from planish._operators import (
     _layer_norm,
     _layer_norm_simple,
     _online_layer_norm,
+    _quantized_layer_norm,
+    _quantized_rms_norm,
     _rms_norm,
     _row_norm,
     _row_norm_names,
@@ -182,6 +184,10 @@ class _WithOptions(nn.Module):
     def _group_size(self) -> int:
         return self.normalized_shape[0] // self.groups
 
+    @property
+    def _gate_options(self) -> tuple[bool, bool]:
+        return self.norm_before_gate, self.cast_before_weight
+
     def _split(self, x: Tensor, *parameters: Tensor | None) -> list[Tensor | None]:
         """Returns x [..., C] and parameters [C] as [..., groups, C / groups]."""
         tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
@@ -303,7 +309,7 @@ class LayerNorm(_WithOptions, nn.LayerNorm):
 
     def _gated(self, x: Tensor | None, gate: Tensor | None, weight: Tensor | None) -> Tensor:
         shape, bias = self.normalized_shape, self.bias
-        options = (self.eps, self.norm_before_gate, self.cast_before_weight)
+        options = (self.eps, *self._gate_options)
         if self.groups == 1:
             y: Tensor = _gated_layer_norm(x, gate, shape, weight, bias, *options)
             return y
@@ -311,6 +317,26 @@ class LayerNorm(_WithOptions, nn.LayerNorm):
         x, gate, weight, bias = self._split(x, gate, weight, bias)  # type: ignore[arg-type, assignment]
         y = _gated_layer_norm(x, gate, (self._group_size,), weight, bias, *options)
         return y.flatten(-2)
+
+    def quantized(self, x: Tensor, gate: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Returns forward(x, gate) quantized to int8, and the scale of each row, without gradients.
+
+        ``planish.functional.quantized_layer_norm`` has the equation. The scales have size 1 along
+        normalized_shape; with groups, [..., groups].
+        """
+        weight: Tensor | None = self.weight
+        if self.weight_offset != 0:
+            weight = with_offset(type(self).__name__, x, weight, self.weight_offset)
+        if self.groups == 1:
+            return _quantized_layer_norm(  # type: ignore[no-any-return]
+                x, self.normalized_shape, weight, self.bias, self.eps, gate, *self._gate_options
+            )
+        self._check_gate(x, gate)
+        parts, gate, weight, bias = self._split(x, gate, weight, self.bias)
+        q, scale = _quantized_layer_norm(
+            parts, (self._group_size,), weight, bias, self.eps, gate, *self._gate_options
+        )
+        return q.flatten(-2), scale.squeeze(-1)
 
 
 class RMSNorm(_WithOptions, nn.RMSNorm):
@@ -390,7 +416,7 @@ class RMSNorm(_WithOptions, nn.RMSNorm):
         return call(x, weight, self.eps)  # type: ignore[no-any-return]
 
     def _gated(self, x: Tensor | None, gate: Tensor | None, weight: Tensor | None) -> Tensor:
-        options = (self.eps, self.norm_before_gate, self.cast_before_weight)
+        options = (self.eps, *self._gate_options)
         if self.groups == 1:
             y: Tensor = _gated_rms_norm(x, gate, self.normalized_shape, weight, *options)
             return y
@@ -398,6 +424,29 @@ class RMSNorm(_WithOptions, nn.RMSNorm):
         x, gate, weight = self._split(x, gate, weight)  # type: ignore[arg-type]
         y = _gated_rms_norm(x, gate, (self._group_size,), weight, *options)
         return y.flatten(-2)
+
+    def quantized(self, x: Tensor, gate: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Returns forward(x, gate) quantized to int8, and the scale of each row, without gradients.
+
+        ``planish.functional.quantized_layer_norm`` has the equation. The scales have size 1 along
+        normalized_shape; with groups, [..., groups].
+
+        >>> RMSNorm(2, eps=0.0).quantized(torch.tensor([1.0, 7.0]))
+        (tensor([ 18, 127], dtype=torch.int8), tensor([0.0110]))
+        """
+        weight: Tensor | None = self.weight
+        if self.weight_offset != 0:
+            weight = with_offset(type(self).__name__, x, weight, self.weight_offset)
+        if self.groups == 1:
+            return _quantized_rms_norm(  # type: ignore[no-any-return]
+                x, self.normalized_shape, weight, self.eps, gate, *self._gate_options
+            )
+        self._check_gate(x, gate)
+        parts, gate, weight = self._split(x, gate, weight)
+        q, scale = _quantized_rms_norm(
+            parts, (self._group_size,), weight, self.eps, gate, *self._gate_options
+        )
+        return q.flatten(-2), scale.squeeze(-1)
 
 
 class LayerNormSimple(nn.Module):
