@@ -487,7 +487,7 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
     return range;
   };
   if (IsGated(args)) {
-    const int64_t rows_at_once = GatedRows<T>(cols);
+    const int64_t rows_at_once = GatedRows<T>(cols, args.quantized ? kQuantizedBytes : kGatedBytes);
     const auto run = [&](int64_t begin, int64_t end, const AlignedArray<Compute<T>>& scratch) {
       const RowsForward<T> range = range_of(begin, end);
       for (int64_t r = begin; r < end; r += rows_at_once) {

@@ -19,12 +19,15 @@ namespace planish::internal {
 /// Bytes of a scratch array. Two of them stay in the L2 cache with the rows that they belong to.
 inline constexpr int64_t kGatedBytes = int64_t{1} << 16;
 
+/// Bytes of a scratch array of a call that quantizes, which reads it twice more: in the L1 cache.
+inline constexpr int64_t kQuantizedBytes = int64_t{1} << 14;
+
 // --- End of tuning constants ---
 
 /// Returns the number of rows that are processed together.
 template <class T>
-int64_t GatedRows(int64_t cols) {
-  return std::max<int64_t>(1, kGatedBytes / static_cast<int64_t>(sizeof(Compute<T>)) / cols);
+int64_t GatedRows(int64_t cols, int64_t scratch_bytes = kGatedBytes) {
+  return std::max<int64_t>(1, scratch_bytes / static_cast<int64_t>(sizeof(Compute<T>)) / cols);
 }
 
 /// Returns whether a call needs the kernels of gate.h or quantize.h.

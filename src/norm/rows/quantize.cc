@@ -52,27 +52,21 @@ C MaxAbsOf(const C* values, int64_t n) {
   return std::bit_cast<C>(max);
 }
 
-/// Returns v, which is in the range of int8 up to rounding, as integers of 32 bits.
-template <class D>
-HWY_INLINE auto Integers([[maybe_unused]] D d, Vec<D> v) {
-  if constexpr (sizeof(C) == 4) {
-    return hn::NearestInt(v);
-  } else {
-    return hn::DemoteTo(hn::Rebind<int32_t, D>(), hn::Round(v));
-  }
-}
-
 void QuantizeOf(const C* values, int64_t n, C factor, int8_t* out) {
   if (factor == 0) {
     std::memset(out, 0, static_cast<size_t>(n));
     return;
   }
+  // A sum with 1.5 * 2^23, or 2^52, rounds to an integer, ties to even, in the last bits.
+  const C round = sizeof(C) == 4 ? static_cast<C>(0x1.8p23) : static_cast<C>(0x1.8p52);
   const Full d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto quantize = [=](auto tag, int64_t c) HWY_ATTR {
-    const hn::Rebind<int8_t, decltype(tag)> d8;
+    const hn::RebindToUnsigned<decltype(tag)> bits;
+    const hn::Rebind<uint8_t, decltype(tag)> d8;
     const auto scaled = hn::Mul(hn::LoadU(tag, values + c), hn::Set(tag, factor));
-    hn::StoreU(hn::DemoteTo(d8, Integers(tag, scaled)), d8, out + c);
+    const auto rounded = hn::BitCast(bits, hn::Add(scaled, hn::Set(tag, round)));
+    hn::StoreU(hn::TruncateTo(d8, rounded), d8, reinterpret_cast<uint8_t*>(out) + c);
   };
   if (n < lanes) {
     for (int64_t c = 0; c < n; ++c) quantize(One(), c);
