@@ -22,13 +22,6 @@ PLANISH_DEVICE double RoundToEven(double x) { return rint(x); }
 PLANISH_DEVICE float SquareRoot(float x) { return sqrtf(x); }
 PLANISH_DEVICE double SquareRoot(double x) { return sqrt(x); }
 
-PLANISH_DEVICE float Tanh(float x) { return tanhf(x); }
-PLANISH_DEVICE double Tanh(double x) { return tanh(x); }
-PLANISH_DEVICE float Erf(float x) { return erff(x); }
-PLANISH_DEVICE double Erf(double x) { return erf(x); }
-PLANISH_DEVICE float Exp(float x) { return expf(x); }
-PLANISH_DEVICE double Exp(double x) { return exp(x); }
-
 template <class C>
 PLANISH_DEVICE C Nan() {
   return static_cast<C>(FloatOfBits(0x7fc00000));

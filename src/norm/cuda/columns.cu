@@ -15,6 +15,33 @@ namespace {
 
 using PairTeam = Team<2>;
 
+// Functions of CUDA's library. They are not in a header, so that kernels that include math.h call
+// its functions, which have the same bits on every device.
+template <class C>
+PLANISH_DEVICE C Tanh(C x) {
+  if constexpr (std::is_same_v<C, float>) {
+    return tanhf(x);
+  } else {
+    return tanh(x);
+  }
+}
+template <class C>
+PLANISH_DEVICE C Erf(C x) {
+  if constexpr (std::is_same_v<C, float>) {
+    return erff(x);
+  } else {
+    return erf(x);
+  }
+}
+template <class C>
+PLANISH_DEVICE C Exp(C x) {
+  if constexpr (std::is_same_v<C, float>) {
+    return expf(x);
+  } else {
+    return exp(x);
+  }
+}
+
 template <class C>
 struct XhatMap {
   C mean, rstd, offset;
@@ -372,6 +399,8 @@ Finish(Op op, int64_t channels, int64_t count, int team_size, const SumPair* pai
 
 template <ChannelMap kMap>
 inline constexpr int kParameterCount = ParameterCount(kMap);
+template <ChannelMap kMap>
+inline constexpr bool kIsPointwiseMap = IsPointwise(kMap);
 
 template <ChannelMap kMap, class C>
 PLANISH_DEVICE C Mapped(C a, C x, const C* v, C gain, C bias, bool is_tanh) {
@@ -379,7 +408,7 @@ PLANISH_DEVICE C Mapped(C a, C x, const C* v, C gain, C bias, bool is_tanh) {
     return FusedMulAdd(a - v[0], v[1], v[2]);
   } else if constexpr (kMap == ChannelMap::kScale) {
     return a * v[0];
-  } else if constexpr (IsPointwise(kMap)) {
+  } else if constexpr (kIsPointwiseMap<kMap>) {
     const PointwiseMap<C> f = {kMap == ChannelMap::kTanh, v[0], v[1]};
     return FusedMulAdd(f(a), v[2], v[3]);
   } else if constexpr (kMap == ChannelMap::kPointwiseSlope) {
