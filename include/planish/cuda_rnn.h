@@ -90,6 +90,7 @@ struct RnnOptions {
 ///   kLnGru                  3 G + H + 12           kLnLstmTflite     2 G + 2 H + 12
 ///   kLnGruHaste             3 G + H + 6            kLnLstmTorchaudio 2 G + 2 H + 6
 ///   kLnGruDreamer           2 G + H + 3            the other LN-LSTMs  3 G + 2 H + 9
+///   kSlstm                    G + 2 H
 ///
 /// Each array is rounded up to a multiple of 16 bytes. Throws ArgumentError as RnnForward does.
 template <class T>

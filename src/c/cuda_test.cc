@@ -246,8 +246,7 @@ constexpr RnnShape kShape = {4, 3, 4, 6};
 constexpr planish_rnn_shape kCShape = {4, 3, 4, 6};
 
 TEST(CCudaTest, LayersHaveTheBitsOfCpp) {
-  for (const Cell cell : internal::kCells) {
-    if (!internal::RecipeOf(cell).has_cuda_kernels()) continue;
+  for (const Cell cell : tests::CudaCells()) {
     SCOPED_TRACE(tests::NameOf(cell));
     const auto number = static_cast<planish_cell>(cell);
     const tests::RnnProblem<float> p(cell, kShape, {.resets = true});
@@ -306,35 +305,42 @@ TEST(CCudaTest, LayersHaveTheBitsOfCpp) {
 }
 
 TEST(CCudaTest, StepsHaveTheBitsOfCpp) {
-  const Cell cell = Cell::kLnLstm;
-  const tests::RnnProblem<float> p(cell, {1, 3, 4, 6});
-  const auto inputs = p.Inputs();
-  std::vector<float> h(18), c(18), h_c(18), c_c(18);
-  RnnStepArgs<float> args{.batch = 3, .inputs = 4, .hidden = 6, .x = inputs.x};
-  args.params = inputs.params;
-  args.h = inputs.h0;
-  args.c = inputs.c0;
-  args.h_next = h.data();
-  args.c_next = c.data();
-  const int64_t bytes = cuda::WorkspaceBytes(cell, args);
-  Workspace workspace(bytes);
-  cuda::RnnStep(cell, args, workspace.In(cuda::RnnOptions<float>{}));
-  args.h_next = h_c.data();
-  args.c_next = c_c.data();
-  CStructs structs;
-  const auto to = structs.Make<planish_rnn_step_args, float>(args);
-  planish_cuda_rnn_options options;
-  ASSERT_EQ(planish_cuda_rnn_options_init(&options, sizeof options), PLANISH_OK);
-  EXPECT_EQ(Written([&](int64_t* size) {
-              return planish_cuda_rnn_step_workspace(PLANISH_CELL_LN_LSTM, &to, &options, size);
-            }),
-            bytes);
-  options = workspace.In(options);
-  ASSERT_EQ(planish_cuda_rnn_step(PLANISH_CELL_LN_LSTM, &to, &options), PLANISH_OK)
-      << planish_error_message();
-  EXPECT_EQ(h, h_c);
-  EXPECT_EQ(c, c_c);
-  EXPECT_NE(h, std::vector<float>(18));
+  for (const Cell cell : {Cell::kLnLstm, Cell::kSlstm}) {
+    for (const int64_t heads : {1, 2}) {
+      const tests::RnnProblem<float> p(
+          cell, {.time = 1, .batch = 3, .inputs = 4, .hidden = 6, .heads = heads});
+      const auto inputs = p.Inputs();
+      std::vector<float> h(18), c(p.layer.c0.size()), h_c(h), c_c(c);
+      RnnStepArgs<float> args{.batch = 3, .inputs = 4, .hidden = 6, .x = inputs.x};
+      args.params = inputs.params;
+      args.h = inputs.h0;
+      args.c = inputs.c0;
+      args.h_next = h.data();
+      args.c_next = c.data();
+      args.heads = heads;
+      const int64_t bytes = cuda::WorkspaceBytes(cell, args);
+      Workspace workspace(bytes);
+      cuda::RnnStep(cell, args, workspace.In(cuda::RnnOptions<float>{}));
+      args.h_next = h_c.data();
+      args.c_next = c_c.data();
+      CStructs structs;
+      const auto to = structs.Make<planish_rnn_step_args, float>(args);
+      const auto number = static_cast<planish_cell>(cell);
+      planish_cuda_rnn_options options;
+      ASSERT_EQ(planish_cuda_rnn_options_init(&options, sizeof options), PLANISH_OK);
+      EXPECT_EQ(Written([&](int64_t* size) {
+                  return planish_cuda_rnn_step_workspace(number, &to, &options, size);
+                }),
+                bytes);
+      options = workspace.In(options);
+      ASSERT_EQ(planish_cuda_rnn_step(number, &to, &options), PLANISH_OK)
+          << planish_error_message();
+      EXPECT_EQ(h, h_c);
+      EXPECT_EQ(c, c_c);
+      EXPECT_NE(h, std::vector<float>(h.size()));
+      EXPECT_NE(c, std::vector<float>(c.size()));
+    }
+  }
 }
 
 TEST(CCudaTest, FitsPersistentIsThatOfCpp) {

@@ -64,7 +64,7 @@ struct CellRecipe {
 
   constexpr bool is_lstm() const { return IsLstm(arithmetic); }
   constexpr bool is_slstm() const { return arithmetic == Arithmetic::kSlstm; }
-  constexpr bool has_cuda_kernels() const { return over == Over::kRow && !is_slstm(); }
+  constexpr bool has_cuda_kernels() const { return over == Over::kRow; }
   /// Returns the vectors of H elements in the cell state.
   constexpr int cell_parts() const { return is_slstm() ? 2 : is_lstm() ? 1 : 0; }
   constexpr bool is_gru() const { return IsGru(arithmetic); }

@@ -1,9 +1,11 @@
 #ifndef PLANISH_SRC_RNN_KINDS_TESTING_H_
 #define PLANISH_SRC_RNN_KINDS_TESTING_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -57,6 +59,22 @@ inline const std::vector<Kind> kKinds = [] {
   }
   return kinds;
 }();
+
+inline bool IsOfCuda(Cell cell) { return internal::RecipeOf(cell).has_cuda_kernels(); }
+
+/// Returns the cells that have CUDA kernels.
+inline std::vector<Cell> CudaCells() {
+  std::vector<Cell> cells;
+  std::ranges::copy_if(internal::kCells, std::back_inserter(cells), IsOfCuda);
+  return cells;
+}
+
+/// Returns their kinds of layers. Projections and heads add kernels that do not depend on the cell.
+inline std::vector<Kind> CudaKinds() {
+  std::vector<Kind> kinds;
+  std::ranges::copy_if(kSomeKinds, std::back_inserter(kinds), IsOfCuda, &Kind::cell);
+  return kinds;
+}
 
 /// Returns the name of a kind in tests: "ln_lstm", "ln_lstm_heads", ...
 inline std::string NameOf(const Kind& kind) {

@@ -21,14 +21,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::vector<Cell> CellsOfGpu() {
-  std::vector<Cell> cells;
-  for (const Cell cell : internal::kCells) {
-    if (internal::RecipeOf(cell).has_cuda_kernels()) cells.push_back(cell);
-  }
-  return cells;
-}
-
 RnnTensors OnGpu(const RnnTensors& layer) {
   RnnTensors there;
   for (const Field& field : kFields) there.*field.member = ToGpu(layer.*field.member);
@@ -70,15 +62,16 @@ void ExpectAgree(const std::vector<Tensor>& found, const std::vector<Tensor>& ex
 
 // One step, with the caller's matrix products, and several, with the persistent kernel if they fit.
 TEST(RnnOnGpu, MatchesTheCpu) {
-  for (const Cell cell : CellsOfGpu()) {
+  for (const Kind& kind : CudaKinds()) {
+    const Cell cell = kind.cell;
     for (const int64_t time : {1, 4}) {
       for (const bool more : {false, true}) {
         const Given given = {
             .states = more, .lengths = more, .resets = more, .reverse = more, .affine = !more};
-        const RnnTensors layer = RandomLayer(cell, {time, 3, 5, 7}, given);
-        ExpectAgree(
-            Results(cell, OnGpu(layer), given.settings()), Results(cell, layer, given.settings()),
-            std::string(cell_name(cell)) + ", T " + std::to_string(time) + (more ? ", more" : ""));
+        const RnnTensors layer = RandomLayer(cell, Shaped({time, 3, 5, 6}, kind.recurrence), given);
+        ExpectAgree(Results(cell, OnGpu(layer), given.settings()),
+                    Results(cell, layer, given.settings()),
+                    NameOf(kind) + ", T " + std::to_string(time) + (more ? ", more" : ""));
       }
     }
   }
@@ -87,7 +80,7 @@ TEST(RnnOnGpu, MatchesTheCpu) {
 // 16-bit tensors are computed in float and rounded. Sums of norms of few elements in another order
 // differ in float's last bits, which can change the rounding: one ulp of bfloat16.
 TEST(RnnOnGpu, MatchesTheCpuInSixteenBits) {
-  for (const Cell cell : {Cell::kLnLstm, Cell::kLnGru, Cell::kLnRnn, Cell::kLstm}) {
+  for (const Cell cell : {Cell::kLnLstm, Cell::kLnGru, Cell::kLnRnn, Cell::kLstm, Cell::kSlstm}) {
     const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 7}, {.resets = true}, at::kBFloat16);
     const auto found = Results(cell, OnGpu(layer), {}), expected = Results(cell, layer, {});
     ASSERT_EQ(found.size(), expected.size());
@@ -102,28 +95,37 @@ TEST(RnnOnGpu, MatchesTheCpuInSixteenBits) {
 
 // More sequences than the persistent kernel takes.
 TEST(RnnOnGpu, MatchesTheCpuForManySequences) {
-  for (const Cell cell : {Cell::kLnLstm, Cell::kLnGru, Cell::kRnn}) {
+  for (const Cell cell : {Cell::kLnLstm, Cell::kLnGru, Cell::kRnn, Cell::kSlstm}) {
     const RnnTensors layer = RandomLayer(cell, {3, 70, 2, 3});
     ExpectAgree(Results(cell, OnGpu(layer), {}), Results(cell, layer, {}), cell_name(cell));
   }
 }
 
 TEST(RnnOnGpu, StepMatchesTheCpu) {
-  for (const Cell cell : CellsOfGpu()) {
-    RnnTensors layer = RandomLayer(cell, {1, 3, 5, 7});
+  for (const Kind& kind : CudaKinds()) {
+    RnnTensors layer = RandomLayer(kind.cell, Shaped({1, 3, 5, 6}, kind.recurrence));
     layer.x = layer.x.squeeze(0);
-    const auto [h, c] = rnn_step(cell, layer, 1e-3);
-    const auto [gpu_h, gpu_c] = rnn_step(cell, OnGpu(layer), 1e-3);
-    ExpectNear(ToCpu(gpu_h), h, cell_name(cell));
-    ExpectNear(ToCpu(gpu_c), c, cell_name(cell));
+    const auto [h, c] = rnn_step(kind.cell, layer, 1e-3);
+    const auto [gpu_h, gpu_c] = rnn_step(kind.cell, OnGpu(layer), 1e-3);
+    ExpectNear(ToCpu(gpu_h), h, NameOf(kind));
+    ExpectNear(ToCpu(gpu_c), c, NameOf(kind));
   }
 }
 
-TEST(RnnOnGpu, LayersAndCellsMatchTheCpu) {
+class RnnModulesOnGpu : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(RnnModulesOnGpu, LayersAndCellsMatchTheCpu) {
   at::manual_seed(1);
   torch::NoGradGuard no_grad;
-  nn::LayerNormLSTM layer(nn::LayerNormLSTMOptions(5, 6).num_layers(2).bidirectional(true));
+  const auto [variant, recurrence] = GetParam();
+  const int64_t heads = recurrence == Recurrence::kHeads ? 2 : 1;
+  nn::LayerNormLSTM layer(
+      nn::LayerNormLSTMOptions(5, 6).num_layers(2).bidirectional(true).variant(variant).num_heads(
+          heads));
   layer->to(torch::kDouble);
+  nn::LayerNormLSTMCell lstm_cell(
+      nn::LayerNormLSTMCellOptions(5, 6).variant(variant).num_heads(heads));
+  lstm_cell->to(torch::kDouble);
   const Tensor x = Random({4, 3, 5});
   const auto packed = torch::nn::utils::rnn::pack_padded_sequence(x, torch::tensor({4, 2, 1}));
   nn::LayerNormGRUCell cell(nn::LayerNormGRUCellOptions(5, 6));
@@ -136,24 +138,34 @@ TEST(RnnOnGpu, LayersAndCellsMatchTheCpu) {
     const torch::nn::utils::rnn::PackedSequence given(place(packed.data()), packed.batch_sizes());
     const auto [packed_y, packed_states] = layer->forward_with_packed_input(given);
     const Tensor h = cell->forward(place(x[0]));
+    std::tuple<Tensor, Tensor> state = lstm_cell->forward(place(x[0]));
+    const RnnSteps steps = lstm_cell->steps();
+    for (int64_t t = 1; t < 4; ++t) {
+      state = steps.step(place(x[t]), std::get<0>(state), std::get<1>(state));
+    }
     return std::vector<Tensor>{back(y),
                                back(std::get<0>(states)),
                                back(std::get<1>(states)),
                                back(packed_y.data()),
                                back(std::get<0>(packed_states)),
-                               back(h)};
+                               back(h),
+                               back(std::get<0>(state)),
+                               back(std::get<1>(state))};
   };
+  const std::vector<torch::nn::Module*> modules = {layer.get(), cell.get(), lstm_cell.get()};
   for (const bool training : {true, false}) {  // in evaluation the CPU packs its weights
-    layer->train(training);
-    cell->train(training);
+    for (torch::nn::Module* module : modules) module->train(training);
     const std::vector<Tensor> expected = results(false);
-    layer->to(torch::kCUDA);
-    cell->to(torch::kCUDA);
+    for (torch::nn::Module* module : modules) module->to(torch::kCUDA);
     ExpectAgree(results(true), expected, training ? "training" : "evaluation");
-    layer->to(torch::kCPU);
-    cell->to(torch::kCPU);
+    for (torch::nn::Module* module : modules) module->to(torch::kCPU);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, RnnModulesOnGpu,
+                         ::testing::Values(Kind{Cell::kLnLstm, Recurrence::kDense},
+                                           Kind{Cell::kSlstm, Recurrence::kHeads}),
+                         [](const auto& test) { return NameOf(test.param); });
 
 TEST(RnnOnGpu, RejectsOptionsOfTheCpu) {
   const RnnTensors layer = RandomLayer(Cell::kLnLstm, {3, 2, 4, 5}), there = OnGpu(layer);

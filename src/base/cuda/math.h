@@ -8,8 +8,8 @@
 
 #include "src/base/cuda/elements.h"
 
-// Sigmoid and tanh on a GPU, with the arithmetic of src/base/simd/math-inl.h. Results have the same
-// bits on the CPU, on every device and in the emulation.
+// Sigmoid, tanh and softplus on a GPU, with the arithmetic of src/base/simd/math-inl.h. Results
+// have the same bits on the CPU, on every device and in the emulation.
 namespace planish::internal::cuda {
 
 /// exp(x) as 2^n * (1 + rest) with an integer n.
@@ -84,6 +84,25 @@ PLANISH_DEVICE C Tanh(C x) {
   } else {
     return x != x ? x : copysign(y, x);
   }
+}
+
+/// Returns log(1 + exp(x)) with an error of at most 4 ulp. NaN stays NaN.
+template <class C>
+PLANISH_DEVICE C Softplus(C x) {
+  constexpr bool kFloat = std::is_same_v<C, float>;
+  constexpr int kTerms = kFloat ? 8 : 16;
+  const C min = kFloat ? C(-105) : C(-747), round = kFloat ? C(0x1.8p23) : C(0x1.8p52);
+  const C below = x < 0 ? x : -x;
+  const SplitExp<C> split = ExpOf(below < min ? min : below);
+  // 2^n is multiplied in two steps, so that a subnormal result is rounded only once.
+  const C half = split.n * C(0.5) + round - round;
+  const C power = PowerOfTwo(half);
+  const C y = FusedMulAdd(split.rest, power, power) * PowerOfTwo(split.n - half);
+  const C s = y / (y + C{2}), square = s * s;
+  C sum = C{1} / C(2 * kTerms - 1);
+  PLANISH_UNROLL
+  for (int k = kTerms - 2; k >= 0; --k) sum = FusedMulAdd(sum, square, C{1} / C(2 * k + 1));
+  return x != x ? x : FusedMulAdd(s + s, sum, x > 0 ? x : C{0});
 }
 
 }  // namespace planish::internal::cuda

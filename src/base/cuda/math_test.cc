@@ -30,6 +30,7 @@ template <class T>
 const Function<T> kFunctions[] = {
     {"sigmoid", [](T x) { return cuda::Sigmoid(x); }, SigmoidArray<T>},
     {"tanh", [](T x) { return cuda::Tanh(x); }, TanhArray<T>},
+    {"softplus", [](T x) { return cuda::Softplus(x); }, SoftplusArray<T>},
 };
 
 template <class T>

@@ -2,9 +2,9 @@
 #include <type_traits>
 
 #include "src/base/cuda/kernel.h"
+#include "src/base/cuda/math.h"
 #include "src/base/cuda/team.h"
 #include "src/rnn/cuda/cells.h"
-#include "src/base/cuda/math.h"
 #include "src/rnn/cuda/norm.h"
 #include "src/rnn/cuda/unit.h"
 
@@ -50,21 +50,35 @@ template <class T, class Kind>
 PLANISH_KERNEL(kMaxRowThreads, 1)
 ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
   constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
+  constexpr int kCells = Kind::kCells, kStates = Kind::kStates;
   RowTeam team(BlockThreads());
   const int64_t hidden = a.hidden, columns = kGates * hidden;
   for (int64_t b = BlockIndex(); b < a.batch; b += Blocks()) {
-    const int64_t row = s.t * a.batch + b, state = b * hidden;
+    const int64_t row = s.t * a.batch + b, state = b * hidden, cell = state * kCells;
     const bool reset = IsReset(a, s.next, b);
-    // Writes the initial state of the next step.
-    const auto put = [&](T* out, const T* after_reset, int64_t k, T value) {
-      if (out == nullptr) return;
-      out[state + k] = !reset ? value : after_reset == nullptr ? T{0} : after_reset[k];
+    // Write element k of the initial state of the next step, and unit k of its cell state.
+    const auto put_h = [&](int64_t k, T value) {
+      if (s.h_out != nullptr) s.h_out[state + k] = reset ? OrZero(a.h_reset, k) : value;
+    };
+    const auto put_c = [&](int64_t k, const auto& values) {
+      if (s.c_out == nullptr) return;
+      PLANISH_UNROLL
+      for (int i = 0; i < kCells; ++i) {
+        const int64_t j = i * hidden + k;
+        s.c_out[cell + j] = reset ? OrEmpty(a.c_reset, j, i == 1) : values[i];
+      }
+    };
+    const auto read_c = [&](int64_t k, T(&values)[kStates]) {
+      PLANISH_UNROLL
+      for (int i = 0; i < kCells; ++i) values[i] = s.c[cell + i * hidden + k];
     };
     if (!IsActive(a, s.t, b)) {
       for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
         s.y[row * hidden + k] = 0;
-        if (s.h_out != nullptr) put(s.h_out, a.h_reset, k, s.h[state + k]);
-        if (Kind::kLstm) put(s.c_out, a.c_reset, k, s.c[state + k]);
+        if (s.h_out != nullptr) put_h(k, s.h[state + k]);
+        T before[kStates];
+        read_c(k, before);
+        put_c(k, before);
       }
       continue;
     }
@@ -91,18 +105,20 @@ ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
         of_zx[gate] = zx[gate * hidden + k];
         of_zh[gate] = zh[gate * hidden + k];
       }
-      const T before = Kind::kLstm ? s.c[state + k] : s.h[state + k];
+      T before[kStates];
+      read_c(k, before);
+      if constexpr (!Kind::kLstm) before[0] = s.h[state + k];
       const UnitOutput<T> out = TakeGates<Kind>(a, row, k, of_zx, of_zh, ih, hh, before, relu);
-      if (Kind::kLstm && a.cell_norm != CellNorm::kNone) {
-        s.c[state + k] = out.c;
+      if (Kind::kCanNormC && a.cell_norm != CellNorm::kNone) {
+        s.c[state + k] = out.cell[0];
         s.o[state + k] = out.o;
       } else {
         s.y[row * hidden + k] = out.h;
-        put(s.h_out, a.h_reset, k, out.h);
-        if (Kind::kLstm) put(s.c_out, a.c_reset, k, out.c);
+        put_h(k, out.h);
+        put_c(k, out.cell);
       }
     }
-    if (!Kind::kLstm || a.cell_norm == CellNorm::kNone) continue;
+    if (!Kind::kCanNormC || a.cell_norm == CellNorm::kNone) continue;
 
     SyncBlock();  // the first c is the origin of the sums
     NormCoefficients<T> coefficients[1];
@@ -113,8 +129,8 @@ ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
       const UnitOutput<T> out =
           TakeNormalized(a, row, k, s.c[state + k], s.o[state + k], coefficients[0]);
       s.y[row * hidden + k] = out.h;
-      put(s.h_out, a.h_reset, k, out.h);
-      put(s.c_out, a.c_reset, k, out.c);
+      put_h(k, out.h);
+      put_c(k, out.cell);
     }
   }
 }
@@ -144,26 +160,37 @@ template <class T, class Kind>
 PLANISH_KERNEL(kMaxRowThreads, 1)
 BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
   constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
+  constexpr int kCells = Kind::kCells, kStates = Kind::kStates;
   RowTeam team(BlockThreads());
   const int64_t hidden = a.hidden, columns = kGates * hidden;
-  const bool cell_norm = Kind::kLstm && a.cell_norm != CellNorm::kNone;
+  const bool cell_norm = Kind::kCanNormC && a.cell_norm != CellNorm::kNone;
   const bool carried = a.cell_norm == CellNorm::kCarried;
   for (int64_t b = BlockIndex(); b < a.batch; b += Blocks()) {
-    const int64_t row = s.t * a.batch + b, state = b * hidden;
+    const int64_t row = s.t * a.batch + b, state = b * hidden, cell = state * kCells;
     const bool reset = IsReset(a, s.later, b);
-    // Returns the gradient of the state after this step. Gradients do not pass resets.
-    const auto take = [&](const T* d, T* reset_sums, int64_t k) {
-      const T value = d[state + k];
+    // Returns element i of the gradient of the state after this step. Gradients do not pass resets.
+    const auto take = [&](const T* d, T* reset_sums, int64_t i) {
+      const T value = d[i];
       if (!reset || reset_sums == nullptr) return value;
-      reset_sums[state + k] += value;
+      reset_sums[i] += value;
       return T{0};
+    };
+    const auto take_dc = [&](int64_t k, T(&dc)[kStates]) {
+      PLANISH_UNROLL
+      for (int i = 0; i < kCells; ++i) dc[i] = take(s.dc, s.dc_reset, cell + i * hidden + k);
+    };
+    const auto put_dc = [&](int64_t k, const T(&dc)[kStates]) {
+      PLANISH_UNROLL
+      for (int i = 0; i < kCells; ++i) s.dc[cell + i * hidden + k] = dc[i];
     };
     T* const da = s.da + row * columns;
     T* const dzh = s.dzh + row * columns;
     if (!IsActive(a, s.t, b)) {
       for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
-        s.dh[state + k] = take(s.dh, s.dh_reset, k);
-        if (Kind::kLstm) s.dc[state + k] = take(s.dc, s.dc_reset, k);
+        s.dh[state + k] = take(s.dh, s.dh_reset, state + k);
+        T dc[kStates];
+        take_dc(k, dc);
+        put_dc(k, dc);
         PLANISH_UNROLL
         for (int gate = 0; gate < kGates; ++gate) {
           da[gate * hidden + k] = 0;
@@ -174,7 +201,7 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
       continue;
     }
     const auto dh_of = [&](int64_t k) {
-      const T d = take(s.dh, s.dh_reset, k);
+      const T d = take(s.dh, s.dh_reset, state + k);
       return s.dy == nullptr ? d : d + s.dy[row * hidden + k];
     };
 
@@ -185,9 +212,10 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
       for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
         // If the normalized c is the cell state, the gradients of c from the next step and from h
         // are added before the norm's backward. Otherwise they are added after it.
-        const T dc = take(s.dc, s.dc_reset, k);
+        const T dc = take(s.dc, s.dc_reset, state + k);
         if (reset) s.dc[state + k] = 0;
-        const OutputGradient<T> d = TakeOutputBack(a, row, k, dh_of(k), carried ? dc : T{0});
+        const OutputGradient<T> d =
+            TakeOutputBack<Kind, T>(a, row, k, dh_of(k), {carried ? dc : T{0}});
         da[3 * hidden + k] = d.of_o;
         s.dcell[row * hidden + k] = d.of_cell;
         const T g = d.of_cell * a.params.gain_c[k];
@@ -214,14 +242,16 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
       } else if (cell_norm) {
         const T d = s.dcell[row * hidden + k];
         output = {da[3 * hidden + k],
-                  TakeCellNormBack(a, row, k, norm_c[0], d, mean_c[0], dot_c[0])};
+                  TakeCellNormBack(a, row, k, norm_c[0], d, mean_c[0], dot_c[0]), 0};
         if (!carried) output.of_cell += s.dc[state + k];
       } else {
-        output = TakeOutputBack(a, row, k, dh_of(k), take(s.dc, s.dc_reset, k));
+        T dc[kStates];
+        take_dc(k, dc);
+        output = TakeOutputBack<Kind>(a, row, k, dh_of(k), dc);
       }
       const auto d = TakeGatesBack<Kind>(a, row, k, dh, output, s.y, s.h_before, relu);
       s.dh[state + k] = d.dh;
-      if constexpr (Kind::kLstm) s.dc[state + k] = d.dc;
+      put_dc(k, d.dc);
       PLANISH_UNROLL
       for (int gate = 0; gate < kGates; ++gate) {
         const int64_t j = gate * hidden + k;
@@ -385,11 +415,6 @@ PLANISH_DEVICE void ForElements(int64_t n, F&& f) {
 }
 
 template <class T>
-PLANISH_DEVICE T OrZero(const T* values, int64_t i) {
-  return values == nullptr ? T{0} : values[i];
-}
-
-template <class T>
 PLANISH_KERNEL(kElementThreads, 1)
 PackParams(CellLayer<T> a, RnnParams<const T> from) {
   const CellParams<T>& p = a.params;
@@ -415,10 +440,10 @@ PackParams(CellLayer<T> a, RnnParams<const T> from) {
 
 template <class T>
 PLANISH_KERNEL(kElementThreads, 1)
-BeginState(CellLayer<T> a, int64_t first, const T* from, const T* reset, T* to) {
+BeginState(CellLayer<T> a, int64_t first, const T* from, const T* reset, int64_t zeros, T* to) {
   ForElements(a.batch * a.hidden, [&](int64_t i) {
     const int64_t b = i / a.hidden, k = i % a.hidden;
-    to[i] = IsReset(a, first, b) ? OrZero(reset, k) : OrZero(from, i);
+    to[i] = IsReset(a, first, b) ? OrEmpty(reset, k, k >= zeros) : OrEmpty(from, i, k >= zeros);
   });
 }
 
@@ -617,10 +642,10 @@ void RunPackParams(const char* function, const CellLayer<T>& layer, const RnnPar
 
 template <class T>
 void RunBeginState(const char* function, const CellLayer<T>& layer, int64_t first, const T* from,
-                   const T* reset, T* to, void* stream) {
+                   const T* reset, int64_t zeros, T* to, void* stream) {
   if (to == nullptr) return;
   Run(function, BeginState<T>, OverElements(layer.batch * layer.hidden), stream, layer, first, from,
-      reset, to);
+      reset, zeros, to);
 }
 
 template <class T>
@@ -749,8 +774,8 @@ void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>& m) {
 // NOLINTBEGIN(bugprone-macro-parentheses): T is a type
 #define PLANISH_INSTANTIATE(T)                                                                     \
   template void RunPackParams(const char*, const CellLayer<T>&, const RnnParams<const T>&, void*); \
-  template void RunBeginState(const char*, const CellLayer<T>&, int64_t, const T*, const T*, T*,   \
-                              void*);                                                              \
+  template void RunBeginState(const char*, const CellLayer<T>&, int64_t, const T*, const T*,       \
+                              int64_t, T*, void*);                                                 \
   template void RunStatistics(const char*, const CellLayer<T>&, void*);                            \
   template void RunForwardStep(const char*, const CellLayer<T>&, const ForwardStepCall<T>&,        \
                                void*);                                                             \

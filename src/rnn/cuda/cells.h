@@ -62,7 +62,7 @@ struct CellLayer {
   T* gates_kept;  ///< [M, G]
   T* candidate;   ///< [M, H] what r multiplies in a GRU
   T* before;      ///< [M, H] c before the step
-  T* tanh_c;      ///< [M, H]
+  T* tanh_c;      ///< [M, H] in an sLSTM c itself
   T* norm_c;      ///< [M, 3]
 };
 
@@ -73,11 +73,11 @@ struct ForwardStepCall {
   int64_t next;      ///< the next step, or -1
   const T* zh;       ///< [B, G]
   const T* h;        ///< [B, H] the state before the step; null with a projection
-  T* c;              ///< [B, H] the cell state before the step; overwritten
+  T* c;              ///< [B, H], in an sLSTM [B, 2H]: the cell state before the step; overwritten
   T* o;              ///< [B, H] workspace of a cell with a norm of c
   T* y;              ///< [M, H] h of all steps, before a projection
-  T *h_out, *c_out;  ///< [B, H] the initial state of `next`; may be h and c; or null, as h_out is
-                     ///< with a projection
+  T *h_out, *c_out;  ///< as h and c, the initial state of `next`; may be h and c; or null, as
+                     ///< h_out is with a projection
 };
 
 /// The arrays that all backward steps read and write.
@@ -87,12 +87,12 @@ struct BackwardArrays {
   const T* h_before;  ///< [M, H] only for a GRU
   const T* dy;        ///< [M, H] or null
   T* dh;   ///< [B, H] of the state after a step; then the part of the gradient outside the product
-  T* dc;   ///< [B, H] of the cell state after a step; then of that before it
+  T* dc;   ///< [B, H], in an sLSTM [B, 2H]: of the cell state after a step; then of that before it
   T* da;   ///< [M, G]
   T* dzh;  ///< [M, G] the gradient of zh; da itself for plain sums of an RNN or LSTM
   T* dcell;  ///< [M, H] the gradient of the output of the norm of c, if any
-  /// [B, H] sums over the resets; null without resets. With a projection, dh is the gradient of h
-  /// before it, and dh_reset null: GradientOfProjected has ended dh at resets.
+  /// As dh and dc, sums over the resets; null without resets. With a projection, dh is the gradient
+  /// of h before it, and dh_reset null: GradientOfProjected has ended dh at resets.
   T *dh_reset, *dc_reset;
 };
 
@@ -123,11 +123,12 @@ struct SumsOutputs {
 template <class T>
 void RunPackParams(const char* function, const CellLayer<T>& layer, const RnnParams<const T>& from,
                    void* stream);
-/// Sets `to` to `from` [B, H] or zeros. For sequences whose step `first` begins with a reset, sets
-/// it to `reset` or zeros. `first` is -1 if no step follows. `to` can be null.
+/// Sets `to` to `from` [B, H], or if it is null to empty states: `zeros` zeros, then -infinities.
+/// For sequences whose step `first` begins with a reset, sets it to `reset` or empty states.
+/// `first` is -1 if no step follows. `to` can be null.
 template <class T>
 void RunBeginState(const char* function, const CellLayer<T>& layer, int64_t first, const T* from,
-                   const T* reset, T* to, void* stream);
+                   const T* reset, int64_t zeros, T* to, void* stream);
 /// Computes norm_ih of zx, for cells with separate norms of zx and zh.
 template <class T>
 void RunStatistics(const char* function, const CellLayer<T>& layer, void* stream);

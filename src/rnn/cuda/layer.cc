@@ -39,13 +39,17 @@ struct Sizes {
         outputs(shape.outputs()),
         projected(shape.projected),
         heads(shape.heads),
+        cells(recipe.cell_parts() * shape.hidden),
         states(shape.batch * shape.hidden),
+        c_states(shape.batch * cells),
         h_states(shape.batch * shape.outputs()),
         step_sums(shape.batch * columns),
         rows(shape.time * shape.batch),
         parts((rows + kRnnRowsInTurn - 1) / kRnnRowsInTurn) {}
 
-  int64_t hidden, columns, outputs, projected, heads, states, h_states, step_sums, rows, parts;
+  int64_t hidden, columns, outputs, projected, heads;
+  int64_t cells;  ///< of a cell state
+  int64_t states, c_states, h_states, step_sums, rows, parts;
 };
 
 bool HasCellNorm(const CellRecipe& recipe) { return recipe.cell != CellNorm::kNone; }
@@ -81,6 +85,13 @@ CellLayer<T> LayerOf(const CellRecipe& recipe, const RnnInputs<T>& in,
 template <class T>
 CellLayer<T> OfOutputs(CellLayer<T> layer, const Sizes& n) {
   layer.hidden = n.outputs;
+  return layer;
+}
+
+/// Returns the layer for kernels of its cell states, whose units are their elements.
+template <class T>
+CellLayer<T> OfCells(CellLayer<T> layer, const Sizes& n) {
+  layer.hidden = n.cells;
   return layer;
 }
 
@@ -145,7 +156,7 @@ ForwardWorkspace<T> TakeForward(Workspace& workspace, const CellRecipe& recipe, 
       workspace.Take(to.unprojected, n.rows * n.hidden);
       workspace.Take(to.projected, n.h_states);
     }
-    if (recipe.is_lstm()) workspace.Take(to.c, n.states);
+    if (recipe.is_lstm()) workspace.Take(to.c, n.c_states);
     if (HasCellNorm(recipe)) workspace.Take(to.o, n.states);
     if (!saved || !IsDisjoint(recipe)) workspace.Take(to.zh, n.step_sums);
   }
@@ -191,8 +202,8 @@ BackwardWorkspace<T> TakeBackward(Workspace& workspace, const CellRecipe& recipe
     workspace.Take(to.dunprojected, n.states);
   }
   if (recipe.is_lstm()) {
-    workspace.Take(to.dc, n.states);
-    workspace.Take(to.dc_reset, n.states);
+    workspace.Take(to.dc, n.c_states);
+    workspace.Take(to.dc_reset, n.c_states);
   }
   workspace.Take(to.partials, n.parts * kColumnSums * n.columns);
   if (HasCellNorm(recipe)) workspace.Take(to.cell_partials, n.parts * kCellColumnSums * n.hidden);
@@ -251,7 +262,8 @@ class LayerBackward {
         multiply_(function, options),
         stream_(options.stream),
         layer_(LayerOf(recipe, in_, options)),
-        outputs_(OfOutputs(layer_, n_)) {
+        outputs_(OfOutputs(layer_, n_)),
+        cells_(OfCells(layer_, n_)) {
     // `saved` is only read.
     Workspace saved(const_cast<T*>(args.saved)), workspace(options.workspace);
     TakeKept(saved, recipe, n_, layer_);
@@ -273,11 +285,11 @@ class LayerBackward {
   /// Prepares the arrays that the steps read.
   void BeginStates() const {
     RunPackParams(function_, layer_, in_.params, stream_);
-    RunBeginState<T>(function_, outputs_, -1, args_.dh_n, nullptr, to_.dh, stream_);
-    RunBeginState<T>(function_, layer_, -1, args_.dc_n, nullptr, to_.dc, stream_);
+    RunBeginState<T>(function_, outputs_, -1, args_.dh_n, nullptr, n_.outputs, to_.dh, stream_);
+    RunBeginState<T>(function_, cells_, -1, args_.dc_n, nullptr, n_.cells, to_.dc, stream_);
     if (in_.resets != nullptr) {
       FillZero(function_, to_.dh_reset, n_.h_states, stream_);
-      FillZero(function_, to_.dc_reset, n_.states, stream_);
+      FillZero(function_, to_.dc_reset, n_.c_states, stream_);
     }
     if (recipe_.is_gru() || args_.dparams.weight_hh != nullptr) {
       RunStatesBefore(function_, outputs_, in_.reverse, in_.h0, args_.y, to_.h_before, stream_);
@@ -334,7 +346,7 @@ class LayerBackward {
     const bool resets = in_.resets != nullptr;
     RunEndState<T>(function_, outputs_, first(), to_.dh, resets ? to_.dh_reset : nullptr, args_.dh0,
                    args_.dh_reset, stream_);
-    RunEndState<T>(function_, layer_, first(), to_.dc, resets ? to_.dc_reset : nullptr, args_.dc0,
+    RunEndState<T>(function_, cells_, first(), to_.dc, resets ? to_.dc_reset : nullptr, args_.dc0,
                    args_.dc_reset, stream_);
   }
 
@@ -425,7 +437,7 @@ class LayerBackward {
   const Products<T> multiply_;
   void* const stream_;
   CellLayer<T> layer_;
-  const CellLayer<T> outputs_;  ///< for kernels of hidden states; has no saved arrays
+  const CellLayer<T> outputs_, cells_;  ///< for kernels of states; have no saved arrays
   BackwardWorkspace<T> to_;
 };
 
@@ -476,10 +488,10 @@ void ForwardLayer(const char* function, const CellRecipe& recipe, const RnnForwa
   void* const stream = options.stream;
   if (shape.batch == 0) return;
   CellLayer<T> layer = LayerOf(recipe, in, options);
-  const CellLayer<T> outputs = OfOutputs(layer, n);
+  const CellLayer<T> outputs = OfOutputs(layer, n), cells = OfCells(layer, n);
   if (shape.time == 0) {
-    RunBeginState<T>(function, outputs, -1, in.h0, nullptr, args.h_n, stream);
-    RunBeginState<T>(function, layer, -1, in.c0, nullptr, args.c_n, stream);
+    RunBeginState<T>(function, outputs, -1, in.h0, nullptr, n.outputs, args.h_n, stream);
+    RunBeginState<T>(function, cells, -1, in.c0, nullptr, n.hidden, args.c_n, stream);
     return;
   }
   Workspace saved(args.saved), workspace(options.workspace);
@@ -517,8 +529,8 @@ void ForwardLayer(const char* function, const CellRecipe& recipe, const RnnForwa
   }
   const int64_t last = shape.time - 1;
   const int64_t first = in.reverse ? last : 0;
-  RunBeginState(function, outputs, first, in.h0, in.h_reset, to.h, stream);
-  RunBeginState(function, layer, first, in.c0, in.c_reset, to.c, stream);
+  RunBeginState(function, outputs, first, in.h0, in.h_reset, n.outputs, to.h, stream);
+  RunBeginState(function, cells, first, in.c0, in.c_reset, n.hidden, to.c, stream);
   for (int64_t i = 0; i < shape.time; ++i) {
     const int64_t t = in.reverse ? last - i : i;
     const bool ends = i == last;
@@ -564,17 +576,18 @@ void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBack
     LayerBackward<T>(function, recipe, args, options).Run();
     return;
   }
+  const Sizes n(recipe, shape);
   void* const stream = options.stream;
   for (const auto& param : ParamsOf<T>(recipe, shape)) {
     if (param.taken) FillZero(function, args.dparams.*param.member, param.size, stream);
   }
-  FillZero(function, args.dh_reset, shape.outputs(), stream);
-  FillZero(function, args.dc_reset, shape.hidden, stream);
+  FillZero(function, args.dh_reset, n.outputs, stream);
+  FillZero(function, args.dc_reset, n.cells, stream);
   if (shape.batch == 0) return;
   const CellLayer<T> layer = LayerOf(recipe, args.inputs, options);
-  RunBeginState<T>(function, OfOutputs(layer, Sizes(recipe, shape)), -1, args.dh_n, nullptr,
-                   args.dh0, stream);
-  RunBeginState<T>(function, layer, -1, args.dc_n, nullptr, args.dc0, stream);
+  RunBeginState<T>(function, OfOutputs(layer, n), -1, args.dh_n, nullptr, n.outputs, args.dh0,
+                   stream);
+  RunBeginState<T>(function, OfCells(layer, n), -1, args.dc_n, nullptr, n.cells, args.dc0, stream);
 }
 
 #define PLANISH_INSTANTIATE(T)                                                           \

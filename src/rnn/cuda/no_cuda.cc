@@ -23,8 +23,8 @@ void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>&) {
     FailWithoutCuda(function);                                                                     \
   }                                                                                                \
   template <>                                                                                      \
-  void RunBeginState(const char* function, const CellLayer<T>&, int64_t, const T*, const T*, T*,   \
-                     void*) {                                                                      \
+  void RunBeginState(const char* function, const CellLayer<T>&, int64_t, const T*, const T*,       \
+                     int64_t, T*, void*) {                                                         \
     FailWithoutCuda(function);                                                                     \
   }                                                                                                \
   template <>                                                                                      \

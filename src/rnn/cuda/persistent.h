@@ -15,12 +15,12 @@ struct PersistentCall {
   PersistentPlan plan;
   bool reverse;
   const T* weight_hh;  ///< [G, H]
-  const T *h0, *c0;    ///< [B, H] or null
+  const T *h0, *c0;    ///< [B, H], c0 of an sLSTM [B, 2H]; or null
   T* h;                ///< [2, B, plan.stride] workspace for the state
   double* sum_parts;   ///< [plan.sum_parts]
   double* cell_parts;  ///< [plan.cell_parts]
   T* y;                ///< [M, H]
-  T *h_n, *c_n;        ///< [B, H] or null
+  T *h_n, *c_n;        ///< as h0 and c0
 };
 
 /// After all steps, dh and dc are the gradients of the first state, including the part through the

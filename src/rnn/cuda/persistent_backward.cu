@@ -1,8 +1,8 @@
 #include <cstdint>
 
 #include "src/base/cuda/kernel.h"
-#include "src/base/cuda/team.h"
 #include "src/base/cuda/math.h"
+#include "src/base/cuda/team.h"
 #include "src/rnn/cuda/norm.h"
 #include "src/rnn/cuda/persistent.h"
 #include "src/rnn/cuda/persistent_block.h"
@@ -138,6 +138,7 @@ struct BackwardBlock
   using Base::a, Base::s, Base::plan, Base::relu, Base::cell_norm, Base::block, Base::hidden;
   using Base::columns, Base::units, Base::rows, Base::sum_parts, Base::cell_parts;
   using Base::kGates, Base::kNorms;
+  static constexpr int kCells = Kind::kCells;
 
   const bool carried;
   const StateNorm<Kind, T> norm;
@@ -146,7 +147,7 @@ struct BackwardBlock
   T* gradients;           // [rows, lanes] of zh
   T* elements;            // [B, rows] g of the norms
   T* xhats;               // [B, rows]
-  T *dh, *dc;             // [B, units]
+  T *dh, *dc;             // [B, units]; in an sLSTM the gradient of log(n) follows dc
   T *d_o, *d_cell;        // [B, units] the gradients of o's sum and of the output of c's norm
   T* cell_xhat;           // [B, units]
   T *means, *cell_means;  // [B, norms, 2], then [B, 2] of c
@@ -208,7 +209,10 @@ struct BackwardBlock
     block.ForUnits([&](int b, int unit, int64_t k) {
       const int64_t at = b * plan.units + unit;
       dh[at] = s.dh[b * hidden + k];
-      if (Kind::kLstm) dc[at] = s.dc[b * hidden + k];
+      PLANISH_UNROLL
+      for (int i = 0; i < kCells; ++i) {
+        dc[i * plan.states + at] = s.dc[(b * kCells + i) * hidden + k];
+      }
     });
   }
 
@@ -243,27 +247,34 @@ struct BackwardBlock
   PLANISH_DEVICE void ComputeOutputs(int64_t t, int64_t later) {
     block.ForUnits([&](int b, int unit, int64_t k) {
       const int64_t row = t * batch + b, at = b * plan.units + unit;
-      T of_h = dh[at], of_c = 0;
-      if constexpr (Kind::kLstm) of_c = dc[at];
-      if (IsReset(a, later, b)) {
+      T of_h = dh[at], of_c = 0;  // of_c is the gradient of c
+      const bool reset = IsReset(a, later, b);
+      if (reset) {
         // Gradients do not pass resets.
         s.dh_reset[b * hidden + k] += of_h;
-        if (Kind::kLstm) s.dc_reset[b * hidden + k] += of_c;
-        of_h = 0, of_c = 0;
+        of_h = 0;
+      }
+      PLANISH_UNROLL
+      for (int i = 0; i < kCells; ++i) {
+        T& d = dc[i * plan.states + at];
+        if (reset) {
+          s.dc_reset[(b * kCells + i) * hidden + k] += d;
+          d = 0;
+        }
+        if (i == 0) of_c = d;
       }
       if (!IsActive(a, t, b)) {
         dh[at] = of_h;
-        if (Kind::kLstm) dc[at] = of_c;
         if (cell_norm) s.dcell[row * hidden + k] = 0;
         return;
       }
       dh[at] = s.dy == nullptr ? of_h : of_h + s.dy[row * hidden + k];
       if constexpr (Kind::kLstm) {
-        dc[at] = of_c;
         if (!cell_norm) return;
         // If the normalized c is the cell state, the gradients of c from the next step and from h
         // are added before the norm's backward. Otherwise they are added after it.
-        const OutputGradient<T> d = TakeOutputBack(a, row, k, dh[at], carried ? of_c : T{0});
+        const OutputGradient<T> d =
+            TakeOutputBack<Kind, T>(a, row, k, dh[at], {carried ? of_c : T{0}});
         NormCoefficients<T> coefficients[1];
         ReadCoefficients(a.norm_c + row * kNormCoefficients, coefficients);
         d_o[at] = d.of_o;
@@ -310,16 +321,22 @@ struct BackwardBlock
         if (cell_norm) {
           NormCoefficients<T> coefficients[1];
           ReadCoefficients(a.norm_c + row * kNormCoefficients, coefficients);
-          output = {d_o[at], TakeCellNormBack(a, row, k, coefficients[0], d_cell[at],
-                                              cell_means[2 * b], cell_means[2 * b + 1])};
+          output = {d_o[at],
+                    TakeCellNormBack(a, row, k, coefficients[0], d_cell[at], cell_means[2 * b],
+                                     cell_means[2 * b + 1]),
+                    0};
           if (!carried) output.of_cell += dc[at];
         } else {
-          output = TakeOutputBack(a, row, k, dh[at], dc[at]);
+          T of_cell[Kind::kStates];
+          PLANISH_UNROLL
+          for (int i = 0; i < kCells; ++i) of_cell[i] = dc[i * plan.states + at];
+          output = TakeOutputBack<Kind>(a, row, k, dh[at], of_cell);
         }
       }
       const auto d = TakeGatesBack<Kind>(a, row, k, dh[at], output, s.y, s.h_before, relu);
       dh[at] = d.dh;
-      if constexpr (Kind::kLstm) dc[at] = d.dc;
+      PLANISH_UNROLL
+      for (int i = 0; i < kCells; ++i) dc[i * plan.states + at] = d.dc[i];
       NormCoefficients<T> norm_coefficients[kNorms];
       if constexpr (!Kind::kPlain)
         ReadCoefficients(norm.norm_coefficients + row * kNorms * kNormCoefficients,
@@ -387,7 +404,10 @@ struct BackwardBlock
     block.ForUnits([&](int b, int unit, int64_t k) {
       const int64_t at = b * plan.units + unit;
       s.dh[b * hidden + k] = dh[at];
-      if (Kind::kLstm) s.dc[b * hidden + k] = dc[at];
+      PLANISH_UNROLL
+      for (int i = 0; i < kCells; ++i) {
+        s.dc[(b * kCells + i) * hidden + k] = dc[i * plan.states + at];
+      }
     });
   }
 };

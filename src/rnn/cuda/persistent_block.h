@@ -93,7 +93,7 @@ struct PersistentArguments {
         s(call),
         plan(call.plan),
         relu(is_relu),
-        cell_norm(Kind::kLstm && layer.cell_norm != CellNorm::kNone),
+        cell_norm(Kind::kCanNormC && layer.cell_norm != CellNorm::kNone),
         block(layer, call.plan),
         hidden(layer.hidden),
         columns(kGates * layer.hidden),

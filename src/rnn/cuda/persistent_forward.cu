@@ -95,11 +95,6 @@ PLANISH_DEVICE void WriteCoefficients(const NormCoefficients<T>& coefficients, T
   to[0] = coefficients.hi, to[1] = coefficients.lo, to[2] = coefficients.rstd;
 }
 
-template <class T>
-PLANISH_DEVICE T OrZero(const T* values, int64_t i) {
-  return values == nullptr ? T{0} : values[i];
-}
-
 // A block of the kernel: its arguments, and its arrays in shared memory.
 template <class T, class Kind>
 struct ForwardBlock : PersistentArguments<T, Kind, CellLayer<T>, PersistentCall<T>, NormPart> {
@@ -107,6 +102,7 @@ struct ForwardBlock : PersistentArguments<T, Kind, CellLayer<T>, PersistentCall<
   using Base::a, Base::s, Base::plan, Base::relu, Base::cell_norm, Base::block, Base::hidden;
   using Base::columns, Base::units, Base::rows, Base::sum_parts, Base::cell_parts;
   using Base::kGates, Base::kNorms;
+  static constexpr int kCells = Kind::kCells, kStates = Kind::kStates;
 
   // A step, and the arrays that the steps use in turn.
   struct Step {
@@ -120,7 +116,7 @@ struct ForwardBlock : PersistentArguments<T, Kind, CellLayer<T>, PersistentCall<
   T* weights;                                // [rows, stride]
   T* sums;                                   // [B, rows]
   T* cells;                                  // [B, units]
-  T* outputs;                                // [B, units] o
+  T* outputs;                                // [B, units] o, or an sLSTM's log(n)
   T *norm_coefficients, *cell_coefficients;  // [B, norms], followed by [B] of c
   T* inputs;                                 // [2, B, rows] zx
   T* input_coefficients;                     // [2, B, norms] of zx
@@ -185,8 +181,11 @@ struct ForwardBlock : PersistentArguments<T, Kind, CellLayer<T>, PersistentCall<
     block.ForUnits([&](int b, int unit, int64_t k) {
       const bool reset = IsReset(a, TimeOf(0), b);
       s.h[b * plan.stride + k] = reset ? OrZero(a.h_reset, k) : OrZero(s.h0, b * hidden + k);
-      if (Kind::kLstm) {
-        cells[b * plan.units + unit] = reset ? OrZero(a.c_reset, k) : OrZero(s.c0, b * hidden + k);
+      PLANISH_UNROLL
+      for (int i = 0; i < kCells; ++i) {
+        const int64_t j = i * hidden + k;
+        cells[i * plan.cells + b * plan.units + unit] =
+            reset ? OrEmpty(a.c_reset, j, i == 1) : OrEmpty(s.c0, b * kCells * hidden + j, i == 1);
       }
     });
     const int64_t padding = plan.stride - hidden;
@@ -306,8 +305,9 @@ struct ForwardBlock : PersistentArguments<T, Kind, CellLayer<T>, PersistentCall<
     block.ForUnits([&](int b, int unit, int64_t k) {
       const int64_t row = t * batch + b;
       const T state = step.h[b * plan.stride + k];
-      T cell = 0;
-      if constexpr (Kind::kLstm) cell = cells[b * plan.units + unit];
+      T cell[kStates] = {};
+      PLANISH_UNROLL
+      for (int i = 0; i < kCells; ++i) cell[i] = cells[i * plan.cells + b * plan.units + unit];
       if (!IsActive(a, t, b)) {
         s.y[row * hidden + k] = 0;
         PutState(step, b, unit, k, state, cell);
@@ -328,14 +328,14 @@ struct ForwardBlock : PersistentArguments<T, Kind, CellLayer<T>, PersistentCall<
         zh[gate] = sums[at];
         if (Kind::kSeparate && a.zh != nullptr) a.zh[row * columns + gate * hidden + k] = zh[gate];
       }
-      const UnitOutput<T> out =
-          TakeGates<Kind>(a, row, k, zx, zh, ih, hh, Kind::kLstm ? cell : state, relu);
+      if constexpr (!Kind::kLstm) cell[0] = state;
+      const UnitOutput<T> out = TakeGates<Kind>(a, row, k, zx, zh, ih, hh, cell, relu);
       if (cell_norm) {
-        cells[b * plan.units + unit] = out.c;
+        cells[b * plan.units + unit] = out.cell[0];
         outputs[b * plan.units + unit] = out.o;
       } else {
         s.y[row * hidden + k] = out.h;
-        PutState(step, b, unit, k, out.h, out.c);
+        PutState(step, b, unit, k, out.h, out.cell);
       }
     });
   }
@@ -368,19 +368,23 @@ struct ForwardBlock : PersistentArguments<T, Kind, CellLayer<T>, PersistentCall<
           TakeNormalized(a, row, k, cells[b * plan.units + unit], outputs[b * plan.units + unit],
                          NormCoefficients<T>{coefficients[0], coefficients[1], coefficients[2]});
       s.y[row * hidden + k] = out.h;
-      PutState(step, b, unit, k, out.h, out.c);
+      PutState(step, b, unit, k, out.h, out.cell);
     });
   }
 
-  // Writes the initial state of the next step.
-  PLANISH_DEVICE void PutState(const Step& step, int b, int unit, int64_t k, T state, T cell) {
+  // Writes the initial state of the next step. `cell` has kCells elements.
+  PLANISH_DEVICE void PutState(const Step& step, int b, int unit, int64_t k, T state,
+                               const T* cell) {
     const int64_t next = step.next;
     const bool reset = IsReset(a, next, b);
     step.h_next[b * plan.stride + k] = reset ? OrZero(a.h_reset, k) : state;
     if (next < 0 && s.h_n != nullptr) s.h_n[b * hidden + k] = state;
-    if constexpr (Kind::kLstm) {
-      cells[b * plan.units + unit] = reset ? OrZero(a.c_reset, k) : cell;
-      if (next < 0 && s.c_n != nullptr) s.c_n[b * hidden + k] = cell;
+    PLANISH_UNROLL
+    for (int i = 0; i < kCells; ++i) {
+      const int64_t j = i * hidden + k;
+      cells[i * plan.cells + b * plan.units + unit] =
+          reset ? OrEmpty(a.c_reset, j, i == 1) : cell[i];
+      if (next < 0 && s.c_n != nullptr) s.c_n[b * kCells * hidden + j] = cell[i];
     }
   }
 };

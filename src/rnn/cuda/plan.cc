@@ -78,7 +78,7 @@ PersistentBackwardPlan PlanPersistentBackward(const CellRecipe& recipe, const Rn
   plan.gradients = plan.rows * plan.lanes;
   plan.sums = recipe.norms() > 0 ? RoundUp(batch * plan.rows, pack) : 0;
   plan.states = RoundUp(batch * plan.units, pack);
-  plan.state_arrays = cell_norm ? 5 : recipe.is_lstm() ? 2 : 1;
+  plan.state_arrays = cell_norm ? 5 : 1 + recipe.cell_parts();
   plan.means = RoundUp(batch * (recipe.norms() + 1) * 2, pack);
   plan.shared_bytes = (plan.weights + plan.gradients + 2 * plan.sums +
                        plan.state_arrays * plan.states + plan.means) *

@@ -53,7 +53,7 @@ struct PersistentSlices {
 
 struct PersistentPlan : PersistentSlices {
   int64_t sums = 0;               ///< [B, rows] results of the matrix product
-  int64_t cells = 0;              ///< [B, units] c; the same size for o
+  int64_t cells = 0;              ///< [B, units] c; the same size for o, or an sLSTM's log(n)
   int64_t norm_coefficients = 0;  ///< [B, norms + 1] coefficients of kNormCoefficients elements
   int64_t params = 0;             ///< parameters of the block's gates and units
   int64_t inputs = 0;             ///< [B, rows] zx, two buffers: of this step and of the next one
@@ -69,8 +69,10 @@ struct PersistentBackwardPlan : PersistentSlices {
   int64_t gradients = 0;  ///< [rows, lanes] the gradient of zh
   int64_t sums = 0;       ///< [B, rows] g of the norms; the same size for xhat
   int64_t states = 0;     ///< [B, units], `state_arrays` times
-  int state_arrays = 0;   ///< dh and dc; with a norm of c also the gradients of o and c, and xhat
-  int64_t means = 0;      ///< [B, norms + 1] pairs of means
+  /// dh and dc, in an sLSTM of c and log(n); with a norm of c also the gradients of o and c, and
+  /// xhat
+  int state_arrays = 0;
+  int64_t means = 0;  ///< [B, norms + 1] pairs of means
   /// Doubles through which blocks exchange partial sums of the norms: [B, norms, blocks, 2] for the
   /// sums, [B, blocks, 2] for c.
   int64_t sum_parts = 0, cell_parts = 0;

@@ -55,6 +55,16 @@ TEST(PersistentPlan, LnLstmOf768FitsBackward) {
   EXPECT_EQ(BackwardPlan(Cell::kLstm, {1024, 16, 768, 768}).buffers, 2);
 }
 
+// Backward has one more array of states than an LSTM: the gradient of log(n). Forward has as many.
+TEST(PersistentPlan, SlstmHasTheGradientOfLogN) {
+  const RnnShape shape = {1024, 16, 768, 768};
+  const PersistentBackwardPlan plan = BackwardPlan(Cell::kSlstm, shape);
+  ASSERT_TRUE(plan.fits);
+  EXPECT_EQ(plan.state_arrays, 3);
+  EXPECT_EQ(plan.shared_bytes, BackwardPlan(Cell::kLstm, shape).shared_bytes + 4 * plan.states);
+  EXPECT_EQ(Plan(Cell::kSlstm, shape).shared_bytes, Plan(Cell::kLstm, shape).shared_bytes);
+}
+
 TEST(PersistentPlan, TooLargeLayersDoNotFitBackward) {
   EXPECT_TRUE(BackwardPlan(Cell::kLnLstm, {100, 16, 64, 1280}).fits);
   EXPECT_FALSE(BackwardPlan(Cell::kLnLstm, {100, 16, 64, 1536}).fits);
@@ -84,7 +94,7 @@ TEST(PersistentPlan, TooLargeLayersDoNotFit) {
 TEST(PersistentPlan, EveryUnitHasABlock) {
   for (const Cell cell :
        {Cell::kRnn, Cell::kLnRnn, Cell::kLnLstm, Cell::kLnLstmContrib, Cell::kLnLstmTorchaudio,
-        Cell::kGru, Cell::kLnGru, Cell::kLnGruHaste, Cell::kLnGruDreamer}) {
+        Cell::kSlstm, Cell::kGru, Cell::kLnGru, Cell::kLnGruHaste, Cell::kLnGruDreamer}) {
     for (int64_t hidden = 1; hidden < 1400; hidden += hidden < 40 ? 1 : 17) {
       for (const int64_t blocks : {int64_t{1}, int64_t{3}, int64_t{108}, kBlocks}) {
         for (const int64_t batch : {1, 5, 64}) {

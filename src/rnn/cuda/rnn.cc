@@ -21,9 +21,6 @@ CellRecipe CheckedRecipe(const char* function, Cell cell) {
   if (recipe.over == internal::Over::kBatch) {
     internal::Fail(function, "cell", "be a cell without batch norm", "one with batch norm");
   }
-  if (!recipe.has_cuda_kernels()) {
-    internal::Fail(function, "cell", "be a cell that GPUs have", internal::NameOf(cell));
-  }
   return recipe;
 }
 

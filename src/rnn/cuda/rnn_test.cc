@@ -146,8 +146,8 @@ TYPED_TEST(RnnCudaTest, EveryCellAgreesWithTheCpuForManyUnits) {
 TYPED_TEST(RnnCudaTest, LargeLayersAgreeWithTheCpu) {
   using T = TypeParam;
   for (const Cell cell : {Cell::kRnn, Cell::kLnRnn, Cell::kLstm, Cell::kLnLstm,
-                          Cell::kLnLstmContrib, Cell::kLnLstmTorchaudio, Cell::kGru, Cell::kLnGru,
-                          Cell::kLnGruHaste, Cell::kLnGruDreamer}) {
+                          Cell::kLnLstmContrib, Cell::kLnLstmTorchaudio, Cell::kSlstm, Cell::kGru,
+                          Cell::kLnGru, Cell::kLnGruHaste, Cell::kLnGruDreamer}) {
     this->ExpectWithin(kTolerance<T>, RnnProblem<T>(cell, {2, 1, 3, 515}, {.lengths = true}, 0.5));
     this->ExpectWithin(2 * kTolerance<T>,
                        RnnProblem<T>(cell, {9, 31, 2, 17}, {.lengths = true}, 0.5));
@@ -385,6 +385,7 @@ TYPED_TEST(RnnCudaTest, NanStaysInItsSequence) {
   constexpr int64_t kBatch = 3, kInputs = 3, kHidden = 7;
   for (const auto& [cell, recurrence] : CudaKinds()) {
     RnnProblem<T> p(cell, Shaped({4, kBatch, kInputs, kHidden}, recurrence), {.resets = true});
+    const int64_t cells = kHidden * internal::RecipeOf(cell).cell_parts();
     const RnnResult<T> before = ApplyOnDevice(p);
     p.layer.x[kInputs] = std::numeric_limits<T>::quiet_NaN();  // the first input of sequence 1
     const RnnResult<T> after = ApplyOnDevice(p);
@@ -399,9 +400,9 @@ TYPED_TEST(RnnCudaTest, NanStaysInItsSequence) {
     EXPECT_TRUE(std::isnan(after.y[static_cast<size_t>(outputs)])) << NameOf(cell);
     EXPECT_TRUE(tests::SameBits(others(after.y, outputs), others(before.y, outputs)));
     EXPECT_TRUE(tests::SameBits(others(after.h, outputs), others(before.h, outputs)));
-    EXPECT_TRUE(tests::SameBits(others(after.c, kHidden), others(before.c, kHidden)));
+    EXPECT_TRUE(tests::SameBits(others(after.c, cells), others(before.c, cells)));
     for (const size_t a : {tests::kX, tests::kH0, tests::kC0}) {
-      const int64_t width = a == tests::kX ? kInputs : a == tests::kH0 ? outputs : kHidden;
+      const int64_t width = a == tests::kX ? kInputs : a == tests::kH0 ? outputs : cells;
       EXPECT_TRUE(
           tests::SameBits(others(after.gradients[a], width), others(before.gradients[a], width)))
           << NameOf(cell) << " d" << ArrayName(a);
@@ -468,6 +469,50 @@ TYPED_TEST(RnnCudaTest, NormsAreExactAtAnyMeanAndSize) {
           << NameOf(cell) << " mean " << mean << " deviation " << deviation;
     }
   }
+}
+
+// Preactivations of up to about 3000, whose exponentials overflow, in any order of gates and steps.
+// The rounding error of log(n) is that of a value of this size, and alpha has its absolute error.
+TYPED_TEST(RnnCudaTest, SlstmOfLargeGatesAgreesWithTheCpu) {
+  using T = TypeParam;
+  for (const Given& given : kGivens) {
+    for (const bool persistent : {false, true}) {
+      RnnProblem<T> p(Cell::kSlstm, {7, 3, 4, 17}, given, 0.5);
+      for (T& weight : p.layer.weight_ih) weight *= 1000;
+      this->ExpectWithin(1000 * kTolerance<T>, p, persistent);
+    }
+  }
+}
+
+// An absent cell state has log(n) = -infinity, at the start and after resets.
+TYPED_TEST(RnnCudaTest, AbsentStatesOfAnSlstmAreEmpty) {
+  using T = TypeParam;
+  constexpr int64_t kBatch = 3, kHidden = 5;
+  for (const bool persistent : {false, true}) {
+    for (const bool reverse : {false, true}) {
+      const Given given = {.lengths = true, .resets = true, .reverse = reverse};
+      RnnProblem<T> p(Cell::kSlstm, {4, kBatch, 3, kHidden}, given);
+      p.layer.c0.clear();
+      p.layer.c_reset.clear();
+      const RnnResult<T> absent = ApplyOnDevice(p, persistent);
+      const auto empty = [](int64_t count) {
+        std::vector<T> states(static_cast<size_t>(count * 2 * kHidden), T{0});
+        for (size_t i = 0; i < states.size(); ++i) {
+          if (i / kHidden % 2 == 1) states[i] = -std::numeric_limits<T>::infinity();
+        }
+        return states;
+      };
+      p.layer.c0 = empty(kBatch);
+      p.layer.c_reset = empty(1);
+      EXPECT_EQ(ApplyOnDevice(p, persistent).DiffersIn(absent), "") << persistent << reverse;
+      p.layer.c0.clear();
+      p.layer.c_reset.clear();
+      this->ExpectWithin(kTolerance<T>, p, persistent);
+    }
+  }
+  RnnProblem<T> p(Cell::kSlstm, {0, 1, 3, 1});
+  p.layer.c0.clear();
+  EXPECT_EQ(ApplyOnDevice(p).c, (std::vector<T>{0, -std::numeric_limits<T>::infinity()}));
 }
 
 // --- Matrix products ---
@@ -626,6 +671,7 @@ TEST(RnnCudaSavedSize, EqualsTheTableInTheHeader) {
   EXPECT_EQ(size(Cell::kLnGruHaste), 3 * 24 + 8 + 6);
   EXPECT_EQ(size(Cell::kLnGruDreamer), 2 * 24 + 8 + 3);
   EXPECT_EQ(size(Cell::kLstm), 32 + 16);
+  EXPECT_EQ(size(Cell::kSlstm), 32 + 16);
   EXPECT_EQ(size(Cell::kDrawLstm), 32 + 16 + 3);
   EXPECT_EQ(size(Cell::kLnLstmContrib), 2 * 32 + 16 + 15);
   EXPECT_EQ(size(Cell::kLnLstmTflite), 2 * 32 + 16 + 12);

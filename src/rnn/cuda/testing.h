@@ -88,22 +88,6 @@ RnnResult<T> ApplyOnDevice(const RnnProblem<T>& p, bool persistent = false) {
   return device.Result();
 }
 
-inline bool IsOfCuda(Cell cell) { return internal::RecipeOf(cell).has_cuda_kernels(); }
-
-/// Returns the cells that have CUDA kernels.
-inline std::vector<Cell> CudaCells() {
-  std::vector<Cell> cells;
-  std::ranges::copy_if(internal::kCells, std::back_inserter(cells), IsOfCuda);
-  return cells;
-}
-
-/// Returns their kinds of layers. Projections and heads add kernels that do not depend on the cell.
-inline std::vector<Kind> CudaKinds() {
-  std::vector<Kind> kinds;
-  std::ranges::copy_if(kSomeKinds, std::back_inserter(kinds), IsOfCuda, &Kind::cell);
-  return kinds;
-}
-
 }  // namespace planish::tests
 
 #endif  // PLANISH_SRC_RNN_CUDA_TESTING_H_

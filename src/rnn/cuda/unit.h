@@ -6,8 +6,8 @@
 
 #include "src/base/check.h"
 #include "src/base/cuda/kernel.h"
-#include "src/rnn/cuda/cells.h"
 #include "src/base/cuda/math.h"
+#include "src/rnn/cuda/cells.h"
 #include "src/rnn/cuda/norm.h"
 
 // A cell as a compile-time parameter of the kernels, and the work of a thread on one unit.
@@ -22,14 +22,21 @@ PLANISH_DEVICE int64_t PlaceOf(const CellParams<T>& params, int gate, int64_t k)
 /// A cell as a type. The first kFirst gates share a norm, then the next kFirst gates, and so on.
 template <Arithmetic kArithmeticOf, Sums kSumsOf, int kFirst>
 struct CellKind {
-  static constexpr bool kLstm = kArithmeticOf == Arithmetic::kLstm;
+  static constexpr bool kLstm = IsLstm(kArithmeticOf);
+  static constexpr bool kSlstm = kArithmeticOf == Arithmetic::kSlstm;
   static constexpr bool kSplitsN = kArithmeticOf == Arithmetic::kGru;
   static constexpr bool kGru = IsGru(kArithmeticOf);
   static constexpr bool kRnn = !kLstm && !kGru;
   static constexpr bool kPlain = kSumsOf == Sums::kPlain;
   static constexpr bool kJoint = kSumsOf == Sums::kJoint;
   static constexpr bool kSeparate = kSumsOf == Sums::kSeparate;
+  /// Whether kernels contain the norm of c.
+  static constexpr bool kCanNormC = kLstm && !kSlstm;
   static constexpr int kGates = GatesOf(kArithmeticOf);
+  /// The elements of a unit's cell state: c, and an sLSTM's log(n).
+  static constexpr int kCells = kSlstm ? 2 : kLstm ? 1 : 0;
+  /// The elements of the state that a unit's gates use: the cell state, or without one h.
+  static constexpr int kStates = kLstm ? kCells : 1;
   static constexpr int kFirstGates = kFirst;
   static constexpr int kNorms = (kGates + kFirst - 1) / kFirst;
 };
@@ -45,20 +52,32 @@ PLANISH_DEVICE bool IsReset(const CellLayer<T>& layer, int64_t t, int64_t b) {
          IsActive(layer, t, b);
 }
 
-/// The outputs of a unit: its state, and an LSTM's c and o.
+template <class T>
+PLANISH_DEVICE T OrZero(const T* values, int64_t i) {
+  return values == nullptr ? T{0} : values[i];
+}
+/// Returns an element of `cell`, or if it is null of an empty cell state: 0, for log(n) -infinity.
+template <class T>
+PLANISH_DEVICE T OrEmpty(const T* cell, int64_t i, bool is_log_n) {
+  if (cell != nullptr) return cell[i];
+  return is_log_n ? -static_cast<T>(INFINITY) : T{0};
+}
+
+/// The outputs of a unit: its state, and an LSTM's cell state and o. `cell` contains c, and an
+/// sLSTM's log(n).
 template <class T>
 struct UnitOutput {
-  T h, c, o;
+  T h, cell[2], o;
 };
 
 /// Computes the gates of unit k in row `row`, and saves them if the layer does. `before` is the
-/// unit's h, or an LSTM's c. With a norm of c, h is computed by TakeNormalized.
+/// unit's h, or an LSTM's cell state. With a norm of c, h is computed by TakeNormalized.
 template <class Kind, class T>
 PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64_t k,
                                        const T (&zx)[Kind::kGates], const T (&zh)[Kind::kGates],
                                        const NormCoefficients<T> (&ih)[Kind::kNorms],
-                                       const NormCoefficients<T> (&hh)[Kind::kNorms], T before,
-                                       bool relu) {
+                                       const NormCoefficients<T> (&hh)[Kind::kNorms],
+                                       const T (&before)[Kind::kStates], bool relu) {
   constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates;
   const CellParams<T>& p = a.params;
   const int64_t hidden = a.hidden, first = row * kGates * hidden + k, unit = row * hidden + k;
@@ -85,7 +104,7 @@ PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64
   T* const kept = a.gates_kept == nullptr ? nullptr : a.gates_kept + first;
   if constexpr (Kind::kRnn) {
     // NaN stays NaN, because it is not <= 0.
-    return {!relu ? Tanh(of_x[0]) : of_x[0] <= 0 ? T{0} : of_x[0], 0, 0};
+    return {!relu ? Tanh(of_x[0]) : of_x[0] <= 0 ? T{0} : of_x[0], {}, 0};
   } else if constexpr (Kind::kGru) {
     const T r = Sigmoid(of_x[0]), z = Sigmoid(of_x[1]);
     const T n = Tanh(Kind::kSplitsN ? FusedMulAdd(r, of_h, of_x[2]) : r * of_x[2]);
@@ -93,18 +112,29 @@ PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64
       kept[0] = r, kept[hidden] = z, kept[2 * hidden] = n;
       a.candidate[unit] = Kind::kSplitsN ? of_h : of_x[2];
     }
-    return {FusedMulAdd(T{1} - z, n, z * before), 0, 0};
+    return {FusedMulAdd(T{1} - z, n, z * before[0]), {}, 0};
+  } else if constexpr (Kind::kSlstm) {
+    const T i = of_x[0], g = Tanh(of_x[2]), o = Sigmoid(of_x[3]);
+    // c is the average of the c before and g. The weight of the c before is alpha.
+    const T gap = (before[1] - Softplus(-of_x[1])) - i, alpha = Sigmoid(gap);
+    const T c = FusedMulAdd(alpha, before[0] - g, g);
+    if (kept != nullptr) {
+      kept[0] = alpha, kept[hidden] = Sigmoid(of_x[1]), kept[2 * hidden] = g, kept[3 * hidden] = o;
+      a.before[unit] = before[0];
+      a.tanh_c[unit] = c;
+    }
+    return {o * c, {c, i + Softplus(gap)}, o};
   } else {
     const T i = Sigmoid(of_x[0]), f = Sigmoid(of_x[1]), g = Tanh(of_x[2]), o = Sigmoid(of_x[3]);
-    const T c = FusedMulAdd(f, before, i * g);
+    const T c = FusedMulAdd(f, before[0], i * g);
     if (kept != nullptr) {
       kept[0] = i, kept[hidden] = f, kept[2 * hidden] = g, kept[3 * hidden] = o;
-      a.before[unit] = before;
+      a.before[unit] = before[0];
     }
-    if (a.cell_norm != CellNorm::kNone) return {0, c, o};
+    if (a.cell_norm != CellNorm::kNone) return {0, {c}, o};
     const T tanh_c = Tanh(c);
     if (kept != nullptr) a.tanh_c[unit] = tanh_c;
-    return {o * tanh_c, c, o};
+    return {o * tanh_c, {c}, o};
   }
 }
 
@@ -116,7 +146,7 @@ PLANISH_DEVICE UnitOutput<T> TakeNormalized(const CellLayer<T>& a, int64_t row, 
   const T seen = FusedMulAdd(a.params.gain_c[at], coefficients.Xhat(c), a.params.bias_c[at]);
   const T tanh_c = Tanh(seen);
   if (a.tanh_c != nullptr) a.tanh_c[row * a.hidden + k] = tanh_c;
-  return {o * tanh_c, a.cell_norm == CellNorm::kCarried ? seen : c, o};
+  return {o * tanh_c, {a.cell_norm == CellNorm::kCarried ? seen : c}, o};
 }
 
 /// Returns v * (1 - v), the derivative of the logistic function.
@@ -130,20 +160,26 @@ PLANISH_DEVICE T OfTanh(T v) {
   return FusedMulAdd(-v, v, T{1});
 }
 
-/// The gradients of an LSTM unit's sum of o, and of the argument of tanh.
+/// The gradients of an LSTM unit's sum of o, of the argument of tanh (of c in an sLSTM), and of an
+/// sLSTM's log(n).
 template <class T>
 struct OutputGradient {
-  T of_o, of_cell;
+  T of_o, of_cell, of_log_n;
 };
 
-/// Computes an LSTM's OutputGradient from the gradient of its h. `more` is a further gradient of
-/// the argument of tanh.
-template <class T>
+/// Computes an LSTM's OutputGradient from the gradient of its h. `more` are further gradients of
+/// the argument of tanh, and of an sLSTM's log(n).
+template <class Kind, class T>
 PLANISH_DEVICE OutputGradient<T> TakeOutputBack(const CellLayer<T>& a, int64_t row, int64_t k, T dh,
-                                                T more) {
+                                                const T (&more)[Kind::kStates]) {
   const T tanh_c = a.tanh_c[row * a.hidden + k];
   const T o = a.gates_kept[(row * 4 + 3) * a.hidden + k];
-  return {dh * tanh_c * OfSigmoid(o), FusedMulAdd(dh * o, OfTanh(tanh_c), more)};
+  const T of_o = dh * tanh_c * OfSigmoid(o);
+  if constexpr (Kind::kSlstm) {
+    return {of_o, FusedMulAdd(dh, o, more[0]), more[1]};
+  } else {
+    return {of_o, FusedMulAdd(dh * o, OfTanh(tanh_c), more[0]), 0};
+  }
 }
 
 /// Returns the normalized c of an LSTM's unit.
@@ -165,11 +201,11 @@ PLANISH_DEVICE T TakeCellNormBack(const CellLayer<T>& a, int64_t row, int64_t k,
 }
 
 /// Gradients of a unit's gate sums (for a GRU, of ax_n and ah_n separately). Also those of the h
-/// and c before the step, except the part through the matrix product.
+/// and cell state before the step, except the part through the matrix product.
 template <class Kind, class T>
 struct UnitGradient {
   T of_a[Kind::kGates];
-  T of_h, dh, dc;
+  T of_h, dh, dc[Kind::kStates];
 
   /// Returns the gradient of the gate's part of zh, or of zx + zh.
   PLANISH_DEVICE T OfState(int gate) const {
@@ -196,13 +232,23 @@ PLANISH_DEVICE UnitGradient<Kind, T> TakeGatesBack(const CellLayer<T>& a, int64_
     d.of_h = of_n * r;
     d.of_a[2] = Kind::kSplitsN ? of_n : d.of_h;
     d.dh = dh * z;
+  } else if constexpr (Kind::kSlstm) {
+    const T alpha = kept[0], f = kept[hidden], g = kept[2 * hidden], of_cell = output.of_cell;
+    const T dgap =
+        FusedMulAdd(of_cell * (a.before[unit] - g), OfSigmoid(alpha), output.of_log_n * alpha);
+    d.of_a[0] = output.of_log_n - dgap;
+    d.of_a[1] = FusedMulAdd(-dgap, f, dgap);
+    d.of_a[2] = of_cell * (T{1} - alpha) * OfTanh(g);
+    d.of_a[3] = output.of_o;
+    d.dc[0] = of_cell * alpha;
+    d.dc[1] = dgap;
   } else {
     const T i = kept[0], f = kept[hidden], g = kept[2 * hidden], of_cell = output.of_cell;
     d.of_a[0] = of_cell * g * OfSigmoid(i);
     d.of_a[1] = of_cell * a.before[unit] * OfSigmoid(f);
     d.of_a[2] = of_cell * i * OfTanh(g);
     d.of_a[3] = output.of_o;
-    d.dc = of_cell * f;
+    d.dc[0] = of_cell * f;
   }
   return d;
 }
@@ -239,6 +285,8 @@ void VisitKind(const char* function, Arithmetic arithmetic, Sums sums, int first
     if (joint && first == 1) return f(CellKind<kLstm, Sums::kJoint, 1>());
     if (joint && first == 4) return f(CellKind<kLstm, Sums::kJoint, 4>());
     if (!joint && first == 4) return f(CellKind<kLstm, Sums::kSeparate, 4>());
+  } else if (arithmetic == kSlstm) {
+    if (plain) return f(CellKind<kSlstm, Sums::kPlain, 4>());
   } else if (arithmetic == kGru) {
     if (plain) return f(CellKind<kGru, Sums::kPlain, 3>());
     if (!joint && first == 2) return f(CellKind<kGru, Sums::kSeparate, 2>());

@@ -140,6 +140,7 @@ RECURRENT = {
     "haste": lambda *sizes: planish.nn.LayerNormLSTM(*sizes, variant="haste"),
     "two layers, both directions": lambda *sizes: planish.nn.LayerNormLSTM(*sizes, num_layers=2, bidirectional=True),
     "gru": planish.nn.LayerNormGRU,
+    "slstm": lambda *sizes: planish.nn.LayerNormLSTM(*sizes, variant="slstm"),
 }
 
 

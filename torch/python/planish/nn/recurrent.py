@@ -700,7 +700,7 @@ class LayerNormLSTM(_Layers):
               gate and normalizer n, without norms: n_t = s(f) * n_{t-1} + exp(i) and c_t = (s(f) *
               n_{t-1} * c_{t-1} + exp(i) * tanh(g)) / n_t, h_t = s(o) * c_t. A cell state has 2H
               elements, this c (the paper's divided by n) and then log(n). Without c_0 or c_reset
-              n is 0. Not on a GPU.
+              n is 0.
             - ``"plain"``: ``torch.nn.LSTM``.
             - ``"batchnorm"``: statistics over the sequences of the batch instead of LN, separately
               for each step (Cooijmans et al. 2016, Eq. 6-8). There are no running estimates, so
