@@ -69,6 +69,11 @@ SettingSpec EpsSetting() {
 
 SettingSpec GainSetting() { return {"gain", 1.0, "initial gains of the norms", 0, 1e6, {}}; }
 
+SettingSpec HeadsSetting() {
+  return {"heads", 1,     "blocks of each block-diagonal recurrent matrix; must divide hidden",
+          1,       65536, {}};
+}
+
 std::vector<SettingSpec> PlacementSettings(const std::string& value,
                                            const std::vector<std::string>& more) {
   std::vector<std::string> names = PlacementNames(value);

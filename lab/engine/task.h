@@ -196,6 +196,9 @@ std::vector<SettingSpec> NormDetails();
 SettingSpec EpsSetting();
 SettingSpec GainSetting();
 
+/// Returns the setting "heads" of recurrent layers with the setting "hidden".
+SettingSpec HeadsSetting();
+
 /// Returns the setting "placement" of a Transformer's norms (lab/model/residual.h), and the setting
 /// "qk_norm". `more` are placements beside the usual ones.
 std::vector<SettingSpec> PlacementSettings(const std::string& value,

@@ -1,7 +1,7 @@
 #include "lab/model/recurrent.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/stack.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 #include <torch/nn/utils/rnn.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -38,7 +39,14 @@ at::Tensor Zeros(at::IntArrayRef sizes, const torch::nn::Module& module) {
   return at::zeros(sizes, module.parameters()[0].options().requires_grad(false));
 }
 
-// Adapter of a layer of Planish or PyTorch. kStates is 2 for h and c, or 1 for h.
+// Returns states [S, ...] before the first step.
+at::Tensor FirstStates(at::IntArrayRef sizes, const torch::nn::Module& module) {
+  at::Tensor states = Zeros(sizes, module);
+  if (sizes[0] == 3) states[2].fill_(-std::numeric_limits<double>::infinity());
+  return states;
+}
+
+// Adapter of a layer of Planish or PyTorch. kStates is S of RecurrentModule.
 template <class Layer, int64_t kStates>
 class Wrapped final : public RecurrentModule {
  public:
@@ -49,9 +57,12 @@ class Wrapped final : public RecurrentModule {
 
   std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x, const at::Tensor& state,
                                             const at::Tensor& lengths) override {
-    if constexpr (kStates == 2) {
-      const auto [y, last] = Run(x, std::make_tuple(state[0], state[1]), lengths);
-      return {y, at::stack({std::get<0>(last), std::get<1>(last)})};
+    if constexpr (kStates > 1) {
+      // c [layers, B, (S - 1) H]
+      const at::Tensor c = state.slice(0, 1).movedim(0, 2).flatten(2);
+      const auto [y, last] = Run(x, std::make_tuple(state[0], c), lengths);
+      const auto& [h_n, c_n] = last;
+      return {y, at::cat({h_n.unsqueeze(0), c_n.unflatten(2, {kStates - 1, -1}).movedim(2, 0)})};
     } else {
       const auto [y, last] = Run(x, state[0], lengths);
       return {y, last.unsqueeze(0)};
@@ -59,7 +70,7 @@ class Wrapped final : public RecurrentModule {
   }
 
   at::Tensor ZeroState(int64_t batch) const override {
-    return Zeros({kStates, options_.layers, batch, options_.hidden}, *layer_);
+    return FirstStates({kStates, options_.layers, batch, options_.hidden}, *layer_);
   }
 
  private:
@@ -115,9 +126,9 @@ class WrappedSteps final : public RecurrentSteps {
       }
       const auto [h, c] = steps_.step(x, state.h, state.c);
       if (record.isActive()) record.setOutputs(std::vector<c10::IValue>{h, c});
-      return {h, kStates == 2 ? c : at::Tensor()};
+      return {h, kStates > 1 ? c : at::Tensor()};
     }
-    if constexpr (kStates == 2) {
+    if constexpr (kStates > 1) {
       const auto [h, c] = layer_->forward(x, std::make_tuple(state.h, state.c));
       return {h, c};
     } else {
@@ -126,8 +137,9 @@ class WrappedSteps final : public RecurrentSteps {
   }
 
   RecurrentState ZeroState(int64_t batch) const override {
-    const auto zeros = [&] { return Zeros({batch, options_.hidden}, *layer_); };
-    return {zeros(), kStates == 2 ? zeros() : at::Tensor()};
+    const at::Tensor first = FirstStates({kStates, batch, options_.hidden}, *layer_);
+    if constexpr (kStates == 1) return {first[0], {}};
+    return {first[0], first.slice(0, 1).movedim(0, 1).flatten(1)};
   }
 
  private:
@@ -154,6 +166,8 @@ struct Kind {
 };
 using Lstm = Kind<nn::LayerNormLSTM, nn::LayerNormLSTMOptions, nn::LayerNormLSTMCell,
                   nn::LayerNormLSTMCellOptions, 2>;
+using Slstm = Kind<nn::LayerNormLSTM, nn::LayerNormLSTMOptions, nn::LayerNormLSTMCell,
+                   nn::LayerNormLSTMCellOptions, 3>;
 using Gru = Kind<nn::LayerNormGRU, nn::LayerNormGRUOptions, nn::LayerNormGRUCell,
                  nn::LayerNormGRUCellOptions, 1>;
 using Rnn = Kind<nn::LayerNormRNN, nn::LayerNormRNNOptions, nn::LayerNormRNNCell,
@@ -169,7 +183,9 @@ constexpr bool kIsPlanishs = requires(Options options) { options.variant(); };
 
 template <class Options>
 Options WithCell(Options options, const RecurrentOptions& o, Cell cell) {
-  if constexpr (kIsPlanishs<Options>) options.variant(cell).eps(o.epsilon).composed(o.composed);
+  if constexpr (kIsPlanishs<Options>) {
+    options.variant(cell).eps(o.epsilon).num_heads(o.heads).composed(o.composed);
+  }
   return options;
 }
 
@@ -192,7 +208,7 @@ Steps MakeSteps(const RecurrentOptions& o, Cell cell) {
 struct Entry {
   std::string name;
   Cell cell;
-  bool can_be_composed;
+  bool is_planishs;
   Module (*make)(const RecurrentOptions& options, Cell cell);
   Steps (*make_steps)(const RecurrentOptions& options, Cell cell);
 };
@@ -224,19 +240,29 @@ const std::vector<Entry>& Table() {
       EntryOf<Gru>(Cell::kLnGruHaste),
       EntryOf<Gru>(Cell::kLnGruDreamer),
       EntryOf<Lstm>(Cell::kDrawLstm),
+      EntryOf<Slstm>(Cell::kSlstm),
       EntryOf<TorchLstm>(Cell::kLstm),
       EntryOf<TorchGru>(Cell::kGru),
   };
   return table;
 }
 
-// Returns the entry of a cell. Throws for an unknown cell or options that it does not have.
+// Returns the entry of a cell. Throws like CheckRecurrent.
 const Entry& Find(const char* function, const std::string& name, const RecurrentOptions& options) {
   for (const Entry& entry : Table()) {
     if (entry.name != name) continue;
-    if (options.composed && !entry.can_be_composed) {
+    const int64_t heads = options.heads;
+    if (!entry.is_planishs && options.composed) {
       throw UsageError(
           fmt::format("[{}] composed must be false for \"{}\", got true", function, name));
+    }
+    if (!entry.is_planishs && heads != 1) {
+      throw UsageError(
+          fmt::format("[{}] heads must be 1 for \"{}\", got {}", function, name, heads));
+    }
+    if (heads < 1 || options.hidden % heads != 0) {
+      throw UsageError(fmt::format("[{}] heads must divide the {} units, got {}", function,
+                                   options.hidden, heads));
     }
     return entry;
   }
@@ -253,6 +279,10 @@ const std::vector<std::string>& CellNames() {
     return all;
   }();
   return names;
+}
+
+void CheckRecurrent(const std::string& name, const RecurrentOptions& options) {
+  Find("CheckRecurrent", name, options);
 }
 
 std::shared_ptr<RecurrentModule> MakeRecurrent(const std::string& name,

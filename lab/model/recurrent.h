@@ -19,7 +19,8 @@ struct RecurrentOptions {
   int64_t hidden = 0;
   int64_t layers = 1;
   double epsilon = 1e-5;
-  double gain = 1;  ///< initial value of every gain of a norm; cells without norms have none
+  double gain = 1;    ///< initial value of every gain of a norm; cells without norms have none
+  int64_t heads = 1;  ///< RnnShape::heads, divides H
   /// Computes with PyTorch's operators instead of Planish's kernels, for comparison.
   bool composed = false;
 };
@@ -35,11 +36,13 @@ class RecurrentModule : public torch::nn::Module {
                                                     const at::Tensor& lengths = {}) = 0;
 
   /// Returns the initial state of a sequence: zeros [S, layers, B, H]. S is 2 for an LSTM, whose
-  /// second state is c, and 1 for the others.
+  /// second state is c, 3 for an sLSTM, and 1 for the others. The third state of an sLSTM is log(n)
+  /// with n = 0, -infinity.
   virtual at::Tensor ZeroState(int64_t batch) const = 0;
 };
 
-/// State of one layer, each [B, H]; c is undefined except for an LSTM.
+/// State of one layer: h [B, H], and c [B, H] of an LSTM or [B, 2H] of an sLSTM (planish/rnn.h),
+/// undefined for other cells.
 struct RecurrentState {
   at::Tensor h, c;
 };
@@ -57,19 +60,23 @@ class RecurrentSteps : public torch::nn::Module {
   /// before Begin().
   virtual RecurrentState Step(const at::Tensor& x, const RecurrentState& state) = 0;
 
-  /// Returns the initial state of a sequence: zeros.
+  /// Returns the initial state of a sequence: that of RecurrentModule.
   virtual RecurrentState ZeroState(int64_t batch) const = 0;
 };
 
 /// Returns the names that MakeRecurrent and MakeRecurrentSteps know: the cells of planish/rnn.h
-/// (lstm, gru, ln-lstm, ln-gru and so on), torch-lstm and torch-gru.
+/// (lstm, gru, slstm, ln-lstm and so on), torch-lstm and torch-gru.
 /// Cells with batch norm are excluded: they have no running estimates, so they cannot be evaluated
 /// or sampled.
 const std::vector<std::string>& CellNames();
 
+/// Throws UsageError for an unknown name, if heads do not divide H, and for PyTorch's layers with
+/// `composed` or several heads.
+void CheckRecurrent(const std::string& name, const RecurrentOptions& options);
+
 /// Returns the recurrent layer of the cell called `name`. Draws weights from the default generator,
 /// matrices of the first layer first. So with one seed, cells with the same number of gates have
-/// equal matrices. Throws UsageError for an unknown name, and for PyTorch's layers with `composed`.
+/// equal matrices. Throws like CheckRecurrent.
 std::shared_ptr<RecurrentModule> MakeRecurrent(const std::string& name,
                                                const RecurrentOptions& options);
 

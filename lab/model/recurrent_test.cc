@@ -35,6 +35,19 @@ std::shared_ptr<RecurrentModule> Seeded(const std::string& cell, const Recurrent
   return MakeRecurrent(cell, options);
 }
 
+// Returns S of RecurrentModule.
+int64_t StatesOf(const std::string& cell) {
+  return cell == "slstm" ? 3 : cell.find("lstm") != cell.npos ? 2 : 1;
+}
+
+// Expects the empty state: zeros, with n = 0 in an sLSTM.
+void ExpectZero(const at::Tensor& state) {
+  const auto count = [](const at::Tensor& t) { return t.count_nonzero().item<int64_t>(); };
+  const int64_t zeros = std::min<int64_t>(state.size(0), 2);
+  EXPECT_EQ(count(state.slice(0, 0, zeros)), 0);
+  EXPECT_EQ(count(state.slice(0, zeros).exp()), 0);
+}
+
 bool IsPyTorchs(const std::string& cell) { return cell.starts_with("torch-"); }
 
 // Sets parameters that differ from 0 and 1, so that each gradient tests its own equation.
@@ -88,7 +101,7 @@ TEST(Recurrent, AreATable) {
               ElementsAre("lstm", "ln-lstm", "gru", "ln-gru", "rnn", "ln-rnn", "rnn-relu",
                           "ln-rnn-relu", "ln-lstm-haste", "ln-lstm-fastrnns", "ln-lstm-tfa",
                           "ln-lstm-contrib", "ln-lstm-torchaudio", "ln-lstm-tflite", "ln-gru-haste",
-                          "ln-gru-dreamer", "draw-lstm", "torch-lstm", "torch-gru"));
+                          "ln-gru-dreamer", "draw-lstm", "slstm", "torch-lstm", "torch-gru"));
   EXPECT_THROW(MakeRecurrent("ln", {.inputs = 3, .hidden = 4}), UsageError);
   EXPECT_THROW(MakeRecurrent("torch-lstm", {.inputs = 3, .hidden = 4, .composed = true}),
                UsageError);
@@ -103,9 +116,8 @@ TEST(Recurrent, CarryTheirState) {
       const auto module = Seeded(cell, {.inputs = 3, .hidden = 4, .layers = layers});
       const at::Tensor x = at::randn({7, 2, 3});
       const at::Tensor zero = module->ZeroState(2);
-      const int64_t states = cell.find("lstm") != cell.npos ? 2 : 1;
-      EXPECT_EQ(zero.sizes(), at::IntArrayRef({states, layers, 2, 4})) << cell;
-      EXPECT_EQ(zero.count_nonzero().item<int64_t>(), 0);
+      EXPECT_EQ(zero.sizes(), at::IntArrayRef({StatesOf(cell), layers, 2, 4})) << cell;
+      ExpectZero(zero);
       const auto [y, last] = module->forward(x, zero);
       EXPECT_EQ(y.sizes(), at::IntArrayRef({7, 2, 4}));
       EXPECT_EQ(last.sizes(), zero.sizes());
@@ -245,9 +257,12 @@ TEST(RecurrentSteps, AreThoseOfASequence) {
 
       const at::Tensor x = Leaf({6, 3, 3}), state = Leaf(module->ZeroState(3).sizes());
       const auto [y, last] = module->forward(x, state);
-      const bool lstm = state.size(0) == 2;
+      const bool lstm = state.size(0) > 1;
+      const auto cell_state = [&](const at::Tensor& states) {  // [S, 1, B, H] -> [B, (S - 1) H]
+        return lstm ? at::cat(states.select(1, 0).slice(0, 1).unbind(0), 1) : at::Tensor();
+      };
       steps->Begin();
-      RecurrentState now = {state[0][0], lstm ? state[1][0] : at::Tensor()};
+      RecurrentState now = {state[0][0], cell_state(state)};
       std::vector<at::Tensor> ys;
       for (int64_t t = 0; t < x.size(0); ++t) {
         now = steps->Step(x[t], now);
@@ -255,7 +270,7 @@ TEST(RecurrentSteps, AreThoseOfASequence) {
         ys.push_back(now.h);
       }
       std::vector<at::Tensor> results = {at::stack(ys)}, expected = {y};
-      if (lstm) results.push_back(now.c), expected.push_back(last[1][0]);
+      if (lstm) results.push_back(now.c), expected.push_back(cell_state(last));
       ExpectSameGradients(results, WithParameters(*steps, {x, state}), expected,
                           WithParameters(*module, {x, state}));
     }
@@ -268,14 +283,68 @@ TEST(RecurrentSteps, StartFromZeros) {
     for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
       steps->to(type);
       const RecurrentState zero = steps->ZeroState(2);
-      const at::Tensor expected = at::zeros({2, 4}, type);
-      EXPECT_TRUE(zero.h.equal(expected)) << cell;
-      EXPECT_EQ(zero.c.defined(), cell.find("lstm") != cell.npos) << cell;
+      EXPECT_TRUE(zero.h.equal(at::zeros({2, 4}, type))) << cell;
+      EXPECT_EQ(zero.c.defined(), StatesOf(cell) > 1) << cell;
       if (zero.c.defined()) {
-        EXPECT_TRUE(zero.c.equal(expected)) << cell;
+        EXPECT_EQ(zero.c.scalar_type(), type) << cell;
+        EXPECT_EQ(zero.c.size(1), 4 * (StatesOf(cell) - 1)) << cell;
+        ExpectZero(at::stack({zero.h, zero.c.slice(1, 0, 4), zero.c.slice(1, -4)})
+                       .slice(0, 0, StatesOf(cell)));
       }
     }
   }
+}
+
+// Each head of a layer without norms equals a layer of its units only.
+TEST(Recurrent, HeadsReadOnlyTheirPartOfTheState) {
+  for (const std::string cell : {"lstm", "gru", "rnn", "slstm"}) {
+    SCOPED_TRACE(cell);
+    const auto both = Seeded(cell, {.inputs = 3, .hidden = 4, .heads = 2});
+    Randomise(*both);
+    const at::Tensor x = at::randn({5, 3, 3}, at::kDouble);
+    const at::Tensor state = at::randn(both->ZeroState(3).sizes(), at::kDouble);
+    const auto [y, last] = both->forward(x, state);
+    for (const int64_t head : {0, 1}) {
+      const auto units = [&](const at::Tensor& t, int64_t dim) {
+        return t.slice(dim, 2 * head, 2 * head + 2);
+      };
+      const auto one = Seeded(cell, {.inputs = 3, .hidden = 2});
+      one->to(at::kDouble);
+      for (const auto& [name, tensor] : Parameters(*one)) {  // [G H, ...], one gate after the other
+        const at::Tensor of_both = Parameters(*both).at(name).detach();
+        at::Tensor data = tensor;
+        data.set_data(units(of_both.unflatten(0, {-1, 4}), 1).flatten(0, 1).contiguous());
+      }
+      const auto [own_y, own_last] = one->forward(x, units(state, 3));
+      ExpectNear(units(y, 2), own_y, "y");
+      ExpectNear(units(last, 3), own_last, "last");
+    }
+  }
+}
+
+TEST(Recurrent, ReportsWrongHeads) {
+  const auto error = [](const std::string& cell, int64_t heads) -> std::string {
+    try {
+      CheckRecurrent(cell, {.inputs = 3, .hidden = 4, .heads = heads});
+    } catch (const UsageError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  for (const std::string& cell : CellNames()) {
+    if (IsPyTorchs(cell)) {
+      EXPECT_EQ(error(cell, 2), "[CheckRecurrent] heads must be 1 for \"" + cell + "\", got 2");
+    } else {
+      EXPECT_EQ(error(cell, 3), "[CheckRecurrent] heads must divide the 4 units, got 3") << cell;
+      EXPECT_EQ(error(cell, 8), "[CheckRecurrent] heads must divide the 4 units, got 8") << cell;
+      EXPECT_EQ(error(cell, 0), "[CheckRecurrent] heads must divide the 4 units, got 0") << cell;
+      EXPECT_EQ(error(cell, 2), "") << cell;
+      EXPECT_EQ(error(cell, 4), "") << cell;
+    }
+    EXPECT_EQ(error(cell, 1), "") << cell;
+  }
+  EXPECT_THROW(MakeRecurrent("lstm", {.inputs = 3, .hidden = 4, .heads = 3}), UsageError);
+  EXPECT_THROW(MakeRecurrentSteps("slstm", {.inputs = 3, .hidden = 4, .heads = 3}), UsageError);
 }
 
 TEST(RecurrentSteps, MustBegin) {

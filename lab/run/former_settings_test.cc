@@ -33,6 +33,9 @@ TEST(FormerSettings, AreUpdatedInTheirOrder) {
   settings = {{"norm", "rms"}, {"qk_norm", true}, {"placement", "peri"}};
   UpdateSettings("rt", settings);
   EXPECT_EQ(settings.dump(), R"({"norm":"rms","qk_norm":true,"placement":"peri"})");
+  settings = {{"cell", "gru"}};
+  UpdateSettings("char-lm", settings);
+  EXPECT_EQ(settings.dump(), R"({"cell":"gru","heads":1})");
   settings = {{"norm", "rms"}};
   UpdateSettings("pi-mnist", settings);
   EXPECT_EQ(settings.dump(), R"({"norm":"rms"})");

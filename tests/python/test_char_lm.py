@@ -62,7 +62,21 @@ def test_wrong_usage(planish):
         (("--cell", "ltsm"), "ln-lstm"),
         (("--norm", "layer"), "cell"),
         (("--set", "temperature=0"), "at least 0.01"),
+        (("--set", "heads=0"), "at least 1"),
+        (("--cell", "slstm", "--set", "heads=3"), "heads must divide the 16 units, got 3"),
+        (("--cell", "slstm,torch-gru", "--set", "heads=4"), 'heads must be 1 for "torch-gru", got 4'),
     ):
         result = planish(*SMOKE, "--quiet", *arguments)
         assert result.returncode == 2
         assert part in result.stderr
+        assert re.fullmatch(r"planish: [^\n]+\n", result.stderr), result.stderr
+    assert not list(planish.folder.glob("runs/char-lm/*/config.json"))  # not even for slstm
+
+
+def test_slstm_with_heads(planish):
+    planish.ok(*SMOKE, "--cell", "lstm,slstm", "--set", "heads=1,4")
+    for cell in ("lstm", "slstm"):
+        one, four = (result_of(planish, f"smoke-{cell}-b8-{heads}s1")["parameters"] for heads in ("", "heads=4-"))
+        assert one - four == 4 * 16 * 12  # three quarters of four matrices of 16 columns
+    run = "runs/char-lm/smoke-slstm-b8-heads=4-s1"
+    assert len(planish.ok("sample", run, "--length", 20, "--threads", 1).stdout.rstrip("\n")) >= 19

@@ -10,6 +10,7 @@
 #include "lab/data/text.h"
 #include "lab/engine/capabilities.h"
 #include "lab/engine/streams.h"
+#include "lab/model/recurrent.h"
 #include "lab/tasks/char-lm/model.h"
 #include "lab/tasks/text_corpus.h"
 
@@ -35,6 +36,7 @@ class CharLm final : public Experiment, public TextSampler {
                 .embedding = settings.Int("embedding"),
                 .hidden = settings.Int("hidden"),
                 .layers = settings.Int("layers"),
+                .heads = settings.Int("heads"),
                 .streams = streams_,
                 .gain = settings.Real("gain")}) {}
 
@@ -63,7 +65,7 @@ class CharLm final : public Experiment, public TextSampler {
   at::Tensor Loss(const Tensors& batch) override {
     const at::Tensor carried =
         model_.carried().slice(2, shard().Begin(streams_), shard().End(streams_));
-    if (batch[2].item<bool>()) carried.zero_();
+    if (batch[2].item<bool>()) carried.copy_(model_.ZeroState(carried.size(2)));
     // A copy, because backward reads the state that this replaces.
     const auto [logits, state] = model_.forward(batch[0], carried.clone());
     carried.copy_(state.detach());
@@ -154,6 +156,7 @@ class CharLmTask final : public Task {
         {"hidden", 128, "units of each recurrent layer", 1, 65536, {}},
         {"layers", 1, "recurrent layers", 1, 64, {}},
         {"embedding", 64, "width of a character embedding", 1, 65536, {}},
+        HeadsSetting(),
         GainSetting(),
         {"characters", 400'000, "maximum number of characters of the text", 1, 1e15, {}},
         {"sample", 300, "characters of the sample in the report", 1, 1'000'000, {}},
@@ -198,6 +201,7 @@ class CharLmTask final : public Task {
   }
 
   void Check(const Settings& s, const Dataset& data) const override {
+    CheckRecurrent(s.Text("cell"), {.hidden = s.Int("hidden"), .heads = s.Int("heads")});
     CheckStreams(dynamic_cast<const TextCorpus&>(data).train.size(0), s.Int("batch_size"),
                  s.Int("window"));
   }

@@ -259,6 +259,30 @@ TEST_F(CharLmTest, DividesLogitsByTheTemperature) {
   }
 }
 
+// An sLSTM's state has log(n), -infinity at the start of each pass.
+TEST_F(CharLmTest, StartsEachPassFromTheEmptyState) {
+  const auto data = Load(Abc(340));
+  const auto experiment = Make(*data, {{"cell", "slstm"}, {"batch_size", "4"}, {"window", "5"}});
+  auto& model = dynamic_cast<CharModel&>(experiment->model());
+  EXPECT_TRUE(model.carried().equal(model.ZeroState(4)));
+  at::Generator generator = Generator(7);
+  const EpochPlan plan = experiment->PlanEpoch(generator);
+  const auto loss = [&](int64_t batch) {
+    return experiment->Loss(experiment->Batch(plan.batch(batch))).item<double>();
+  };
+  const double first = loss(0), second = loss(1);
+  EXPECT_TRUE(model.carried().isfinite().all().item<bool>());
+  EXPECT_EQ(loss(0), first);
+  EXPECT_EQ(loss(1), second);
+}
+
+TEST_F(CharLmTest, HeadsMustDivideTheUnits) {
+  const auto data = Load(Abc(400));
+  EXPECT_NO_THROW(Make(*data, {{"cell", "slstm"}, {"heads", "4"}}));
+  EXPECT_THROW(Make(*data, {{"cell", "slstm"}, {"heads", "3"}}), UsageError);
+  EXPECT_THROW(Make(*data, {{"cell", "torch-gru"}, {"heads", "4"}}), UsageError);
+}
+
 TEST_F(CharLmTest, LearnsWithEveryCell) {
   const auto data = Load(Abc(3'000));
   for (const std::string& cell : CellNames()) {
@@ -284,7 +308,7 @@ TEST_F(CharLmTest, ResumesWithTheSameBits) {
     }
     return all;
   };
-  for (const std::string cell : {"lstm", "ln-lstm", "ln-gru"}) {
+  for (const std::string cell : {"lstm", "ln-lstm", "ln-gru", "slstm"}) {
     const RunPlan whole = Plan("whole", {{"cell", cell}});
     ASSERT_EQ(Run(whole, *data), Outcome::kFinished);
     const lab::Run expected = ReadRun(whole.folder);

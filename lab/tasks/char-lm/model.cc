@@ -10,7 +10,8 @@ CharModel::CharModel(const Options& options)
           register_module("recurrent", MakeRecurrent(options.cell, {.inputs = options.embedding,
                                                                     .hidden = options.hidden,
                                                                     .layers = options.layers,
-                                                                    .gain = options.gain}))),
+                                                                    .gain = options.gain,
+                                                                    .heads = options.heads}))),
       carried_(register_buffer("carried", recurrent_->ZeroState(options.streams))) {}
 
 std::pair<at::Tensor, at::Tensor> CharModel::forward(const at::Tensor& x, const at::Tensor& state) {

@@ -22,6 +22,7 @@ class CharModel : public torch::nn::Module {
     int64_t embedding = 64;
     int64_t hidden = 128;
     int64_t layers = 1;
+    int64_t heads = 1;    ///< blocks of each recurrent matrix, divide hidden
     int64_t streams = 1;  ///< B, of the state that training carries
     double gain = 1;      ///< initial value, of the norms
   };

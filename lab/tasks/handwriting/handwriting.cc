@@ -13,6 +13,7 @@
 #include "lab/engine/batches.h"
 #include "lab/engine/capabilities.h"
 #include "lab/error.h"
+#include "lab/model/recurrent.h"
 #include "lab/tasks/handwriting/corpus.h"
 #include "lab/tasks/handwriting/mixture.h"
 #include "lab/tasks/handwriting/model.h"
@@ -44,6 +45,7 @@ class Writing final : public Experiment, public HandWriter {
                 .composed = s.Text("cell") == "composed",
                 .alphabet = corpus.alphabet.size(),
                 .hidden = s.Int("hidden"),
+                .heads = s.Int("heads"),
                 .window = s.Int("window"),
                 .mixture = s.Int("mixture"),
                 .epsilon = s.Real("eps"),
@@ -207,6 +209,7 @@ std::vector<SettingSpec> ModelSettings() {
       EpsSetting(),
       GainSetting(),
       {"hidden", 400, "units of each of the three layers", 1, 65536, {}},
+      HeadsSetting(),
       {"window", 10, "Gaussians of the window on the text", 1, 1000, {}},
       {"mixture", 20, "Gaussians of the next offset", 1, 1000, {}},
   };
@@ -294,7 +297,9 @@ class HandwritingTask final : public Task {
   HandwritingTask() {
     name = "handwriting";
     summary = "pen strokes from text: three recurrent layers with a window (Ba et al. 2016, 6.5)";
-    settings = EngineSettings(NormSetting(HandwritingNorms()));
+    SettingSpec norm = NormSetting(HandwritingNorms());
+    norm.help = "the norm of the three LSTMs; slstm: sLSTMs, which have no norm";
+    settings = EngineSettings(norm);
     Default("batch_size", 8);
     Default("epochs", 50);
     Default("lr", 5e-4);
@@ -313,6 +318,12 @@ class HandwritingTask final : public Task {
     return std::make_unique<HandwritingCorpus>(
         OpenHandwriting(path, {.train = s.Int("lines"), .held_out = s.Int("held_out")}),
         Alphabet(s.Text("alphabet") == "digits"), s.Int("length"));
+  }
+
+  void Check(const Settings& s, const Dataset& data) const override {
+    Task::Check(s, data);
+    CheckRecurrent(HandwritingCell(s.Text("norm")),
+                   {.hidden = s.Int("hidden"), .heads = s.Int("heads")});
   }
 
   std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {

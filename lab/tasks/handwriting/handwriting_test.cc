@@ -62,20 +62,20 @@ class WrittenOut {
     const at::Tensor text = at::one_hot(symbols, options_.alphabet).to(at::kDouble);
     const at::Tensor places =
         at::arange(1, symbols.size(0) + 1, at::TensorOptions(at::kDouble)).unsqueeze(0);
-    std::vector<at::Tensor> h(4, at::zeros({hidden}, at::kDouble)), c = h, ys;
+    std::vector<at::Tensor> h(4, at::zeros({hidden}, at::kDouble)), c = h, n = h, ys;
     at::Tensor window = at::zeros({options_.alphabet}, at::kDouble),
                position = at::zeros({k, 1}, at::kDouble);
     for (int64_t t = 0; t < steps; ++t) {
-      Step("first", "", at::cat({x[t], window}), h[1], c[1]);
+      Step("first", "", at::cat({x[t], window}), h[1], c[1], n[1]);
       h[1] = Clipped(h[1], clips_.layers);
       const at::Tensor raw = p_.at("window.weight").matmul(h[1]) + p_.at("window.bias");
       const auto part = [&](int64_t i) { return raw.slice(0, i * k, (i + 1) * k).unsqueeze(1); };
       position = position + part(2).exp();
       const at::Tensor phi = part(0).exp() * (-part(1).exp() * (position - places).square()).exp();
       window = phi.sum(0).matmul(text);
-      Step("second", "_l0", at::cat({x[t], window, h[1]}), h[2], c[2]);
+      Step("second", "_l0", at::cat({x[t], window, h[1]}), h[2], c[2], n[2]);
       const at::Tensor h2 = Clipped(h[2], clips_.layers);
-      Step("third", "_l0", at::cat({x[t], window, h2}), h[3], c[3]);
+      Step("third", "_l0", at::cat({x[t], window, h2}), h[3], c[3], n[3]);
       const at::Tensor h3 = Clipped(h[3], clips_.layers);
       const at::Tensor y =
           p_.at("output.weight").matmul(at::cat({h[1], h2, h3})) + p_.at("output.bias");
@@ -90,9 +90,9 @@ class WrittenOut {
     return centred / (centred.square().mean() + kEps).sqrt() * gain + bias;
   }
 
-  // Ba et al. 2016, Eq. 17-22.
+  // Ba et al. 2016, Eq. 17-22, or Beck et al. 2024, Eq. 8-17 before the stabilization.
   void Step(const std::string& layer, const std::string& end, const at::Tensor& x, at::Tensor& h,
-            at::Tensor& c) const {
+            at::Tensor& c, at::Tensor& n) const {
     const auto p = [&](const std::string& name) { return p_.at(layer + ".layer." + name + end); };
     at::Tensor of_x = p("weight_ih").matmul(x), of_h = p("weight_hh").matmul(h);
     const bool is_normed = options_.norm == "layer";
@@ -101,8 +101,14 @@ class WrittenOut {
       of_h = Norm(of_h, p("ln_hh_weight"), p("ln_hh_bias"));
     }
     at::Tensor a = of_x + of_h + p("bias_ih");
-    if (!is_normed) a = a + p("bias_hh");
+    if (options_.norm == "none") a = a + p("bias_hh");
     const auto gates = a.chunk(4);
+    if (options_.norm == "slstm") {
+      n = gates[1].sigmoid() * n + gates[0].exp();
+      c = gates[1].sigmoid() * c + gates[0].exp() * gates[2].tanh();
+      h = gates[3].sigmoid() * c / n;
+      return;
+    }
     c = gates[1].sigmoid() * c + gates[0].sigmoid() * gates[2].tanh();
     const at::Tensor seen = is_normed ? Norm(c, p("ln_c_weight"), p("ln_c_bias")) : c;
     h = gates[3].sigmoid() * seen.tanh();
@@ -115,7 +121,7 @@ class WrittenOut {
 
 // Compares values and all gradients, with lines of different lengths, without and with clipping.
 TEST(HandwritingModel, MatchesTheReferenceModel) {
-  for (const std::string norm : {"none", "layer"}) {
+  for (const std::string norm : {"none", "layer", "slstm"}) {
     for (const Clips& clips : {Clips{}, Clips{.outputs = 0.05, .layers = 0.01}}) {
       HandwritingModel::Options options = Small(norm);
       options.clip_outputs = clips.outputs * 2;  // of a sum that is twice the loss
@@ -243,7 +249,7 @@ TEST_F(HandwritingTest, GivesEveryNormTheSameStartAndTheSameBatches) {
 // some roundings of sums of 60 steps.
 TEST_F(HandwritingTest, FusedIsComposed) {
   const auto data = task->Load(Smoke(), {});
-  for (const std::string norm : {"none", "layer"}) {
+  for (const std::string norm : {"none", "layer", "slstm"}) {
     const auto losses = [&](const char* cell, uint64_t nudge) {
       const Settings settings = Smoke({{"norm", norm}, {"cell", cell}, {"lr", "0.0003"}});
       const auto experiment = Make(*data, settings);
@@ -266,6 +272,21 @@ TEST_F(HandwritingTest, FusedIsComposed) {
       EXPECT_LT(rounding, 1e-3 * fused[i]) << norm << i;  // else it would hide errors
     }
   }
+}
+
+TEST_F(HandwritingTest, HasHeads) {
+  const auto data = task->Load(Smoke(), {});
+  const Settings settings = Smoke({{"norm", "slstm"}, {"heads", "4"}});
+  const auto experiment = Make(*data, settings);
+  int layers = 0;
+  for (const auto& item : experiment->model().named_parameters()) {
+    if (item.key().find("weight_hh") == std::string::npos) continue;
+    EXPECT_EQ(item.value().sizes(), at::IntArrayRef({4 * 16, 16 / 4})) << item.key();
+    ++layers;
+  }
+  EXPECT_EQ(layers, 3);
+  EXPECT_TRUE(std::isfinite(Train(*experiment, settings, 2)[1]));
+  EXPECT_THROW(Make(*data, Smoke({{"heads", "3"}})), UsageError);
 }
 
 TEST_F(HandwritingTest, LearnsWithEveryNorm) {

@@ -24,18 +24,19 @@ constexpr std::pair<const char*, const char*> kCells[] = {
     {"layer-tfa", "ln-lstm-tfa"},
     {"layer-contrib", "ln-lstm-contrib"},
     {"layer-draw", "draw-lstm"},
+    {"slstm", "slstm"},
 };
 
 // Initial parameters of a recurrent layer, drawn before any layer is made, because the layers of
 // different norms draw different amounts.
 struct LayerStart {
-  LayerStart(int64_t inputs, int64_t hidden) {
+  LayerStart(int64_t inputs, int64_t hidden, int64_t heads) {
     const double bound = 1 / std::sqrt(static_cast<double>(hidden));
     const auto draw = [&](at::IntArrayRef sizes) {
       return at::empty(sizes).uniform_(-bound, bound);
     };
     parts["weight_ih"] = draw({4 * hidden, inputs});
-    parts["weight_hh"] = draw({4 * hidden, hidden});
+    parts["weight_hh"] = draw({4 * hidden, hidden / heads});
     parts["bias_ih"] = draw({4 * hidden});
     parts["bias_hh"] = at::zeros({4 * hidden});
   }
@@ -81,15 +82,18 @@ std::string HandwritingCell(const std::string& norm) {
 
 HandwritingModel::HandwritingModel(const Options& options) : options_(options) {
   const int64_t hidden = options.hidden, below = 3 + options.alphabet + hidden;
-  const LayerStart first(3 + options.alphabet, hidden), second(below, hidden), third(below, hidden);
-  window_ = register_module("window", torch::nn::Linear(hidden, 3 * options.window));
-  output_ = register_module("output", Linear(3 * hidden, MixtureSize(options.mixture)));
+  const std::string cell = HandwritingCell(options.norm);
   RecurrentOptions layer{.inputs = 3 + options.alphabet,
                          .hidden = hidden,
                          .epsilon = options.epsilon,
                          .gain = options.gain,
+                         .heads = options.heads,
                          .composed = options.composed};
-  const std::string cell = HandwritingCell(options.norm);
+  CheckRecurrent(cell, layer);
+  const LayerStart first(layer.inputs, hidden, layer.heads), second(below, hidden, layer.heads),
+      third(below, hidden, layer.heads);
+  window_ = register_module("window", torch::nn::Linear(hidden, 3 * options.window));
+  output_ = register_module("output", Linear(3 * hidden, MixtureSize(options.mixture)));
   first_ = register_module("first", MakeRecurrentSteps(cell, layer));
   layer.inputs = below;
   second_ = register_module("second", MakeRecurrent(cell, layer));

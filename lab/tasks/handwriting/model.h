@@ -14,8 +14,8 @@
 
 namespace planish::lab {
 
-/// Names of the settings' norms, and their cells: none is an LSTM, layer the paper's LN-LSTM, and
-/// the others its variants.
+/// Names of the settings' norms, and their cells: none is an LSTM, layer the paper's LN-LSTM,
+/// layer- one of its variants, and slstm an sLSTM.
 const std::vector<std::string>& HandwritingNorms();
 std::string HandwritingCell(const std::string& norm);
 
@@ -30,6 +30,7 @@ class HandwritingModel : public torch::nn::Module {
     bool composed = false;    ///< uses PyTorch's operators, for comparison
     int64_t alphabet = 57;    ///< V, symbols
     int64_t hidden = 400;     ///< H, of each layer
+    int64_t heads = 1;        ///< RecurrentOptions::heads
     int64_t window = 10;      ///< K, Gaussians of the window
     int64_t mixture = 20;     ///< M, Gaussians of an offset
     double epsilon = 1e-5;    ///< of the norms
