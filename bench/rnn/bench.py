@@ -1,9 +1,9 @@
-"""The speed of Planish's recurrent layers against PyTorch's, oneDNN's, composed ones and only
-their GEMMs.
+"""The speed of Planish's recurrent layers against PyTorch's, oneDNN's, xlstm's, composed ones and
+only their GEMMs.
 
 Results are compared with a computation in double before they are timed. Contestants alternate in
-random order, in one process (rnn_bench); TorchScript and the compiled cell run with Planish in a
-Python process. Results are ratios of the fastest blocks. docs/performance.md explains the tables.
+random order, in one process (rnn_bench); TorchScript, the compiled cell and xlstm run with Planish
+in a Python process. Results are ratios of the fastest blocks. docs/performance.md explains the tables.
 Results go to a JSON file, tables to standard output and, with --docs, with charts into the
 documentation."""
 

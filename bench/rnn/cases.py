@@ -11,6 +11,8 @@ QUICK_SHAPES = SHAPES[:2]
 # A projection to half of the units, and heads, which have a part of a dense layer's multiply-adds.
 RECURRENCES = ("100x32x256x256+p128", "100x8x400x400+p200", "100x32x256x256+h4", "100x8x400x400+h4",
                "50x64x512x512+h8")  # fmt: skip
+# The heads of xLSTM, and one head.
+SLSTM_SHAPES = ("100x32x256x256+h4", "100x8x400x400+h4", "50x64x512x512+h4", "1000x1x128x128+h4", "100x32x256x256")
 # Shapes of the charts, all variations of the first shape.
 SERIES = {
     "time": tuple(f"{t}x32x256x256" for t in (10, 25, 50, 100, 200, 400)),
@@ -25,10 +27,11 @@ GRU = ("planish:ln-gru", "planish-packed:ln-gru", "planish:gru", "torch:gru", "o
        "composed:ln-gru", "products:gru")  # fmt: skip
 IN_PYTHON = ("script:ln-lstm", "compile:ln-lstm")
 FORWARD_ALONE = ("onednn", "planish-packed")  # not measured in training
+SLSTM = ("planish:slstm", "planish:lstm")
 COMPOSED = ("composed:ln-lstm", *IN_PYTHON)
 RECURRENT = ("planish:ln-lstm", "planish:lstm", "planish:ln-gru", "torch:lstm")
 # Contestants that can be left out.
-WHO = ("torch", "onednn", "composed", "products", "script", "compile")
+WHO = ("torch", "onednn", "composed", "products", "script", "compile", "xlstm")
 TITLES = {"planish:ln-lstm": "LN-LSTM", "planish:lstm": "LSTM of Planish", "torch:lstm": "nn.LSTM",
           "composed:ln-lstm": "C++", "script:ln-lstm": "TorchScript", "compile:ln-lstm": "compiled cell"}  # fmt: skip
 
@@ -54,6 +57,7 @@ def over_nn_gru(mode, shape):
 OVER_ONEDNN_GRU = 1.0  # forward
 OVER_PLAIN = 1.04  # the LN-LSTM's over the LSTM's of Planish
 OVER_LN_LSTM = 1.10  # of other cells, per multiply-add
+UNDER_XLSTM = 5.0  # xlstm's time over the sLSTM's
 
 
 def under_composed(mode, shape):
@@ -68,7 +72,7 @@ STEP_TARGETS = (8.0, 2.0, 0.9)
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    group: str  # the table that it is for: lstm, gru, cells, recurrences, step; or a chart: time, batch, hidden
+    group: str  # the table that it is for: lstm, gru, slstm, cells, recurrences, step; or a chart: time, batch, hidden
     mode: str
     shape: str
     threads: int
@@ -106,6 +110,10 @@ def all_cases(threads, cells, who, quick):
                 python.append(Case("lstm", mode, shape, t, taking_part(("planish:ln-lstm", *IN_PYTHON), mode)))
         for shape in () if quick else RECURRENCES:
             inside += [Case("recurrences", mode, shape, t, taking_part(RECURRENT, mode)) for mode in MODES]
+        for shape in () if quick else SLSTM_SHAPES:
+            for mode in MODES:
+                inside.append(Case("slstm", mode, shape, t, taking_part(SLSTM, mode)))
+                python.append(Case("slstm", mode, shape, t, taking_part(("planish:slstm", "xlstm:slstm"), mode)))
         for shape in STEP_SHAPES:
             for contestants in ((*LSTM, "torch-cell:lstm"), (*GRU, "torch-cell:gru")):
                 inside.append(Case("step", "step", shape, t, taking_part(contestants, "step")))

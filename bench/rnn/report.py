@@ -1,7 +1,7 @@
 """Tables and charts from bench.py's results; `report.py RESULTS [DOCS]` makes them again.
 
-A time is that of the fastest block. Ratios are of times of one case in one process. TorchScript and
-the compiled cell are compared with the LN-LSTM in the same process."""
+A time is that of the fastest block. Ratios are of times of one case in one process. TorchScript, the
+compiled cell and xlstm are compared with Planish's cell in the same process."""
 
 import math
 import pathlib
@@ -206,10 +206,25 @@ def recurrence_table(results, mode, threads):
         yield f"#### Projections (+p) and heads (+h), {mode}, {count(threads)}\n\n" + table(head, rows)
 
 
+def slstm_table(results, misses, mode, threads):
+    rows = []
+    for shape in results.shapes("slstm", mode, threads):
+        key = ("slstm", mode, shape, threads)
+        what = f"sLSTM {mode}, {shape_text(shape)}, {count(threads)}, xlstm over Planish"
+        xlstm = results.ratio(*key, "xlstm:slstm", "planish:slstm")
+        rows.append([shape_text(shape), *speed_cells(results.first(*key, "planish:lstm"), "planish:slstm"),
+                     number(results.ratio(*key, "planish:slstm", "planish:lstm")),
+                     judged(xlstm, cases.UNDER_XLSTM, misses, what)])  # fmt: skip
+    if rows:
+        head = ["T, B, I, H", "sLSTM, ms", "GFLOP/s", "over Planish's LSTM", "xlstm over Planish"]
+        yield f"#### sLSTM, {mode}, {count(threads)}\n\n" + table(head, rows)
+
+
 def markdown(document):
     about, results = document["about"], Results(document)
     misses = [0, []]  # count of judged figures, missed figures
-    tables = [text for one in (lstm_table, gru_table) for mode in cases.MODES for threads in results.threads
+    layers = (lstm_table, gru_table, slstm_table)
+    tables = [text for one in layers for mode in cases.MODES for threads in results.threads
               for text in one(results, misses, mode, threads)]  # fmt: skip
     tables += step_tables(results, misses)
     tables += [text for mode in cases.MODES for threads in results.threads

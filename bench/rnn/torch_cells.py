@@ -1,12 +1,12 @@
 """LN-LSTM composed in Python from PyTorch's operators: as TorchScript, and with a cell compiled by
-torch.compile.
+torch.compile. Also the sLSTM of the package xlstm, whose backend for CPUs is composed, too.
 
 Reads rnn_bench's cases from standard input and prints a line of JSON for each, as described in
 rnn_bench.cc. All other contestants are rnn_bench's own, in C++, in this process.
 
-The GEMM of the inputs, its norm and its bias are computed for all steps at once. Inputs are split
-by unbind, because x[t] in every step makes backward quadratic in T. Only the step is compiled,
-because compiling the loop over T takes minutes."""
+In the LN-LSTM the GEMM of the inputs, its norm and its bias are computed for all steps at once.
+Inputs are split by unbind, because x[t] in every step makes backward quadratic in T. Only the step
+is compiled, because compiling the loop over T takes minutes."""
 
 import ctypes
 import json
@@ -16,6 +16,7 @@ import warnings
 
 import numpy as np
 import torch
+from torch.func import functional_call
 from torch.nn.functional import layer_norm, linear
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "base"))
@@ -25,6 +26,7 @@ EPS = 1e-5
 BEGIN_TYPES = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p)
 PARAMETERS = ("weight_ih", "weight_hh", "bias", "ln_ih_weight", "ln_ih_bias", "ln_hh_weight", "ln_hh_bias",
               "ln_c_weight", "ln_c_bias")  # fmt: skip
+PARAMETERS_OF = {"ln-lstm": PARAMETERS, "slstm": PARAMETERS[:3]}
 # The order of rnn_bench_begin's addresses.
 ARRAYS = ("x", "dy", "h", "c", "y", "dx", *PARAMETERS, *(f"d{name}" for name in PARAMETERS))
 
@@ -59,11 +61,11 @@ def layer(x, h, c, weight_ih, weight_hh, bias, ln_ih_weight, ln_ih_bias, ln_hh_w
 """
 
 
-def script_layer():
+def script_layer(case):
     return torch.jit.CompilationUnit(SCRIPT).layer
 
 
-def compiled_layer():
+def compiled_layer(case):
     torch._dynamo.reset()  # code is specific to a shape and a number of threads
     step = torch.compile(cell, dynamic=False)
     inputs = torch.compile(of_inputs, dynamic=False)
@@ -78,7 +80,22 @@ def compiled_layer():
     return layer
 
 
-LAYERS = {"script": script_layer, "compile": compiled_layer}
+def xlstm_layer(case):
+    from xlstm.blocks.slstm.cell import sLSTMCell, sLSTMCellConfig
+
+    config = sLSTMCellConfig(hidden_size=case.hidden, num_heads=case.heads, backend="vanilla", dtype="float32",
+                             input_shape="SBGNH", output_shape="SBH")  # fmt: skip
+    cell = sLSTMCell(config)
+
+    def layer(x, h, c, weight_ih, weight_hh, bias):
+        kernel = weight_hh.unflatten(0, (4, case.heads, -1)).transpose(0, 1).flatten(1, 2)
+        return functional_call(cell, {"_bias_": bias, "_recurrent_kernel_": kernel}, (linear(x, weight_ih),))[0]
+
+    return layer
+
+
+# Name: (cell, function that returns the layer of a case).
+LAYERS = {"script": ("ln-lstm", script_layer), "compile": ("ln-lstm", compiled_layer), "xlstm": ("slstm", xlstm_layer)}
 
 
 class Case:
@@ -87,11 +104,13 @@ class Case:
     def __init__(self, library, line):
         self.mode, self.shape, threads, names = line.split()
         self.threads, self.names = int(threads), names.split(",")
-        t, b, i, h = map(int, self.shape.split("x"))
+        sizes, _, heads = self.shape.partition("+h")
+        t, b, i, h = map(int, sizes.split("x"))
+        self.hidden, self.heads = h, int(heads or 1)
         pointers = (ctypes.c_void_p * len(ARRAYS))()
         library.call("begin", self.mode.encode(), self.shape.encode(), self.threads, pointers)
         shapes = {"x": (t, b, i), "h": (b, h), "c": (b, h), "y": (t, b, h), "weight_ih": (4 * h, i),
-                  "weight_hh": (4 * h, h), "ln_c_weight": (h,), "ln_c_bias": (h,)}  # fmt: skip
+                  "weight_hh": (4 * h, h // self.heads), "ln_c_weight": (h,), "ln_c_bias": (h,)}  # fmt: skip
         for name, pointer in zip(ARRAYS, pointers):
             array = None
             if pointer:
@@ -100,11 +119,12 @@ class Case:
             setattr(self, name, array)
 
 
-def make(case, layer):
+def make(case, kind, layer):
     """Returns (call, fetch): the work, and copying its results into the case's arrays."""
     torch.set_num_threads(case.threads)
     tensor = torch.from_numpy
-    x, *parameters = (tensor(getattr(case, name)) for name in ("x", *PARAMETERS))
+    names = PARAMETERS_OF[kind]
+    x, *parameters = (tensor(getattr(case, name)) for name in ("x", *names))
     if case.mode == "step":
         h, c = tensor(case.h), tensor(case.c)
     else:
@@ -127,7 +147,7 @@ def make(case, layer):
 
     def fetch():
         np.copyto(case.y, results["y"].detach().numpy())
-        for name, gradient in zip(("x", *PARAMETERS), results["gradients"]):
+        for name, gradient in zip(("x", *names), results["gradients"]):
             np.copyto(getattr(case, f"d{name}"), gradient.numpy())
 
     return call, fetch
@@ -144,13 +164,14 @@ def run_case(library, line, blocks, seconds, max_seconds):
             library.call("add", name.encode())
             names.append(name)
             continue
-        if kind != "ln-lstm":
-            result["absent"][name] = "has only LN-LSTM"
+        own, layer_of = LAYERS[who]
+        if kind != own:
+            result["absent"][name] = f"has only {own}"
             continue
-        call, fetch = make(case, LAYERS[who]())
         try:
+            call, fetch = make(case, kind, layer_of(case))
             call()  # compiles; TorchScript in the first two calls
-        except Exception as error:  # of any type, for example without a C++ compiler
+        except Exception as error:  # of any type, for example without a C++ compiler, or without xlstm
             result["absent"][name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
             continue
         library.call("poison", kind.encode())
