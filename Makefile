@@ -20,7 +20,7 @@ help:
 	@echo 'make test              install what is missing, build, run the tests, with kernels for this processor'
 	@echo 'make test-all          also what takes long: kernels of every SIMD target, emulated GPU, installations, bits'
 	@echo 'make test-versions     Python tests with the oldest and newest PyTorch (VERSIONS="2.11 2.12": with those)'
-	@echo 'make test-integrations Python modules with sb3-contrib, TorchRL and rsl_rl, which it installs into build/integrations'
+	@echo 'make test-integrations Python modules with sb3-contrib, TorchRL, rsl_rl, xlstm, which go into build/integrations'
 	@echo 'make torture           kill training runs 1,000 times (KILLS=N, SEED=N), let each system call fail, fill a disk'
 	@echo 'make build             build everything into $(BUILD)'
 	@echo 'make install           install the command, the libraries and headers (PREFIX=$(PREFIX))'
