@@ -12,11 +12,18 @@ import planish.functional as PF
 
 # Sums of float in other orders; a recurrent layer adds up those of its steps.
 TOLERANCES = {"rtol": 1e-4, "atol": 1e-5}
-LSTMS = "paper haste fastrnns tfa contrib torchaudio tflite draw plain batchnorm"
+LSTMS = "paper haste fastrnns tfa contrib torchaudio tflite draw slstm plain batchnorm"
 CELLS = [
     *(("LayerNormLSTM", variant) for variant in LSTMS.split()),
     *(("LayerNormGRU", variant) for variant in ("paper", "haste", "dreamer", "plain", "batchnorm")),
     *(("LayerNormRNN", variant) for variant in ("paper", "plain", "batchnorm")),
+]
+# Layers with heads, or with a projection.
+RECURRENCES = [
+    *(("LayerNormLSTM", variant, {"num_heads": 3}) for variant in ("paper", "plain", "slstm")),
+    *(("LayerNormGRU", variant, {"num_heads": 2}) for variant in ("paper", "dreamer", "plain")),
+    ("LayerNormRNN", "paper", {"num_heads": 6}),
+    *(("LayerNormLSTM", variant, {"proj_size": 4}) for variant in ("paper", "plain", "slstm")),
 ]
 NORMS = {
     "LayerNorm": lambda: planish.nn.LayerNorm(6),
@@ -130,9 +137,9 @@ def test_outputs_in_int8():
                 torch.testing.assert_close(a.float(), b.float(), **(TOLERANCES | {"atol": 1.0 * (b.dtype == torch.int8)}))
 
 
-@pytest.mark.parametrize("kind, variant", CELLS)
-def test_recurrent_layers(kind, variant):
-    module = getattr(planish.nn, kind)(5, 6, num_layers=2, bidirectional=True, variant=variant)
+@pytest.mark.parametrize("kind, variant, options", [*((*cell, {}) for cell in CELLS), *RECURRENCES])
+def test_recurrent_layers(kind, variant, options):
+    module = getattr(planish.nn, kind)(5, 6, num_layers=2, bidirectional=True, variant=variant, **options)
     time, batch = torch.export.Dim("time", min=2), torch.export.Dim("batch", min=2)
     check(
         Flat(module),
@@ -142,11 +149,22 @@ def test_recurrent_layers(kind, variant):
     )
 
 
-@pytest.mark.parametrize("kind", ["LayerNormLSTM", "LayerNormGRU", "LayerNormRNN"])
-def test_states_resets_and_lengths(kind):
-    module = getattr(planish.nn, kind)(5, 6, batch_first=True)
-    state = torch.randn(1, 3, 6)
-    hx = (state, torch.randn(1, 3, 6)) if kind == "LayerNormLSTM" else state
+DEFAULTS = [(kind, "paper", {}) for kind in ("LayerNormLSTM", "LayerNormGRU", "LayerNormRNN")]
+
+
+def states_of(module, *sizes):
+    """Returns random states h and, of an LSTM, c."""
+    widths = [module.proj_size or module.hidden_size]
+    if "LSTM" in type(module).__name__:
+        widths.append(module.hidden_size * (2 if module.variant == "slstm" else 1))
+    return [torch.randn(*sizes, width) for width in widths]
+
+
+@pytest.mark.parametrize("kind, variant, options", [*DEFAULTS, ("LayerNormLSTM", "slstm", {}), *RECURRENCES])
+def test_states_resets_and_lengths(kind, variant, options):
+    module = getattr(planish.nn, kind)(5, 6, batch_first=True, variant=variant, **options)
+    states = states_of(module, 1, 3)
+    hx = tuple(states) if len(states) > 1 else states[0]
 
     class Layer(nn.Module):
         def __init__(self):
@@ -162,22 +180,24 @@ def test_states_resets_and_lengths(kind):
     check(Layer(), (x, resets, torch.tensor([8, 3, 5])), [(x, ~resets, torch.tensor([1, 8, 8]))])
 
 
-@pytest.mark.parametrize("kind", ["LayerNormLSTMCell", "LayerNormGRUCell", "LayerNormRNNCell"])
-def test_cells(kind):
-    module = getattr(planish.nn, kind)(5, 6)
-    states = [torch.randn(3, 6) for _ in range(2)]
+@pytest.mark.parametrize("kind, variant, options", [*DEFAULTS, ("LayerNormLSTM", "slstm", {}), *RECURRENCES])
+def test_cells(kind, variant, options):
+    module = getattr(planish.nn, f"{kind}Cell")(5, 6, variant=variant, **options)
 
     class Cell(nn.Module):
         def __init__(self):
             super().__init__()
             self.cell = module
 
-        def forward(self, x, h, c):
-            lstm = kind == "LayerNormLSTMCell"
-            results = self.cell(x, (h, c) if lstm else h)
-            return results if lstm else (results, c.clone())
+        def forward(self, x, *states):
+            results = self.cell(x, states if len(states) > 1 else states[0])
+            return results if len(states) > 1 else (results,)
 
-    check(Cell(), (torch.randn(3, 5), *states))
+    check(Cell(), (torch.randn(3, 5), *states_of(module, 3)))
+
+
+def test_a_cell_of_an_empty_slstm():
+    check(Flat(planish.nn.LayerNormLSTMCell(5, 6, variant="slstm")), (torch.randn(3, 5),))
 
 
 def test_sixteen_bits():
@@ -247,10 +267,22 @@ def test_a_module_is_no_program():
         planish.export.decompose(nn.Linear(2, 2))
 
 
-def test_aot_inductor(tmp_path):
-    model, x = draw(Tagger()).eval(), torch.randn(2, 5, 6)
+@pytest.mark.parametrize(
+    "make",
+    [
+        Tagger,
+        lambda: Flat(planish.nn.LayerNormLSTM(6, 8, variant="slstm", num_heads=2)),
+        lambda: Flat(planish.nn.LayerNormLSTM(6, 8, num_heads=2)),
+        lambda: Flat(planish.nn.LayerNormGRU(6, 8, variant="plain", num_heads=2)),
+        lambda: Flat(planish.nn.LayerNormLSTM(6, 8, proj_size=5)),
+    ],
+    ids=["model", "sLSTM", "LSTM with heads", "GRU with heads", "LSTM with a projection"],
+)
+def test_aot_inductor(make, tmp_path):
+    model, x = draw(make()).eval(), torch.randn(2, 5, 6)
     with torch.no_grad():
         program = planish.export.decompose(torch.export.export(model, (x,)))
         package = torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
-        (found,) = torch._inductor.aoti_load_package(package)(x)
-        torch.testing.assert_close(found, model(x)[0], **TOLERANCES)
+        found = torch._inductor.aoti_load_package(package)(x)
+        for a, b in zip(found, model(x), strict=True):
+            torch.testing.assert_close(a, b, **TOLERANCES)
