@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 
 #include "src/base/cuda/elements.h"
 #include "src/base/cuda/kernel.h"
@@ -80,7 +79,6 @@ template <class T>
 PLANISH_KERNEL(kGateThreads, 1)
 QuantizeKernel(Forward<T> a, const Compute<T>* v, int team_size) {
   using C = Compute<T>;
-  constexpr C kMax = std::numeric_limits<C>::max(), kInfinity = std::numeric_limits<C>::infinity();
   RowTeam team(team_size);
   for (int64_t first = team.group() * team.count(); first < a.rows;
        first += team.groups() * team.count()) {
@@ -90,7 +88,8 @@ QuantizeKernel(Forward<T> a, const Compute<T>* v, int team_size) {
     C max = 0;
     for (int64_t c = team.lane(); c < cols; c += team.size()) {
       const C magnitude = y[c] < 0 ? -y[c] : y[c];
-      if (!(magnitude <= max)) max = magnitude <= kMax ? magnitude : kInfinity;  // also for NaN
+      if (!(magnitude <= max))
+        max = magnitude <= kLargest<C> ? magnitude : kInfinity<C>;  // also for NaN
     }
     const RowScale<C> scale = RowScaleOf(team.Max(max));
     if (cols > 0 && team.lane() == 0) a.row_scale[row] = scale.scale;

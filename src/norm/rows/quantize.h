@@ -28,14 +28,22 @@ struct RowScale {
   C scale, factor;
 };
 
+/// Limits of C; code for a GPU cannot call std::numeric_limits.
+template <class C>
+inline constexpr C kLargest = std::numeric_limits<C>::max();
+template <class C>
+inline constexpr C kInfinity = std::numeric_limits<C>::infinity();
+template <class C>
+inline constexpr C kNan = std::numeric_limits<C>::quiet_NaN();
+/// Below it the scale of a row would be subnormal, and its factor infinite.
+template <class C>
+inline constexpr C kLeastQuantized = 128 * std::numeric_limits<C>::min();
+
 /// Returns the scale of a row whose largest absolute value is `max`, for CPU and GPU.
 template <class C>
 PLANISH_HOST_DEVICE RowScale<C> RowScaleOf(C max) {
-  using Limits = std::numeric_limits<C>;
-  constexpr C kMax = Limits::max(), kNan = Limits::quiet_NaN(), kLeast = 128 * Limits::min();
-  if (!(max <= kMax)) return {kNan, C{0}};
-  // The scale would be subnormal, and the factor infinite.
-  if (max < kLeast) return {C{0}, C{0}};
+  if (!(max <= kLargest<C>)) return {kNan<C>, C{0}};
+  if (max < kLeastQuantized<C>) return {C{0}, C{0}};
   return {max / 127, 127 / max};
 }
 
