@@ -16,6 +16,7 @@ void AddCommands(CLI::App& app, Action& action) {
   AddWrite(app, action);
   AddMake(app, action);
   AddDownstream(app, action);
+  AddAnalyze(app, action);
   AddBench(app, action);
 }
 

@@ -40,6 +40,7 @@ void AddShow(CLI::App& app, Action& action);
 void AddList(CLI::App& app, Action& action);
 void AddSample(CLI::App& app, Action& action);
 void AddBench(CLI::App& app, Action& action);
+void AddAnalyze(CLI::App& app, Action& action);
 void AddTranslate(CLI::App& app, Action& action);
 void AddSearch(CLI::App& app, Action& action);
 void AddWrite(CLI::App& app, Action& action);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lab/run/results.h"
+#include "lab/terminal/layout.h"
 
 // Report of run folders. It depends only on the runs: the same runs give the same bytes.
 namespace planish::lab {
@@ -16,11 +17,6 @@ std::string RenderReport(const std::vector<Run>& runs);
 
 /// Writes RenderReport's document to the file `path` (see WriteOutputFile). Throws RunError.
 void WriteReport(const std::vector<Run>& runs, const std::filesystem::path& path);
-
-struct TableOptions {
-  int width = 80;       ///< columns of the terminal
-  bool colour = false;  ///< enables ANSI escapes for headings and verdicts
-};
 
 /// Returns a summary of `runs` for a terminal: a table for each task and panel. Throws RunError if
 /// there are no runs.

@@ -1,0 +1,72 @@
+#ifndef PLANISH_LAB_THEORY_RESULT_H_
+#define PLANISH_LAB_THEORY_RESULT_H_
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "lab/terminal/layout.h"
+
+// What an analysis of the papers' theory measures: statements with verdicts, tables and charts.
+namespace planish::lab {
+
+/// Whether a statement of a paper holds, as measured.
+enum class TheoryVerdict {
+  kHolds,
+  kHoldsCorrected,  ///< with a condition or correction that `measured` names
+  kFails,
+  kCannotTell,
+};
+
+/// Returns the verdict in words: "holds".
+std::string_view TextOf(TheoryVerdict verdict);
+
+struct TheoryStatement {
+  std::string source;  ///< "Xu et al. 2019, Theorem 2"
+  std::string text;
+  TheoryVerdict verdict = TheoryVerdict::kCannotTell;
+  std::string measured;  ///< what the verdict rests on
+};
+
+/// A number or a text. Numbers are shown with three significant digits.
+using TheoryCell = std::variant<std::string, double>;
+
+struct TheoryTable {
+  std::string caption;
+  std::vector<std::string> head;
+  std::vector<std::vector<TheoryCell>> rows;  ///< each as long as `head`
+};
+
+struct TheoryLine {
+  std::string name;
+  std::vector<std::pair<double, double>> points;  ///< (x, y)
+};
+
+struct TheoryChart {
+  std::string heading;
+  std::string x_label, y_label;
+  bool log_x = false, log_y = false;
+  std::vector<TheoryLine> lines;
+};
+
+struct TheoryResult {
+  std::string name;  ///< of the analysis
+  std::string title;
+  nlohmann::ordered_json settings = nlohmann::ordered_json::object();
+  std::vector<TheoryStatement> statements;
+  std::vector<TheoryTable> tables;
+  std::vector<TheoryChart> charts;
+};
+
+/// Returns the result as JSON (docs/analyze.md). A number that is not finite becomes null.
+nlohmann::ordered_json ToJson(const TheoryResult& result);
+
+/// Returns the result as text for a terminal, without its charts.
+std::string RenderTheory(const TheoryResult& result, const TableOptions& options = {});
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_THEORY_RESULT_H_

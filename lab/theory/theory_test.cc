@@ -1,0 +1,136 @@
+// The analyses on few rows, and the form of their results.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "lab/error.h"
+#include "lab/theory/analyses.h"
+#include "lab/theory/result.h"
+#include "lab/theory/rows.h"
+
+namespace planish::lab {
+namespace {
+
+const TheoryAnalysis& Find(const std::string& name) {
+  for (const TheoryAnalysis& analysis : Analyses()) {
+    if (analysis.name == name) return analysis;
+  }
+  throw UsageError("no analysis " + name);
+}
+
+double NumberIn(const TheoryTable& table, size_t row, size_t column) {
+  return std::get<double>(table.rows.at(row).at(column));
+}
+
+TEST(Rows, AreNormalized) {
+  for (const RowKind kind : kRowKinds) {
+    for (const size_t width : {2, 3, 64, 1000}) {
+      std::mt19937_64 random(5);
+      std::vector<double> row(width);
+      DrawRow(kind, random, row);
+      NormalizeRow(row);
+      const RowMoments moments = MomentsOf(row);
+      // Sums of at most 1,000 terms, of squares up to 1,000.
+      EXPECT_NEAR(moments.mean, 0, 1e-12) << NameOf(kind);
+      EXPECT_NEAR(moments.variance, 1, 1e-12) << NameOf(kind);
+    }
+  }
+}
+
+TEST(Rows, MomentsAreExactForALargeMean) {
+  const std::vector<double> row = {1e9 + 1, 1e9 + 2, 1e9 + 3, 1e9 + 6};
+  EXPECT_EQ(MomentsOf(row).mean, 1e9 + 3);
+  EXPECT_EQ(MomentsOf(row).variance, 3.5);
+}
+
+TEST(Gradients, TheoremHolds) {
+  for (const double width : {2, 3, 17, 4096}) {
+    const TheoryResult result =
+        RunAnalysis(Find("gradients"), {{"rows", width > 100 ? 20 : 3000}, {"width", width}});
+    ASSERT_EQ(result.statements.size(), 4u);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(result.statements[i].verdict, TheoryVerdict::kHolds)
+          << result.statements[i].measured;
+    }
+    EXPECT_EQ(result.statements[3].verdict, TheoryVerdict::kHoldsCorrected);
+    const TheoryTable& table = result.tables[0];
+    ASSERT_EQ(table.rows.size(), 4u);
+    for (size_t r = 0; r < 4; ++r) EXPECT_EQ(NumberIn(table, r, 4), 0);
+    EXPECT_NEAR(NumberIn(table, 2, 3), 1, 1e-9);
+    EXPECT_NEAR(NumberIn(table, 3, 3), 1, 1e-9);
+    EXPECT_LT(NumberIn(table, 0, 3), 1);
+  }
+}
+
+TEST(Theorem2, NeedsABoundForAllLengths) {
+  const TheoryResult result = RunAnalysis(Find("theorem2"), {{"elements", 5000}});
+  ASSERT_EQ(result.statements.size(), 4u);
+  EXPECT_EQ(result.statements[0].verdict, TheoryVerdict::kHolds) << result.statements[0].measured;
+  EXPECT_EQ(result.statements[1].verdict, TheoryVerdict::kHoldsCorrected);
+  EXPECT_EQ(result.statements[2].verdict, TheoryVerdict::kHolds) << result.statements[2].measured;
+  EXPECT_EQ(result.statements[3].verdict, TheoryVerdict::kHolds) << result.statements[3].measured;
+  const TheoryTable& table = result.tables[0];
+  for (const size_t column : {2, 3, 4, 5}) EXPECT_NEAR(NumberIn(table, 0, column), 0.1, 1e-12);
+  // k + c (H - 2) / sqrt(H - 1), with k = c = 0.1 and H = 4,096.
+  EXPECT_NEAR(NumberIn(table, 1, 5), 0.1 + 0.1 * 4094 / std::sqrt(4095), 1e-9);
+  for (const size_t row : {2, 3, 4}) EXPECT_GT(NumberIn(table, row, 1), 1e-3);
+}
+
+TEST(Theorem2, ShareBeyondIsThatOfTheSpike) {
+  // A spike is sqrt(H - 1), beyond 1 / k = 2 from H = 6; it is one element in H.
+  const TheoryResult result = RunAnalysis(Find("theorem2"), {{"k", 0.5}, {"elements", 3000}});
+  EXPECT_NEAR(NumberIn(result.tables[1], 4, 1), 100.0 / 64, 1e-12);
+  EXPECT_NEAR(NumberIn(result.tables[1], 4, 4), std::sqrt(4095), 1e-9);
+}
+
+TEST(Analyses, SettingsAreChecked) {
+  const auto error = [](const std::string& name, double value) -> std::string {
+    try {
+      RunAnalysis(Find("gradients"), {{name, value}});
+    } catch (const UsageError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error("width", 1),
+            "[analyze gradients] width must be a whole number from 2 to 4096, got 1");
+  EXPECT_EQ(error("width", 2.5),
+            "[analyze gradients] width must be a whole number from 2 to 4096, got 2.5");
+  EXPECT_EQ(error("rows", NAN),
+            "[analyze gradients] rows must be a whole number from 1 to 1000000000, got nan");
+  EXPECT_EQ(error("height", 2), "[analyze gradients] setting must be one of its own, got height");
+}
+
+TEST(Analyses, AreTheSameForASeed) {
+  for (const TheoryAnalysis& analysis : Analyses()) {
+    std::map<std::string, double> few = {{analysis.name == "gradients" ? "rows" : "elements", 500}};
+    const auto once = ToJson(RunAnalysis(analysis, few)).dump();
+    EXPECT_EQ(ToJson(RunAnalysis(analysis, few)).dump(), once);
+    few["seed"] = 2;
+    EXPECT_NE(ToJson(RunAnalysis(analysis, few)).dump(), once);
+  }
+}
+
+TEST(Result, HasTextAndJson) {
+  TheoryResult result{.name = "n", .title = "Title"};
+  result.settings = {{"rows", 3}};
+  result.statements = {{"Source", "Statement.", TheoryVerdict::kFails, "because"}};
+  result.tables = {{"Caption", {"a", "b"}, {{"x", 0.123456}, {"y", NAN}}}};
+  result.charts = {{"Heading", "x", "y", true, false, {{"line", {{1, 2}, {3, 4}}}}}};
+  EXPECT_EQ(RenderTheory(result),
+            "Title\n\nCaption\n  a      b\n  x  0.123\n  y    nan\n\n"
+            "Statement. (Source)\n  does not hold\n  because\n");
+  EXPECT_EQ(
+      ToJson(result).dump(),
+      R"({"analysis":"n","title":"Title","settings":{"rows":3},"statements":[{"source":)"
+      R"("Source","text":"Statement.","verdict":"does not hold","measured":"because"}],)"
+      R"("tables":[{"caption":"Caption","head":["a","b"],"rows":[["x",0.123456],["y",null]]}],)"
+      R"("charts":[{"heading":"Heading","x_label":"x","y_label":"y","log_x":true,"log_y":false,)"
+      R"("lines":[{"name":"line","points":[[1.0,2.0],[3.0,4.0]]}]}]})");
+}
+
+}  // namespace
+}  // namespace planish::lab

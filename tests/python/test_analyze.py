@@ -1,0 +1,52 @@
+"""planish analyze: text, JSON and errors. lab_theory_test tests the values."""
+
+import json
+
+import pytest
+from test_command import assert_one_line
+
+FEW = {"gradients": ("--rows", 500), "theorem2": ("--elements", 500)}
+
+
+def test_help_names_the_analyses(shared):
+    text = shared.ok("analyze", "--help").stdout
+    assert all(name in text for name in FEW)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_text_and_json(planish, name):
+    text = planish.ok("analyze", name, *FEW[name], "--json", "result.json").stdout
+    assert text == planish.ok("analyze", name, *FEW[name]).stdout
+    result = json.loads((planish.folder / "result.json").read_text(encoding="utf-8"))
+    assert list(result) == ["analysis", "title", "settings", "statements", "tables", "charts"]
+    assert result["analysis"] == name and result["settings"]["seed"] == 1
+    assert text.startswith(result["title"] + "\n")
+    assert result["statements"]
+    for statement in result["statements"]:
+        assert statement["verdict"] in ("holds", "holds with a correction")
+        assert f"\n  {statement['verdict']}\n" in text
+    for table in result["tables"]:
+        assert all(len(row) == len(table["head"]) for row in table["rows"])
+    for chart in result["charts"]:
+        assert all(len(point) == 2 for line in chart["lines"] for point in line["points"])
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    "arguments, text",
+    [
+        ((), "[analyze] A subcommand is required"),
+        (("gradients", "--rows", 0), "[analyze gradients] --rows must be a whole number from 1 to 1000000000, got \"0\""),
+        (("gradients", "--width", 1), "--width must be a whole number from 2 to 4096"),
+        (("theorem2", "--k", "many"), "[analyze theorem2] --k must be a number, got \"many\""),
+        (("theorem2", "--k", 20), "[analyze theorem2] k must be a number from 0.001 to 10, got 20"),
+        (("theorem2", "--json", ""), "--json is empty"),
+    ],
+)
+def test_wrong_usage(shared, arguments, text):
+    assert_one_line(shared("analyze", *arguments), 2, text)
+
+
+def test_a_file_that_cannot_be_written(shared):
+    result = shared("analyze", "theorem2", "--elements", 500, "--json", "no/such/folder.json")
+    assert_one_line(result, 1, "no/such/folder.json")
