@@ -33,6 +33,22 @@ inline void RunParallel(const ParallelFor& parallel_for, int64_t n, int64_t grai
   }
 }
 
+/// Like RunParallel for a task that can throw std::bad_alloc. Throws it after all tasks have
+/// returned.
+template <class Task>
+void RunParallelAllocating(const ParallelFor& parallel_for, int64_t n, int64_t grain,
+                           const Task& task) {
+  std::atomic<bool> failed = false;
+  RunParallel(parallel_for, n, grain, [&](int64_t begin, int64_t end) {
+    try {
+      task(begin, end);
+    } catch (const std::bad_alloc&) {
+      failed = true;
+    }
+  });
+  if (failed) throw std::bad_alloc();
+}
+
 /// A lock. In place of std::mutex, whose try_lock needs glibc 2.34 in a library that is built with
 /// it or newer.
 class Lock {

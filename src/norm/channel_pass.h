@@ -99,8 +99,8 @@ enum class ChannelMap : uint8_t {
   kScale,      ///< a * scale; parameters: {scale}
   kTanh,       ///< tanh(alpha * a + shift) * gain + bias; parameters: {alpha, shift, gain, bias}
   kErf,        ///< kTanh with erf
-  kGroupGradient,  ///< ((gain * a - mean_g) - xhat * mean_g_xhat) * rstd; parameters: {mean, rstd,
-                   ///< offset, mean_g, mean_g_xhat, gain}
+  kGroupGradient,  ///< ((gain * a - shift) - (x - mean) * slope) * rstd; parameters: {mean, rstd,
+                   ///< shift = mean_g + offset * mean_g_xhat, slope = mean_g_xhat * rstd, gain}
   // On a GPU only:
   kNormalizeRows,   ///< xhat * gain + bias, those of the place in the channel; parameters: {mean,
                     ///< rstd, offset}
@@ -128,12 +128,12 @@ constexpr int ParameterCount(ChannelSums sums) {
   return sums == ChannelSums::kNone ? 0 : sums == ChannelSums::kStatistics ? 1 : 3;
 }
 constexpr int ParameterCount(ChannelMap map) {
-  return map == ChannelMap::kNone             ? 0
-         : map == ChannelMap::kScale          ? 1
-         : IsGradient(map)                    ? 6
-         : IsPointwise(map)                   ? 4
-         : map == ChannelMap::kGradientOfRows ? 5
-                                              : 3;
+  return map == ChannelMap::kNone                                                  ? 0
+         : map == ChannelMap::kScale                                               ? 1
+         : map == ChannelMap::kGradient                                            ? 6
+         : IsPointwise(map)                                                        ? 4
+         : map == ChannelMap::kGroupGradient || map == ChannelMap::kGradientOfRows ? 5
+                                                                                   : 3;
 }
 
 }  // namespace planish::internal

@@ -29,6 +29,9 @@ namespace {
 /// of that buffer. The two ends of wider rows cost less than a copy.
 inline constexpr int64_t kBufferedColumns = 128, kNtBuffer = 2048;
 
+/// Rows that share the loads of the parameters of their columns.
+inline constexpr int64_t kMappedRows = 4;
+
 /// Elements of a run that are summed in C before the sum continues in double.
 inline constexpr int64_t kRunElements = 1024;
 
@@ -66,14 +69,17 @@ HWY_INLINE void NtStoreRows(D d, T* out, int64_t rows, int64_t cols, const Map& 
 
 // --- Sources of parameters: value(d, k) is parameter k of each lane. ---
 
-/// One set of parameters for each column, from column j on.
-template <class C>
+/// One set of parameters for each column, from column j on. A copy of the pointers, because stores
+/// cannot change it.
+template <class C, int kCount>
 struct ColumnValues {
-  const C* const* at;
-  int64_t j;
+  const C* at[kCount];
+  HWY_INLINE ColumnValues(const C* const* from, int64_t j) {
+    for (int k = 0; k < kCount; ++k) at[k] = from[k] + j;
+  }
   template <class D>
   HWY_INLINE Vec<D> operator()(D d, int k) const {
-    return hn::LoadU(d, at[k] + j);
+    return hn::LoadU(d, at[k]);
   }
 };
 
@@ -146,7 +152,7 @@ HWY_INLINE void SumGroup(D d, const T* a, const T* x, int64_t stride, int64_t ro
   using C = hn::TFromD<D>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto sum = [&](int64_t c, Vec<D>& v, Vec<D>& w) HWY_ATTR {
-    const ColumnValues<C> value{parameters.at, c};
+    const ColumnValues<C, ParameterCount(kSums)> value(parameters.at, c);
     v = w = hn::Zero(d);
     for (int64_t r = 0; r < (kWhole ? kSumRows : rows); ++r) {
       // Prefetches the next group: the hardware prefetcher does not follow strided rows.
@@ -215,39 +221,89 @@ HWY_NOINLINE void SumColumnsOf(D d, const T* a, const T* x, int64_t stride, int6
                          first, second);
 }
 
-/// Implements SumRuns for n >= lanes.
+#if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
+/// Whether the sums of eight runs are added together.
+template <class D>
+inline constexpr bool kSumsEight =
+    std::is_same_v<hn::TFromD<D>, float> && hn::MaxLanes(D()) >= hn::MaxLanes(Eight());
+
+/// The sums of eight runs in lanes.
+template <class D>
+struct EightSums {
+  Vec<Eight> first[8], second[8];
+
+  HWY_INLINE void Set(D d, int64_t i, Vec<D> v, Vec<D> w) {
+    first[i] = FoldToEight(d, v);
+    second[i] = FoldToEight(d, w);
+  }
+  /// Adds the sums of the first `count` runs to doubles, in the order of AddLanes.
+  HWY_INLINE void AddTo(int64_t count, double* firsts, double* seconds) const {
+    HWY_ALIGN float sums[2][8];
+    hn::Store(SumsOfEight(first), Eight(), sums[0]);
+    hn::Store(SumsOfEight(second), Eight(), sums[1]);
+    for (int64_t i = 0; i < count; ++i) {
+      firsts[i] += static_cast<double>(sums[0][i]);
+      seconds[i] += static_cast<double>(sums[1][i]);
+    }
+  }
+};
+#else
+template <class D>
+inline constexpr bool kSumsEight = false;
+template <class D>
+struct EightSums {};
+#endif
+
+/// Implements SumRuns for n >= lanes. Short runs are summed eight at a time.
 template <ChannelSums kSums, class D, class T>
 HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64_t runs, int64_t n,
                             const SumParameters<Compute<T>>& parameters, double* first,
                             double* second) {
   using C = hn::TFromD<D>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t r = 0; r < runs; ++r) {
-    const T* a = a_ + r * stride;
-    const T* x = x_ + r * stride;
-    const RunValues<C, ParameterCount(kSums)> value(parameters.at, r);
+  const bool eight_at_once = kSumsEight<D> && n <= kRunElements;
+  const int64_t at_once = eight_at_once ? 8 : 1;
+  for (int64_t r0 = 0; r0 < runs; r0 += at_once) {
+    const int64_t count = std::min(at_once, runs - r0);
     for (int64_t begin = 0; begin < n; begin += kRunElements) {
       const int64_t end = std::min(n, begin + kRunElements);
-      Vec<D> v0 = hn::Zero(d), w0 = v0, v1 = v0, w1 = v0;
-      int64_t i = begin;
-      for (; i + 2 * lanes <= end; i += 2 * lanes) {
-        AddTerms<kSums>(d, a + i, x + i, value, v0, w0);
-        AddTerms<kSums>(d, a + i + lanes, x + i + lanes, value, v1, w1);
+      EightSums<D> eight;
+      for (int64_t r = r0; r < r0 + count; ++r) {
+        const T* a = a_ + r * stride;
+        const T* x = x_ + r * stride;
+        const RunValues<C, ParameterCount(kSums)> value(parameters.at, r);
+        Vec<D> v0 = hn::Zero(d), w0 = v0, v1 = v0, w1 = v0;
+        int64_t i = begin;
+        for (; i + 2 * lanes <= end; i += 2 * lanes) {
+          AddTerms<kSums>(d, a + i, x + i, value, v0, w0);
+          AddTerms<kSums>(d, a + i + lanes, x + i + lanes, value, v1, w1);
+        }
+        if (i + lanes <= end) {
+          AddTerms<kSums>(d, a + i, x + i, value, v0, w0);
+          i += lanes;
+        }
+        if (i < end) {
+          const auto mask = LastLanes(d, end - i);
+          Vec<D> v = hn::Zero(d), w = v;
+          AddTerms<kSums>(d, a + end - lanes, x + end - lanes, value, v, w);
+          v1 = hn::Add(v1, hn::IfThenElseZero(mask, v));
+          w1 = hn::Add(w1, hn::IfThenElseZero(mask, w));
+        }
+        if constexpr (kSumsEight<D>) {
+          if (eight_at_once) {
+            eight.Set(d, r - r0, hn::Add(v0, v1), hn::Add(w0, w1));
+            continue;
+          }
+        }
+        const LaneSums<C> sums = AddLanes(d, hn::Add(v0, v1), hn::Add(w0, w1));
+        first[r] += static_cast<double>(sums.first);
+        second[r] += static_cast<double>(sums.second);
       }
-      if (i + lanes <= end) {
-        AddTerms<kSums>(d, a + i, x + i, value, v0, w0);
-        i += lanes;
+      if constexpr (kSumsEight<D>) {
+        if (!eight_at_once) continue;
+        for (int64_t k = count; k < 8; ++k) eight.Set(d, k, hn::Zero(d), hn::Zero(d));
+        eight.AddTo(count, first + r0, second + r0);
       }
-      if (i < end) {
-        const auto mask = LastLanes(d, end - i);
-        Vec<D> v = hn::Zero(d), w = v;
-        AddTerms<kSums>(d, a + end - lanes, x + end - lanes, value, v, w);
-        v1 = hn::Add(v1, hn::IfThenElseZero(mask, v));
-        w1 = hn::Add(w1, hn::IfThenElseZero(mask, w));
-      }
-      const LaneSums<C> sums = AddLanes(d, hn::Add(v0, v1), hn::Add(w0, w1));
-      first[r] += static_cast<double>(sums.first);
-      second[r] += static_cast<double>(sums.second);
     }
   }
 }
@@ -269,13 +325,13 @@ HWY_INLINE Vec<D> Mapped(D d, const MapArrays<T>& arrays, int64_t i, const Value
   const Vec<D> a = Read(d, arrays.a + i);
   if constexpr (kMap == ChannelMap::kNormalize) {
     return hn::MulAdd(hn::Sub(a, value(d, 0)), value(d, 1), value(d, 2));
-  } else if constexpr (IsGradient(kMap)) {
+  } else if constexpr (kMap == ChannelMap::kGroupGradient) {
+    const Vec<D> centred = hn::Sub(Read(d, arrays.x + i), value(d, 0));
+    const Vec<D> g = hn::MulSub(a, value(d, 4), value(d, 2));
+    return hn::Mul(hn::NegMulAdd(centred, value(d, 3), g), value(d, 1));
+  } else if constexpr (kMap == ChannelMap::kGradient) {
     const Vec<D> x = Read(d, arrays.x + i);
     const Vec<D> xhat = hn::MulAdd(hn::Sub(x, value(d, 0)), value(d, 1), value(d, 2));
-    if constexpr (kMap == ChannelMap::kGroupGradient) {
-      const Vec<D> g = hn::Sub(hn::Mul(a, value(d, 5)), value(d, 3));
-      return hn::Mul(hn::NegMulAdd(xhat, value(d, 4), g), value(d, 1));
-    }
     return hn::Mul(hn::NegMulAdd(xhat, value(d, 4), hn::Sub(a, value(d, 3))), value(d, 5));
   } else if constexpr (IsPointwise(kMap)) {
     const Vec<D> z = hn::MulAdd(a, value(d, 0), value(d, 1));
@@ -323,19 +379,19 @@ template <ChannelMap kMap, bool kNtStores, class D, class T>
 HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_t end,
                              int64_t from, int64_t period,
                              const MapParameters<Compute<T>>& parameters) {
-  using C = hn::TFromD<D>;
+  using Values = ColumnValues<hn::TFromD<D>, ParameterCount(kMap)>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   if (end - begin < lanes) {
     const OneLane<D> single;
     for (int64_t i = begin; i < end; ++i) {
       if (i - from >= period) from += period;
-      const ColumnValues<C> value{parameters.at, i - from};
+      const Values value(parameters.at, i - from);
       Write(single, Mapped<kMap>(single, arrays, i, value), arrays.out + i);
     }
     return;
   }
   const auto vector_at = [&](int64_t at, int64_t j) HWY_ATTR {
-    return Mapped<kMap>(d, arrays, at, ColumnValues<C>{parameters.at, j < period ? j : j % period});
+    return Mapped<kMap>(d, arrays, at, Values(parameters.at, j < period ? j : j % period));
   };
   const int64_t last = end - lanes, last_j = last - from;
   const int64_t lead = RowLayout<kNtStores, D, T>(d, arrays.out + begin, end - begin).lead;
@@ -344,19 +400,19 @@ HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int
     if (lead > 0) {
       WriteLanes(d, vector_at(begin, begin - from), 0, lead, arrays.out + begin);
     }
-  } else {
+  } else if ((end - begin) % lanes != 0) {
     // Computed first: the last vector overlaps the one before, whose input can be overwritten in
     // place.
     tail = vector_at(last, last_j);
   }
+  const Values values(parameters.at, 0);
   int64_t i = begin + lead;
   while (i + lanes <= end) {
     if (i - from >= period) from += period;
-    const int64_t start = from;  // a local copy, which stores cannot change
+    const Values start(values.at, -from);
     // A vector that extends beyond the period finds the repeated parameters there.
-    i = MapWhole<kMap, kNtStores>(
-        d, arrays, i, std::min(end, from + period + lanes - 1), end,
-        [&](int64_t at) HWY_ATTR { return ColumnValues<C>{parameters.at, at - start}; });
+    i = MapWhole<kMap, kNtStores>(d, arrays, i, std::min(end, from + period + lanes - 1), end,
+                                  [=](int64_t at) HWY_ATTR { return Values(start.at, at); });
   }
   if (i == end) return;
   if constexpr (kNtStores) {
@@ -394,7 +450,7 @@ HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_
     if (lead > 0) {
       WriteLanes(d, vector_at(begin, begin / run), 0, lead, arrays.out + begin);
     }
-  } else {
+  } else if ((end - begin) % lanes != 0) {
     tail = vector_at(last, last / run);  // overlaps the vector before it, so computed first
   }
   int64_t i = begin + lead, q = i / run, at = q % period;
@@ -420,12 +476,57 @@ HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_
   }
 }
 
+/// Processes elements [begin, end), at least a vector, of kMappedRows rows, which share the loads
+/// of the parameters. Those of element i are at i.
+template <ChannelMap kMap, class D, class T>
+HWY_INLINE void MapColumnsAtOnce(D d, const MapArrays<T>& arrays, int64_t stride, int64_t begin,
+                                 int64_t end, const MapParameters<Compute<T>>& parameters) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  constexpr int kCount = ParameterCount(kMap);
+  const ColumnValues<hn::TFromD<D>, kCount> values(parameters.at, 0);
+  const MapArrays<T> local = arrays;
+  const auto map = [&](int64_t i, Vec<D>* out) HWY_ATTR {
+    Vec<D> value[kCount];
+    for (int k = 0; k < kCount; ++k) value[k] = hn::LoadU(d, values.at[k] + i);
+    for (int64_t r = 0; r < kMappedRows; ++r) {
+      out[r] = Mapped<kMap>(d, local, i + r * stride, [&](D, int k) HWY_ATTR { return value[k]; });
+    }
+  };
+  const auto write = [&](int64_t i, const Vec<D>* out) HWY_ATTR {
+    for (int64_t r = 0; r < kMappedRows; ++r) Write(d, out[r], local.out + i + r * stride);
+  };
+  // The last vector overlaps the one before, whose input can be overwritten in place.
+  Vec<D> tail[kMappedRows], out[kMappedRows];
+  const int64_t last = end - lanes;
+  if ((end - begin) % lanes != 0) map(last, tail);
+  int64_t i = begin;
+  for (; i + lanes <= end; i += lanes) {
+    map(i, out);
+    write(i, out);
+  }
+  if (i < end) write(last, tail);
+}
+
 /// Implements MapRows.
 template <ChannelMap kMap, bool kNtStores, class D, class T>
 HWY_NOINLINE void MapRowsOf(D d, MapArrays<T> arrays, int64_t stride, int64_t rows, int64_t begin,
                             int64_t end, int64_t run, int64_t period,
                             const MapParameters<Compute<T>>& parameters) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  // Non-temporal stores need whole cache lines of a row. Functions have more to do than to load.
+  const bool at_once = !kNtStores && !IsPointwise(kMap) && !arrays.prefetch_output && run == 1 &&
+                       end <= period && end - begin >= lanes;
   for (int64_t r = 0; r < rows; ++r) {
+    if constexpr (!kNtStores && !IsPointwise(kMap)) {
+      if (at_once && rows - r >= kMappedRows) {
+        MapColumnsAtOnce<kMap>(d, arrays, stride, begin, end, parameters);
+        arrays.a += kMappedRows * stride;
+        arrays.x += kMappedRows * stride;
+        arrays.out += kMappedRows * stride;
+        r += kMappedRows - 1;
+        continue;
+      }
+    }
     if (IsPointwise(kMap) || run == 1) {
       MapColumnsOf<kMap, kNtStores>(d, arrays, begin, end, begin - begin % period, period,
                                     parameters);

@@ -18,7 +18,7 @@ namespace {
 // Spatial sizes below which elements are treated as columns with their own parameters, not as runs
 // that share them; kMinRun backward, which has six parameters.
 constexpr int64_t kShortRun = 64;
-// Columns to reach by placing several samples side by side.
+// Columns to reach by placing several samples side by side, unless the pass has another limit.
 constexpr int64_t kNarrow = 512;
 // Columns summed at a time; their sums stay in the L2 cache.
 constexpr int64_t kSumTile = 1024;
@@ -31,6 +31,8 @@ constexpr int64_t kMapTile = 16384;
 constexpr int64_t kPart = int64_t{1} << 14;
 // Channels whose preparation is worth a thread: each reads memory in about ten places.
 constexpr int64_t kBeforeGrain = 1024;
+// Elements of a plane from which its work is split over threads, and planes below which each is.
+constexpr int64_t kSplitPlane = int64_t{1} << 18, kMinPlanes = 8;
 // Contiguous bytes that a tile should have in each row: the hardware prefetches within pages.
 constexpr int64_t kTileRowBytes = 1024;
 
@@ -55,11 +57,13 @@ class ParameterArrays {
     for (int k = 0; k < count_; ++k) arrays[k] = Each(k) + i;
   }
 
-  // Completes channels [begin, end) after their parameters have been written.
+  // Completes channels [begin, end) of arrays of T after their parameters have been written.
+  template <class T>
   void Finish(int64_t begin, int64_t end) {
     for (int k = 0; k < count_; ++k) {
       C* each = Each(k);
-      for (int64_t i = begin; i < end; ++i) each[i] = Plain(each[i]);
+      // Conversion to 16 bits requires plain NaNs.
+      for (int64_t i = begin; IsHalf<T> && i < end; ++i) each[i] = Plain(each[i]);
       for (int64_t i = begin; columns_ > 1 && i < end; ++i) {
         std::fill_n(&data_[k * size_ + i * columns_], columns_, each[i]);
       }
@@ -154,30 +158,34 @@ int64_t TileChannels(const ChannelPass<T>& pass) {
 // Returns how many channels of a tile to process at a time if runs are read whole.
 template <class T>
 int64_t RunTileChannels(const ChannelPass<T>& pass, int64_t tile) {
-  const int64_t cached_channels =
-      CurrentTuning().run_tile_bytes / ReadBytes(pass, pass.batch * pass.spatial);
+  const Tuning& tuning = CurrentTuning();
+  const int64_t bytes = pass.batch == 1 ? tuning.l1_bytes / 2 : tuning.run_tile_bytes;
+  const int64_t cached_channels = bytes / ReadBytes(pass, pass.batch * pass.spatial);
   return WholeGroups(pass, std::clamp<int64_t>(cached_channels, 1, tile));
 }
 
-// Computes the inputs of the sums of channels [c, c + n), at index i of the arrays.
+// Computes the inputs of the sums of channels [c, c + n), which are channels i, i + 1, ... of the
+// arrays.
 template <class T>
 void Before(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n,
             SumArrays<Compute<T>>& before) {
-  ChannelRange<Compute<T>> range{.begin = c, .n = n};
-  before.Channels(i, range.before);
+  ChannelRange<Compute<T>> range{.begin = pass.first_channel + c, .n = n};
+  const int64_t from = i / pass.sum_channels;
+  before.Channels(from, range.before);
   pass.before(range);
-  before.Finish(i, i + n);
+  before.template Finish<T>(from, from + n / pass.sum_channels);
 }
 
 // Computes the parameters of the elementwise operation on channels [c, c + n) from their sums.
 template <class T>
 void After(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n, const double* first,
            const double* second, SumArrays<Compute<T>>& before, MapArraysOf<Compute<T>>& after) {
-  ChannelRange<Compute<T>> range{.begin = c, .n = n, .first = first, .second = second};
-  before.Channels(i, range.before);
+  ChannelRange<Compute<T>> range{
+      .begin = pass.first_channel + c, .n = n, .first = first, .second = second};
+  before.Channels(i / pass.sum_channels, range.before);
   after.Channels(i, range.parameters);
   pass.after(range);
-  after.Finish(i, i + n);
+  after.template Finish<T>(i, i + n);
 }
 
 // Returns memory for the sums of `channels` channels if they are in groups; AfterParts needs it.
@@ -186,8 +194,9 @@ std::unique_ptr<double[]> GroupSums(const ChannelPass<T>& pass, int64_t channels
   return MakeUninitialized<double>(pass.group > 1 ? 2 * channels : 0);
 }
 
-// Like After, for partial sums: add(i, first, second) adds those of channel i. `sums` has room for
-// two sums of each channel of the arrays if channels are in groups, which can be large.
+// Like After, for partial sums: add(i, first, second) adds those of sum i, the sum of channel i
+// unless it covers several. `sums` has room for two sums of each channel of the arrays if channels
+// are in groups, which can be large.
 template <class T, class Add>
 void AfterParts(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n,
                 SumArrays<Compute<T>>& before, MapArraysOf<Compute<T>>& after, double* sums,
@@ -197,10 +206,11 @@ void AfterParts(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n,
     return;
   }
   if (pass.group > 1) {
-    double* first = sums + 2 * i;
-    double* second = first + n;
-    std::fill_n(first, 2 * n, 0.0);
-    for (int64_t k = 0; k < n; ++k) add(i + k, first[k], second[k]);
+    const int64_t from = i / pass.sum_channels, count = n / pass.sum_channels;
+    double* first = sums + 2 * from;
+    double* second = first + count;
+    std::fill_n(first, 2 * count, 0.0);
+    for (int64_t k = 0; k < count; ++k) add(from + k, first[k], second[k]);
     After<T>(pass, c, i, n, first, second, before, after);
     return;
   }
@@ -252,6 +262,7 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
   using C = Compute<T>;
   const int64_t spatial = pass.spatial, sample = pass.channels * spatial;
   const int64_t tiles = (pass.channels + tile - 1) / tile;
+  const int64_t summed = spatial * pass.sum_channels;
   const bool has_sums = pass.sums != ChannelSums::kNone;
   // The next tile is prefetched if it fits in a cache beside this one.
   const bool prefetch_next =
@@ -268,8 +279,9 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
                      if (has_sums) Before<T>(pass, c0, 0, runs, scratch.before);
                      for (int64_t n = 0; has_sums && n < pass.batch; ++n) {
                        const int64_t at = n * sample + c0 * spatial;
-                       SumRuns(pass.sums, pass.a + at, pass.x + at, spatial, runs, spatial,
-                               scratch.before.At(0), first, second);
+                       SumRuns(pass.sums, pass.a + at, pass.x + at, summed,
+                               runs / pass.sum_channels, summed, scratch.before.At(0), first,
+                               second);
                      }
                      After<T>(pass, c0, 0, runs, first, second, scratch.before, scratch.after);
                      if (pass.out == nullptr) continue;
@@ -282,52 +294,62 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
                  });
 }
 
+// Computes the inputs of the sums of all channels.
+template <class T>
+void PrepareAll(const ChannelPass<T>& pass, SumArrays<Compute<T>>& before,
+                const ParallelFor& parallel_for) {
+  const int64_t group = pass.group;
+  RunParallel(parallel_for, pass.channels / group, std::max<int64_t>(1, kBeforeGrain / group),
+              [&](int64_t begin, int64_t end) {
+                Before<T>(pass, begin * group, begin * group, (end - begin) * group, before);
+              });
+}
+
 template <class T>
 void Runs(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   using C = Compute<T>;
   const int64_t channels = pass.channels, spatial = pass.spatial;
   const int64_t tile = TileChannels(pass);
   // Long runs and the work of few channels are split into parts.
-  if (spatial <= kPart && tile > 0 &&
-      (channels / tile >= 8 || pass.batch * channels * spatial <= 2 * kGrainElements)) {
+  const int64_t threads = pass.batch * channels * spatial / kGrainElements;  // worth their work
+  if (spatial <= kPart && tile > 0 && channels / tile >= std::min<int64_t>(8, threads)) {
     RunsInTiles(pass, RunTileChannels(pass, tile), parallel_for);
     return;
   }
-  const int64_t parts = (spatial + kPart - 1) / kPart, all_parts = pass.batch * channels * parts;
+  const int64_t sums = channels / pass.sum_channels, summed = spatial * pass.sum_channels;
+  const int64_t parts = (summed + kPart - 1) / kPart, all_parts = pass.batch * sums * parts;
   const bool has_sums = pass.sums != ChannelSums::kNone;
   MapArraysOf<C> after(ParameterCount(pass.map), channels);
-  SumArrays<C> before(ParameterCount(pass.sums), channels);
+  SumArrays<C> before(ParameterCount(pass.sums), sums);
   const auto partial = MakeUninitialized<double>(has_sums ? 2 * all_parts : 0);
   double* first = partial.get();
   double* second = first + (has_sums ? all_parts : 0);
+  const int64_t group = pass.group;
   if (has_sums) {
-    RunParallel(parallel_for, channels, kBeforeGrain, [&](int64_t begin, int64_t end) {
-      Before<T>(pass, begin, begin, end - begin, before);
-    });
-    RunParallel(parallel_for, all_parts, GrainFor(std::min(kPart, spatial)),
+    PrepareAll(pass, before, parallel_for);
+    RunParallel(parallel_for, all_parts, GrainFor(std::min(kPart, summed)),
                 [&](int64_t begin, int64_t end) {
                   std::fill_n(first + begin, end - begin, 0.0);
                   std::fill_n(second + begin, end - begin, 0.0);
                   // Whole runs of several channels, or one part of a run.
                   for (int64_t i = begin; i < end;) {
-                    const int64_t run = i / parts, c = run % channels, part = i % parts;
-                    const int64_t runs = parts > 1 ? 1 : std::min(end - i, channels - c);
-                    const int64_t at = run * spatial + part * kPart;
-                    SumRuns(pass.sums, pass.a + at, pass.x + at, spatial, runs,
-                            std::min(kPart, spatial - part * kPart), before.At(c), first + i,
+                    const int64_t run = i / parts, c = run % sums, part = i % parts;
+                    const int64_t runs = parts > 1 ? 1 : std::min(end - i, sums - c);
+                    const int64_t at = run * summed + part * kPart;
+                    SumRuns(pass.sums, pass.a + at, pass.x + at, summed, runs,
+                            std::min(kPart, summed - part * kPart), before.At(c), first + i,
                             second + i);
                     i += runs;
                   }
                 });
   }
   const auto group_sums = GroupSums(pass, channels);
-  const int64_t group = pass.group;
   RunParallel(parallel_for, channels / group, GrainFor(group * pass.batch * parts),
               [&](int64_t begin, int64_t end) {
                 AfterParts<T>(pass, begin * group, begin * group, (end - begin) * group, before,
                               after, group_sums.get(), [&](int64_t c, double& sum, double& other) {
                                 for (int64_t n = 0; n < pass.batch; ++n) {
-                                  const int64_t at = (n * channels + c) * parts;
+                                  const int64_t at = (n * sums + c) * parts;
                                   for (int64_t i = at; i < at + parts; ++i) {
                                     sum += first[i];
                                     other += second[i];
@@ -362,26 +384,43 @@ void AfterColumns(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n, i
                 });
 }
 
-// Processes tiles of `tile` channels, like RunsInTiles.
+// Returns the pass of one plane.
+template <class T>
+ChannelPass<T> PlaneOf(ChannelPass<T> pass, int64_t plane) {
+  const int64_t at = plane * pass.batch * pass.channels * pass.spatial;
+  pass.a += at;
+  pass.x += at;
+  if (pass.out) pass.out += at;
+  pass.first_channel += plane * pass.channels;
+  pass.planes = 1;
+  return pass;
+}
+
+// Processes tiles of `tile` channels of all planes, like RunsInTiles.
 template <class T>
 void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& parallel_for) {
   using C = Compute<T>;
   const int64_t spatial = pass.spatial, sample = pass.channels * spatial,
-                tile_cols = tile * spatial;
-  const int64_t tiles = (pass.channels + tile - 1) / tile;
+                tile_cols = tile * spatial, plane_size = pass.batch * sample;
+  const int64_t plane_tiles = (pass.channels + tile - 1) / tile, tiles = pass.planes * plane_tiles;
+  // Index of the first element of a tile.
+  const auto at = [&](int64_t i) {
+    return i / plane_tiles * plane_size + i % plane_tiles * tile_cols;
+  };
   const bool has_sums = pass.sums != ChannelSums::kNone;
   const int64_t blocks = RowBlocks(pass.batch, sample);
   const auto make = [&] { return TileScratch<C>(pass, tile, spatial, blocks > 1); };
-  // Adds the sums of `n` columns of all samples from element `at` on.
-  const auto add_columns = [&](int64_t at, int64_t n, const SumParameters<C>& parameters,
+  // Adds the sums of `n` columns of all samples from element `start` on.
+  const auto add_columns = [&](int64_t start, int64_t n, const SumParameters<C>& parameters,
                                double* block, double* first, double* second) {
     for (int64_t i = 0; i < blocks; ++i) {
       const int64_t from = i * pass.batch / blocks, to = (i + 1) * pass.batch / blocks;
       double* sums = i == 0 ? first : block;
       double* others = i == 0 ? second : block + kSumTile;
       if (i > 0) std::fill_n(block, 2 * kSumTile, 0.0);
-      SumColumns(pass.sums, pass.a + from * sample + at, pass.x + from * sample + at, sample,
-                 to - from, n, parameters, sums, others);
+      const int64_t first_row = from * sample + start;
+      SumColumns(pass.sums, pass.a + first_row, pass.x + first_row, sample, to - from, n,
+                 parameters, sums, others);
       for (int64_t c = 0; i > 0 && c < n; ++c) {
         first[c] += sums[c];
         second[c] += others[c];
@@ -395,21 +434,23 @@ void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor&
                    double* first = scratch.totals.get();
                    double* second = first + tile_cols;
                    for (int64_t i = begin; i < end; ++i) {
-                     const int64_t c0 = i * tile, channels = std::min(tile, pass.channels - c0);
-                     const int64_t cols = channels * spatial, at = c0 * spatial;
+                     const int64_t in_plane = i % plane_tiles * tile;
+                     const int64_t c0 = i / plane_tiles * pass.channels + in_plane;
+                     const int64_t channels = std::min(tile, pass.channels - in_plane);
+                     const int64_t cols = channels * spatial;
                      std::fill_n(first, 2 * tile_cols, 0.0);
                      if (has_sums) {
                        Before<T>(pass, c0, 0, channels, before);
                        for (int64_t c = 0; c < cols; c += kSumTile) {
-                         add_columns(at + c, std::min(kSumTile, cols - c), before.At(c),
+                         add_columns(at(i) + c, std::min(kSumTile, cols - c), before.At(c),
                                      scratch.block.get(), first + c, second + c);
                        }
                      }
                      AfterColumns<T>(pass, c0, 0, channels, 1, first, second, before, scratch.after,
                                      scratch.group_sums.get());
                      if (pass.out == nullptr) continue;
-                     MapArrays<T> arrays = ArraysAt(pass, at);
-                     if (i + 1 < tiles) arrays.ahead = tile * spatial;
+                     MapArrays<T> arrays = ArraysAt(pass, at(i));
+                     if (i + 1 < tiles) arrays.ahead = at(i + 1) - at(i);
                      MapRows(pass.map, arrays, sample, pass.batch, 0, cols, 1, cols,
                              scratch.after.At(0), use_nt_stores);
                    }
@@ -417,24 +458,50 @@ void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor&
 }
 
 template <class T>
+void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for);
+
+// Processes the planes one by one. Large ones are split over threads, others are divided among
+// them.
+template <class T>
+void ColumnsOfPlanes(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
+  const int64_t elements = pass.batch * pass.channels * pass.spatial;
+  if (elements >= kSplitPlane || pass.planes < kMinPlanes) {
+    for (int64_t i = 0; i < pass.planes; ++i) Columns(PlaneOf(pass, i), parallel_for);
+    return;
+  }
+  RunParallelAllocating(parallel_for, pass.planes, GrainFor(elements),
+                        [&](int64_t begin, int64_t end) {
+                          for (int64_t i = begin; i < end; ++i) {
+                            Columns(PlaneOf(pass, i), SerialFor);
+                          }
+                        });
+}
+
+template <class T>
 void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   using C = Compute<T>;
   const int64_t batch = pass.batch, channels = pass.channels, spatial = pass.spatial;
   const int64_t sample = channels * spatial;
+  const int64_t narrow = pass.min_columns != 0 ? pass.min_columns : kNarrow;
   const bool has_sums = pass.sums != ChannelSums::kNone;
-  const bool in_tiles = batch == 1 || (sample >= kNarrow && batch < CurrentTuning().untiled_rows &&
+  const bool in_tiles = batch == 1 || (sample >= narrow && batch < CurrentTuning().untiled_rows &&
                                        (has_sums || batch < kSumRows));
   int64_t tile = in_tiles ? TileChannels(pass) : 0;
   if (tile > 0) {
     tile = WholeGroups(pass, std::clamp<int64_t>(kTileColumns / spatial, 1, tile));
     // The work of few groups is split.
-    if (pass.group == 1 || channels / tile >= 8 || batch * sample <= 2 * kGrainElements) {
+    if (pass.group == 1 || pass.planes * (channels / tile) >= 8 ||
+        pass.planes * batch * sample <= 2 * kGrainElements) {
       ColumnsInTiles(pass, tile, parallel_for);
       return;
     }
   }
+  if (pass.planes > 1) {
+    ColumnsOfPlanes(pass, parallel_for);
+    return;
+  }
   // `samples` samples form one row; the last row can have fewer.
-  const int64_t samples = sample >= kNarrow ? 1 : std::min(batch, (kNarrow - 1) / sample + 1);
+  const int64_t samples = sample >= narrow ? 1 : std::min(batch, (kNarrow - 1) / sample + 1);
   const int64_t width = samples * sample, rows = batch / samples;
   const int64_t rest = batch % samples * sample;
   const int64_t blocks = RowBlocks(rows, width);
@@ -443,9 +510,7 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   MapArraysOf<C> after(ParameterCount(pass.map), channels, spatial, width + kPeriodPad);
   const auto partial = MakeUninitialized<double>(has_sums ? blocks * 2 * width : 0);
   if (has_sums) {
-    RunParallel(parallel_for, channels, kBeforeGrain, [&](int64_t begin, int64_t end) {
-      Before<T>(pass, begin, begin, end - begin, before);
-    });
+    PrepareAll(pass, before, parallel_for);
     before.Repeat(sample);
     const auto add_block = [&](int64_t block, int64_t c) {
       const int64_t from = block * rows / blocks, to = (block + 1) * rows / blocks;

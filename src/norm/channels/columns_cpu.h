@@ -25,14 +25,14 @@ inline constexpr int64_t kShiftSamples = 8;
 // --- End of tuning constants ---
 
 /// Channels [begin, begin + n) and their parameters. Element i of every array belongs to channel
-/// begin + i.
+/// begin + i, or with sums of several channels to sum begin / sum_channels + i.
 template <class C>
 struct ChannelRange {
   int64_t begin = 0, n = 0;
-  C* before[kMaxSumParameters] = {};  // inputs of the sums
+  C* before[kMaxSumParameters] = {};  // inputs of the sums, one for each sum
   const double* first = nullptr;      // the sums; null without sums
   const double* second = nullptr;
-  C* parameters[kMaxMapParameters] = {};  // of the elementwise operation
+  C* parameters[kMaxMapParameters] = {};  // of the elementwise operation, one for each channel
 };
 
 /// A pass over arrays with all sizes > 0.
@@ -42,11 +42,18 @@ struct ChannelPass : ChannelArrays<T> {
 
   ChannelSums sums = ChannelSums::kNone;
   ChannelMap map = ChannelMap::kNone;
-  /// Adjacent channels that share statistics; divides the channels. Ranges of `after` consist of
-  /// whole groups.
+  /// Independent arrays of these sizes, one after another; 1 unless spatial is. Channel c of plane
+  /// p is channel p * channels + c of the ranges.
+  int64_t planes = 1;
+  /// Adjacent channels that share statistics; divides the channels. Ranges consist of whole groups.
   int64_t group = 1;
+  /// Adjacent channels with one sum: 1, or `group` if batch is 1 and spatial at least min_run.
+  int64_t sum_channels = 1;
   /// Spatial size from which elements are runs; 0: that of batch norm. At least kMinSampleRun.
   int64_t min_run = 0;
+  /// Columns to reach by placing several samples side by side; 0: those of batch norm.
+  int64_t min_columns = 0;
+  int64_t first_channel = 0;  ///< added to the channels of the ranges
   /// Computes the inputs of the sums. Not called without sums.
   std::function<void(const ChannelRange<C>& range)> before = {};
   /// Computes the parameters of the elementwise operation from the sums and the results of

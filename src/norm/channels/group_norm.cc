@@ -1,10 +1,8 @@
 #include "planish/group_norm.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <limits>
-#include <new>
 
 #include "src/base/aligned.h"
 #include "src/base/loop.h"
@@ -13,9 +11,13 @@
 #include "src/norm/check.h"
 #include "src/norm/element_types.h"
 #include "src/norm/params.h"
+#include "src/norm/recipe.h"
+#include "src/norm/rows/cpu.h"
+#include "src/norm/sets.h"
 
-// The channels of all samples are the channels of one pass, in groups. With channels last, a sample
-// is a pass whose positions are its samples.
+// Groups of few positions are rows of the row norms. Otherwise the channels of all samples are the
+// channels of one pass, in groups. With channels last, a sample is a plane whose positions are its
+// samples.
 namespace planish {
 inline namespace PLANISH_API {
 namespace {
@@ -28,9 +30,12 @@ using internal::Statistics;
 
 // --- Tuning constants (docs/tuning.md) ---
 
-// With channels last: elements of a sample from which it is split over threads, and samples below
-// which each is.
-constexpr int64_t kSplitSample = int64_t{1} << 18, kMinSamples = 8;
+// Positions below which groups of at least kMinRowChannels channels are rows of adjacent elements,
+// with gains repeated for each element; groups of any size below internal::kMinSampleRun.
+constexpr int64_t kMaxRowSpatial = 32, kMinRowChannels = 4;
+
+// With channels last: columns to reach by placing positions side by side.
+constexpr int64_t kMinColumns = 64;
 
 // --- End of tuning constants ---
 
@@ -46,9 +51,17 @@ struct Groups {
         length(size * spatial),
         last(options.channels_last) {}
 
-  /// Returns where element i of a group is, in a sample if channels are last.
+  /// Returns where element i of a group is.
   int64_t At(int64_t group, int64_t i) const {
-    return last ? i / size * channels + group * size + i % size : group * length + i;
+    if (!last) return group * length + i;
+    const int64_t groups = channels / size;
+    return (group / groups * spatial + i / size) * channels + group % groups * size + i % size;
+  }
+
+  /// Returns whether groups are processed as rows.
+  bool AreRows() const {
+    return !last && (spatial < internal::kMinSampleRun ||
+                     (spatial < kMaxRowSpatial && size >= kMinRowChannels));
   }
 
   int64_t batch, channels, spatial;
@@ -57,39 +70,158 @@ struct Groups {
   bool last;
 };
 
-/// Runs the passes of all channels. With channels last a sample is a pass, whose samples are the
-/// positions. make(sample) returns the pass of a sample, or of all, without its sizes.
-template <class Make>
-void RunGroups(const Groups& of, const ParallelFor& parallel_for, const Make& make) {
-  const auto run = [&](int64_t sample, const ParallelFor& parallel) {
-    auto pass = make(sample);
-    pass.batch = of.last ? of.spatial : 1;
-    pass.channels = of.last ? of.channels : of.batch * of.channels;
-    pass.spatial = of.last ? 1 : of.spatial;
-    pass.group = of.size;
-    if (!of.last) pass.min_run = internal::kMinSampleRun;
-    internal::RunChannels(pass, parallel);
-  };
-  const int64_t elements = of.channels * of.spatial;
-  if (!of.last || elements >= kSplitSample || of.batch < kMinSamples) {
-    for (int64_t b = 0; b < (of.last ? of.batch : 1); ++b) run(b, parallel_for);
-    return;
-  }
-  std::atomic<bool> failed = false;  // a task must not throw
-  internal::RunParallel(parallel_for, of.batch, internal::GrainFor(elements),
-                        [&](int64_t begin, int64_t end) {
-                          try {
-                            for (int64_t b = begin; b < end; ++b) run(b, SerialFor);
-                          } catch (const std::bad_alloc&) {
-                            failed = true;
-                          }
-                        });
-  if (failed) throw std::bad_alloc();
+/// Sets the sizes of a pass and runs it.
+template <class T>
+void RunGroups(const Groups& of, ChannelPass<T> pass, const ParallelFor& parallel_for) {
+  pass.batch = of.last ? of.spatial : 1;
+  pass.channels = of.last ? of.channels : of.batch * of.channels;
+  pass.spatial = of.last ? 1 : of.spatial;
+  pass.planes = of.last ? of.batch : 1;
+  pass.group = of.size;
+  pass.min_columns = kMinColumns;
+  pass.min_run = internal::kMinSampleRun;
+  internal::RunChannels(pass, parallel_for);
 }
 
-template <class C, class P>
-C ParameterOf(const P* values, int64_t c, C missing) {
-  return values ? internal::Plain(internal::ToCompute<C>(values[c])) : missing;
+/// Repeats each of the first `count` values `times` times.
+template <class C>
+void RepeatEach(C* values, int64_t count, int64_t times) {
+  for (int64_t i = count - 1; times > 1 && i >= 0; --i) {
+    std::fill_n(values + i * times, times, values[i]);
+  }
+}
+
+/// Parameters of the channels, one for each element of a sample.
+template <class T, class P>
+class ElementParams {
+ public:
+  using C = Compute<T>;
+
+  /// Without `needed`, data() is null.
+  ElementParams(const P* params, const Groups& of, C missing, bool needed)
+      : channels_(params, of.batch, of.channels, missing, needed), data_(channels_.data()) {
+    if (!needed || of.spatial == 1) return;
+    elements_ = internal::MakeAligned<C>(of.channels * of.spatial);
+    std::copy_n(data_, of.channels, elements_.get());
+    RepeatEach(elements_.get(), of.channels, of.spatial);
+    data_ = elements_.get();
+  }
+
+  const C* data() const { return data_; }
+
+ private:
+  internal::Params<T, P> channels_;
+  internal::AlignedArray<C> elements_;
+  const C* data_;
+};
+
+/// Writes the [rows, cols] matrix `from` to `to`, transposed. Both can be null.
+template <class C>
+void Transpose(const C* from, int64_t rows, int64_t cols, C* to) {
+  if (from == nullptr || to == nullptr) return;
+  for (int64_t c = 0; c < cols; ++c) {
+    for (int64_t r = 0; r < rows; ++r) to[c * rows + r] = from[r * cols + c];
+  }
+}
+
+/// Sets the sizes of a call of row norms whose rows are the groups. With parameters, each group of
+/// a sample is a parameter set, and the statistics are [groups, batch] arrays.
+template <class Call>
+void SetRows(const Groups& of, bool affine, Call& call) {
+  const int64_t groups = of.channels / of.size;
+  call.recipe = internal::RecipeOf(Norm::kLayer);
+  if (!affine) call.recipe = internal::WithoutParams(call.recipe);
+  call.rows = of.batch * groups;
+  call.cols = of.length;
+  call.sets = affine ? groups : 1;
+  call.set_rows = 1;
+  call.use_nt_stores = true;
+}
+
+template <class T, class P>
+void ForwardAsRows(const GroupNormForwardArgs<T, P>& args, const Groups& of,
+                   const GroupNormOptions& options) {
+  using C = Compute<T>;
+  const bool affine = args.gain != nullptr || args.bias != nullptr;
+  const ElementParams<T, P> gains(args.gain, of, 1, affine), biases(args.bias, of, 0, affine);
+  internal::RowsForward<T> call;
+  SetRows(of, affine, call);
+  call.eps = options.eps;
+  call.x = args.x;
+  call.y = args.y;
+  call.gain = gains.data();
+  call.bias = biases.data();
+  call.x_stride = call.y_stride = of.length;
+  const bool transposed = call.sets > 1;
+  const auto statistics = internal::MakeUninitialized<C>(transposed ? 3 * call.rows : 0);
+  const auto place = [&](C* array, int i) {
+    return transposed && array ? statistics.get() + i * call.rows : array;
+  };
+  call.mean = place(args.mean, 0);
+  call.mean_lo = place(args.mean_lo, 1);
+  call.rstd = place(args.rstd, 2);
+  internal::ForwardMatrix(call, options.parallel_for);
+  if (!transposed) return;
+  Transpose(call.mean, args.groups, args.batch, args.mean);
+  Transpose(call.mean_lo, args.groups, args.batch, args.mean_lo);
+  Transpose(call.rstd, args.groups, args.batch, args.rstd);
+}
+
+template <class T, class P>
+void BackwardAsRows(const GroupNormBackwardArgs<T, P>& args, const Groups& of,
+                    const GroupNormOptions& options) {
+  using C = Compute<T>;
+  const bool columns = internal::HasParamGradients(args), affine = args.gain || columns;
+  const ElementParams<T, P> gains(args.gain, of, 1, affine);
+  internal::RowsBackward<T> call;
+  SetRows(of, affine, call);
+  call.dy = args.dy;
+  call.x = args.x;
+  call.dx = args.dx;
+  call.gain = gains.data();
+  call.dy_stride = call.x_stride = call.dx_stride = of.length;
+  const bool transposed = call.sets > 1;
+  const auto statistics = internal::MakeUninitialized<C>(transposed ? 3 * call.rows : 0);
+  const auto place = [&](const C* array, int i) {
+    if (!transposed) return array;
+    C* const to = statistics.get() + i * call.rows;
+    Transpose(array, args.batch, args.groups, to);
+    return static_cast<const C*>(to);
+  };
+  call.mean = place(args.mean, 0);
+  call.mean_lo = place(args.mean_lo, 1);
+  call.rstd = place(args.rstd, 2);
+  const int64_t sample = of.channels * of.spatial;
+  const auto sums = internal::MakeAligned<C>(columns ? 2 * sample : 0);  // of each element
+  call.dgain = columns ? sums.get() : nullptr;
+  call.dbias = columns ? sums.get() + sample : nullptr;
+  if (call.sets > 1 && of.batch * sample > 2 * internal::kGrainElements) {
+    // A call with several sets has a thread for each block of rows, of which there are few.
+    internal::RunParallelAllocating(
+        options.parallel_for, call.sets, internal::GrainFor(of.batch * of.length),
+        [&](int64_t begin, int64_t end) {
+          for (int64_t set = begin; set < end; ++set) {
+            internal::BackwardMatrix(internal::SetOf(call, call.recipe, set), SerialFor);
+          }
+        });
+  } else {
+    internal::BackwardMatrix(call, options.parallel_for);
+  }
+  if (!columns) return;
+  internal::RunParallel(options.parallel_for, of.channels, internal::GrainFor(2 * of.spatial),
+                        [&](int64_t begin, int64_t end) {
+                          const auto add = [&](const C* terms, P* gradients) {
+                            for (int64_t c = begin; gradients != nullptr && c < end; ++c) {
+                              double sum = 0;
+                              for (int64_t i = 0; i < of.spatial; ++i) {
+                                sum += static_cast<double>(terms[c * of.spatial + i]);
+                              }
+                              gradients[c] = internal::FromCompute<P>(static_cast<C>(sum));
+                            }
+                          };
+                          add(call.dgain, args.dgain);
+                          add(call.dbias, args.dbias);
+                        });
 }
 
 }  // namespace
@@ -105,55 +237,61 @@ void GroupNormForward(const GroupNormForwardArgs<T, P>& args, const GroupNormOpt
     return;
   }
   const Groups of(args, options);
+  if (of.AreRows()) return ForwardAsRows(args, of, options);
   const auto count = static_cast<double>(of.length);
-  RunGroups(of, options.parallel_for, [&](int64_t sample) {
-    const int64_t offset = sample * of.channels * of.spatial, first_group = sample * args.groups;
-    const T* x = args.x + offset;
-    ChannelPass<T> pass{
-        {.a = x, .out = args.y + offset}, ChannelSums::kStatistics, ChannelMap::kNormalize};
-    const auto at = [=](int64_t group, int64_t i) {
-      return internal::ToDouble(x[of.At(group, i)]);
-    };
-    pass.before = [=](const ChannelRange<C>& range) {
-      for (int64_t i = 0; i < range.n;) {
-        const int64_t c = range.begin + i, group = c / of.size;
-        const int64_t n = std::min(range.n - i, (group + 1) * of.size - c);
-        const double shift =
-            internal::MeanOfSamples(of.length, [&](int64_t element) { return at(group, element); });
-        std::fill_n(range.before[0] + i, n, static_cast<C>(shift));
-        i += n;
+  const double reciprocal = 1 / count;
+  const internal::Params<T, P> gains(args.gain, of.batch, of.channels, 1, true);
+  const internal::Params<T, P> biases(args.bias, of.batch, of.channels, 0, true);
+  const C *const gain = gains.data(), *const bias = biases.data();
+  int64_t places[internal::kShiftSamples];  // of the samples in a group
+  for (int64_t k = 0; k < internal::kShiftSamples; ++k) {
+    places[k] = of.At(0, (of.length - 1) * k / (internal::kShiftSamples - 1));
+  }
+  ChannelPass<T> pass{
+      {.a = args.x, .out = args.y}, ChannelSums::kStatistics, ChannelMap::kNormalize};
+  pass.sum_channels = of.last ? 1 : of.size;
+  pass.before = [&](const ChannelRange<C>& range) {
+    const int64_t groups = range.n / of.size;
+    for (int64_t i = 0; i < groups; ++i) {
+      const T* x = args.x + of.At(range.begin / of.size + i, 0);
+      const double shift = internal::MeanOfSamples(
+          internal::kShiftSamples, [&](int64_t k) { return internal::ToDouble(x[places[k]]); });
+      range.before[0][i] = static_cast<C>(shift);
+    }
+    RepeatEach(range.before[0], groups, of.last ? of.size : 1);
+  };
+  pass.after = [&](const ChannelRange<C>& range) {
+    int64_t c = range.begin % of.channels;  // the first channel of the group
+    const int64_t sums = of.last ? of.size : 1;
+    for (int64_t i = 0; i < range.n; i += of.size) {
+      const int64_t group = (range.begin + i) / of.size, at = i / of.size * sums;
+      internal::RowSums sum;
+      for (int64_t k = at; k < at + sums; ++k) {
+        sum.first += range.first[k];
+        sum.second += range.second[k];
       }
-    };
-    pass.after = [=, &args, &options](const ChannelRange<C>& range) {
-      for (int64_t i = 0; i < range.n; i += of.size) {
-        const int64_t group = (range.begin + i) / of.size;
-        internal::RowSums sums;
-        for (int64_t k = i; k < i + of.size; ++k) {
-          sums.first += range.first[k];
-          sums.second += range.second[k];
-        }
-        const Statistics m = internal::StatisticsOf<C>(
-            static_cast<double>(range.before[0][i]), sums, 1 / count, options.eps, [&] {
-              return internal::TwoPassStatisticsAt<T>(
-                  [&](int64_t element) { return at(group, element); }, of.length, true);
-            });
-        const double rstd =
-            internal::ReciprocalDeviation(m, internal::Deviation::kBiased, options.eps, count);
-        const auto xhat = internal::SaveStatistics(m, rstd, first_group + group, args.mean,
-                                                   args.mean_lo, args.rstd);
-        for (int64_t k = i; k < i + of.size; ++k) {
-          const int64_t c = (range.begin + k) % of.channels;
-          const double gain = ParameterOf(args.gain, c, C{1});
-          // The bias absorbs mean_lo, which is exact for a constant group.
-          const double bias = ParameterOf(args.bias, c, C{0});
-          range.parameters[0][k] = xhat.mean;
-          range.parameters[1][k] = static_cast<C>(gain * rstd);
-          range.parameters[2][k] = static_cast<C>(bias + gain * static_cast<double>(xhat.offset));
-        }
+      const Statistics m = internal::StatisticsOf<C>(
+          static_cast<double>(range.before[0][at]), sum, reciprocal, options.eps, [&] {
+            return internal::TwoPassStatisticsAt<T>(
+                [&](int64_t k) { return internal::ToDouble(args.x[of.At(group, k)]); }, of.length,
+                true);
+          });
+      const double rstd =
+          internal::ReciprocalDeviation(m, internal::Deviation::kBiased, options.eps, count);
+      const auto xhat =
+          internal::SaveStatistics(m, rstd, group, args.mean, args.mean_lo, args.rstd);
+      const auto offset = static_cast<double>(xhat.offset);
+      for (int64_t k = 0; k < of.size; ++k) {
+        const double g = gain[c + k];
+        range.parameters[0][i + k] = xhat.mean;
+        range.parameters[1][i + k] = static_cast<C>(g * rstd);
+        // The bias absorbs mean_lo, which is exact for a constant group.
+        range.parameters[2][i + k] = static_cast<C>(bias[c + k] + g * offset);
       }
-    };
-    return pass;
-  });
+      c = c + of.size < of.channels ? c + of.size : 0;
+    }
+  };
+  RunGroups(of, pass, options.parallel_for);
 }
 
 template <class T, class P>
@@ -169,65 +307,83 @@ void GroupNormBackward(const GroupNormBackwardArgs<T, P>& args, const GroupNormO
   const bool has_sums = internal::HasParamGradients(args);
   if (args.dx == nullptr && !has_sums) return;
   const Groups of(args, options);
-  const auto count = static_cast<double>(of.length);
+  if (of.AreRows()) return BackwardAsRows(args, of, options);
+  const double reciprocal = 1 / static_cast<double>(of.length);
+  const internal::Params<T, P> gains(args.gain, of.batch, channels, 1, true);
+  const C* const gain = gains.data();
   // Of the channels of all samples: sums of dy * xhat, then of dy.
   const int64_t all = args.batch * channels;
   const auto sums = internal::MakeUninitialized<double>(has_sums ? 2 * all : 0);
   double* const dgains = sums.get();
-  RunGroups(of, options.parallel_for, [&](int64_t sample) {
-    const int64_t offset = sample * channels * of.spatial;
-    const int64_t first_group = sample * args.groups, first_channel = sample * channels;
-    ChannelPass<T> pass{
-        {.a = args.dy + offset, .x = args.x + offset, .out = args.dx ? args.dx + offset : nullptr},
-        ChannelSums::kGradient,
-        ChannelMap::kGroupGradient};
-    pass.before = [=, &args](const ChannelRange<C>& range) {
-      for (int64_t i = 0; i < range.n; ++i) {
-        const int64_t group = first_group + (range.begin + i) / of.size;
-        const auto xhat =
-            internal::CoefficientsOf(args.mean[group], args.mean_lo[group], args.rstd[group]);
-        range.before[0][i] = xhat.mean;
-        range.before[1][i] = xhat.rstd;
-        range.before[2][i] = xhat.offset;
-      }
-    };
-    pass.after = [=, &args](const ChannelRange<C>& range) {
-      for (int k = 0; k < internal::kMaxSumParameters; ++k) {
-        std::copy_n(range.before[k], range.n, range.parameters[k]);
-      }
-      if (has_sums) {
-        std::copy_n(range.second, range.n, dgains + first_channel + range.begin);
-        std::copy_n(range.first, range.n, dgains + all + first_channel + range.begin);
-      }
-      for (int64_t i = 0; i < range.n; i += of.size) {
-        double first = 0, second = 0;
-        for (int64_t k = i; k < i + of.size; ++k) {
-          const C gain = ParameterOf(args.gain, (range.begin + k) % channels, C{1});
-          range.parameters[5][k] = gain;
-          first += static_cast<double>(gain) * range.first[k];
-          second += static_cast<double>(gain) * range.second[k];
+  ChannelPass<T> pass{{.a = args.dy, .x = args.x, .out = args.dx},
+                      ChannelSums::kGradient,
+                      ChannelMap::kGroupGradient};
+  pass.before = [&](const ChannelRange<C>& range) {
+    const int64_t group = range.begin / of.size, groups = range.n / of.size;
+    for (int64_t i = 0; i < groups; ++i) {
+      const auto xhat = internal::CoefficientsOf(args.mean[group + i], args.mean_lo[group + i],
+                                                 args.rstd[group + i]);
+      range.before[0][i] = xhat.mean;
+      range.before[1][i] = xhat.rstd;
+      range.before[2][i] = xhat.offset;
+    }
+    for (C* values : range.before) RepeatEach(values, groups, of.size);
+  };
+  pass.after = [&](const ChannelRange<C>& range) {
+    for (int k = 0; k < 2; ++k) std::copy_n(range.before[k], range.n, range.parameters[k]);
+    if (has_sums) {
+      std::copy_n(range.second, range.n, dgains + range.begin);
+      std::copy_n(range.first, range.n, dgains + all + range.begin);
+    }
+    const int64_t groups = range.n / of.size;
+    // Adds the sums of groups of `size` channels, a parameter so that compilers know that it is 1.
+    const auto add = [&](int64_t size) {
+      int64_t c = range.begin % channels;
+      for (int64_t i = 0; i < groups;) {
+        const int64_t end = std::min(groups, i + (channels - c) / size);  // of the sample
+        for (const C* g = gain + c; i < end; ++i, g += size) {
+          const int64_t at = i * size;
+          double first = 0, second = 0;
+          for (int64_t k = 0; k < size; ++k) {
+            const auto value = static_cast<double>(g[k]);
+            first += value * range.first[at + k];
+            second += value * range.second[at + k];
+            range.parameters[4][at + k] = g[k];
+          }
+          const double mean_g = first * reciprocal, mean_g_xhat = second * reciprocal;
+          const double rstd = range.before[1][at], offset = range.before[2][at];
+          range.parameters[2][i] = static_cast<C>(mean_g + offset * mean_g_xhat);
+          range.parameters[3][i] = static_cast<C>(mean_g_xhat * rstd);
         }
-        std::fill_n(range.parameters[3] + i, of.size, static_cast<C>(first / count));
-        std::fill_n(range.parameters[4] + i, of.size, static_cast<C>(second / count));
+        c = 0;
       }
     };
-    return pass;
-  });
+    of.size == 1 ? add(1) : add(of.size);
+    RepeatEach(range.parameters[2], groups, of.size);
+    RepeatEach(range.parameters[3], groups, of.size);
+  };
+  RunGroups(of, pass, options.parallel_for);
   if (!has_sums) return;
-  internal::RunParallel(options.parallel_for, channels, internal::GrainFor(2 * args.batch),
-                        [&](int64_t begin, int64_t end) {
-                          for (int64_t c = begin; c < end; ++c) {
-                            double dgain = 0, dbias = 0;
-                            for (int64_t i = c; i < all; i += channels) {
-                              dgain += dgains[i];
-                              dbias += dgains[all + i];
-                            }
-                            if (args.dgain)
-                              args.dgain[c] = internal::FromCompute<P>(static_cast<C>(dgain));
-                            if (args.dbias)
-                              args.dbias[c] = internal::FromCompute<P>(static_cast<C>(dbias));
-                          }
-                        });
+  internal::RunParallel(
+      options.parallel_for, channels, internal::GrainFor(2 * args.batch),
+      [&](int64_t begin, int64_t end) {
+        constexpr int64_t kAtOnce = 8;  // channels, a cache line of sums
+        const auto add = [&](int64_t first, int64_t n, P* gradients, const double* terms) {
+          if (gradients == nullptr) return;
+          double sum[kAtOnce] = {};
+          for (int64_t b = 0; b < args.batch; ++b) {
+            for (int64_t k = 0; k < n; ++k) sum[k] += terms[b * channels + first + k];
+          }
+          for (int64_t k = 0; k < n; ++k) {
+            gradients[first + k] = internal::FromCompute<P>(static_cast<C>(sum[k]));
+          }
+        };
+        for (int64_t c = begin; c < end; c += kAtOnce) {
+          const int64_t n = std::min(kAtOnce, end - c);
+          add(c, n, args.dgain, dgains);
+          add(c, n, args.dbias, dgains + all);
+        }
+      });
 }
 
 #define PLANISH_INSTANTIATE(T, P)                                                             \

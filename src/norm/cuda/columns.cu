@@ -416,11 +416,11 @@ PLANISH_DEVICE C Mapped(C a, C x, const C* v, C gain, C bias, bool is_tanh) {
     return a * f.Slope(x) * v[2];
   } else if constexpr (kMap == ChannelMap::kNormalizeRows) {
     return FusedMulAdd(gain, FusedMulAdd(a - v[0], v[1], v[2]), bias);
+  } else if constexpr (kMap == ChannelMap::kGroupGradient) {
+    return FusedMulAdd(v[0] - x, v[3], FusedMulAdd(v[4], a, -v[2])) * v[1];
   } else {
     const C xhat = FusedMulAdd(x - v[0], v[1], v[2]);
-    if constexpr (kMap == ChannelMap::kGroupGradient) {
-      return FusedMulAdd(-xhat, v[4], v[5] * a - v[3]) * v[1];
-    } else if constexpr (kMap == ChannelMap::kGradientOfRows) {
+    if constexpr (kMap == ChannelMap::kGradientOfRows) {
       return FusedMulAdd(-xhat, v[4], gain * a - v[3]) * v[1];
     } else {
       return FusedMulAdd(-xhat, v[4], a - v[3]) * v[5];
@@ -785,11 +785,13 @@ struct FinishGroupBackward {
   PLANISH_DEVICE void operator()(int64_t g, double first, double second) const {
     const int64_t size = call.channels / call.groups;
     const XhatMap<C> xhat = XhatAt(saved, g);
+    const double mean_g = first / n, mean_g_xhat = second / n;
     for (int64_t of_all = g * size; of_all < (g + 1) * size; ++of_all) {
-      SetXhat<T>(values, of_all, xhat);
-      values.Set(3, of_all, first / n);
-      values.Set(4, of_all, second / n);
-      values.Set(5, of_all, ParamAsDouble<T>(call.Gain(), of_all % call.channels, 1));
+      values.Set(0, of_all, xhat.mean);
+      values.Set(1, of_all, xhat.rstd);
+      values.Set(2, of_all, mean_g + xhat.offset * mean_g_xhat);
+      values.Set(3, of_all, mean_g_xhat * xhat.rstd);
+      values.Set(4, of_all, ParamAsDouble<T>(call.Gain(), of_all % call.channels, 1));
     }
   }
 };

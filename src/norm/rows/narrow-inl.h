@@ -77,37 +77,6 @@ HWY_INLINE int64_t NarrowGradientColumns(bool nt_stores_or_prefetch) {
   return tuning.l1_holds_four_rows ? kNarrowGradientColumns : kNarrowSmallL1GradientColumns;
 }
 
-/// One element for each row of a group.
-using Eight = hn::CappedTag<float, 8>;
-
-/// Returns the lane sums of eight vectors, each added in the order of AddLanes.
-HWY_INLINE Vec<Eight> SumsOfEight(const Vec<Eight> (&v)[8]) {
-  const Eight d;
-  const hn::Repartition<double, Eight> pairs;
-  const auto halves = [&](size_t i) HWY_ATTR {
-    return hn::Add(hn::ConcatLowerLower(d, v[i + 4], v[i]),
-                   hn::ConcatUpperUpper(d, v[i + 4], v[i]));
-  };
-  const auto two = [&](Vec<Eight> a, Vec<Eight> b) HWY_ATTR {
-    return hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
-  };
-  const auto a = hn::BitCast(pairs, two(halves(0), halves(1)));
-  const auto b = hn::BitCast(pairs, two(halves(2), halves(3)));
-  return hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, a, b)),
-                 hn::BitCast(d, hn::InterleaveUpper(pairs, a, b)));
-}
-
-/// Adds the lanes of a vector in pairs until eight are left.
-template <class D>
-HWY_INLINE Vec<Eight> FoldToEight(D, Vec<D> v) {
-  if constexpr (hn::MaxLanes(D()) == 8) {
-    return v;
-  } else {
-    const Eight d;
-    return hn::Add(hn::LowerHalf(d, v), hn::UpperHalf(d, v));
-  }
-}
-
 /// Coefficients of xhat of eight rows.
 struct EightCoefficients {
   HWY_ALIGN float mean[8];

@@ -110,6 +110,39 @@ HWY_INLINE LaneSums<hn::TFromD<D>> AddLanes([[maybe_unused]] D d, Vec<D> first, 
   return {hn::GetLane(first), hn::GetLane(second)};
 }
 
+#if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
+/// One element for each of eight rows or runs.
+using Eight = hn::CappedTag<float, 8>;
+
+/// Returns the lane sums of eight vectors, each added in the order of AddLanes.
+HWY_INLINE Vec<Eight> SumsOfEight(const Vec<Eight> (&v)[8]) {
+  const Eight d;
+  const hn::Repartition<double, Eight> pairs;
+  const auto halves = [&](size_t i) HWY_ATTR {
+    return hn::Add(hn::ConcatLowerLower(d, v[i + 4], v[i]),
+                   hn::ConcatUpperUpper(d, v[i + 4], v[i]));
+  };
+  const auto two = [&](Vec<Eight> a, Vec<Eight> b) HWY_ATTR {
+    return hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+  };
+  const auto a = hn::BitCast(pairs, two(halves(0), halves(1)));
+  const auto b = hn::BitCast(pairs, two(halves(2), halves(3)));
+  return hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, a, b)),
+                 hn::BitCast(d, hn::InterleaveUpper(pairs, a, b)));
+}
+
+/// Adds the lanes of a vector in pairs until eight are left.
+template <class D>
+HWY_INLINE Vec<Eight> FoldToEight(D, Vec<D> v) {
+  if constexpr (hn::MaxLanes(D()) == 8) {
+    return v;
+  } else {
+    const Eight d;
+    return hn::Add(hn::LowerHalf(d, v), hn::UpperHalf(d, v));
+  }
+}
+#endif  // HWY_MAX_BYTES >= 32
+
 template <bool kCentre, class D>
 HWY_INLINE Vec<D> XhatOfValues(Vec<D> x, Vec<D> mean, Vec<D> rstd, Vec<D> offset) {
   if constexpr (kCentre) {
