@@ -25,7 +25,8 @@ MODULES = {"compile": ("torch",), "onnxruntime": ("onnx", "onnxruntime")}  # of 
 def measure(args, about):
     """Returns the results of all cases: the programs' output, with the case's group and process.
     """
-    chosen = cases.all_cases(args.threads, about["methods"], about["column_methods"], args.quick)
+    chosen = cases.all_cases(args.threads, about["methods"], about["column_methods"], about["aten"],
+                             args.quick)
     chosen = [case for case in chosen if re.search(args.filter, str(case))]
     if not chosen:
         raise BenchError(f"--filter must match a case, got {args.filter!r}")

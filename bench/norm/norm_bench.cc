@@ -20,6 +20,7 @@
 #include "bench/base/number.h"
 #include "bench/norm/peers.h"
 #include "lab/bench/arena.h"
+#include "lab/bench/contestants.h"
 #include "lab/bench/methods.h"
 #include "lab/engine/machine.h"
 
@@ -76,8 +77,14 @@ Json RunCase(const std::string& line, const Effort& effort, Arena& arena) {
                  {"seconds", Json::object()},
                  {"absent", Json::object()},
                  {"wrong", Json::object()}};
-  const Arrays arrays = arena.For(c);
   std::istringstream list(names);
+  for (std::string name; std::getline(list, name, ',');) {
+    const size_t colon = name.find(':');
+    if (colon == std::string::npos) continue;
+    c.gated |= FindMethod(name.substr(colon + 1)).gate != Gate::kNone;
+  }
+  const Arrays arrays = arena.For(c);
+  list = std::istringstream(names);
   for (std::string name; std::getline(list, name, ',');) {
     std::string wrong;
     const Contestant contestant = MakeContestant(name, c, arrays, wrong);
@@ -111,6 +118,12 @@ Json About() {
   about["onednn"] = OneDnnVersion();
   about["methods"] = MethodNames(/*rows=*/true);
   about["column_methods"] = MethodNames(/*rows=*/false);
+  for (const std::string& name : MethodNames()) {
+    const Method& method = FindMethod(name);
+    about["arrays"][name] = {{"forward", ArrayCount(method, Direction::kForward)},
+                             {"backward", ArrayCount(method, Direction::kBackward)}};
+    if (HasAten(name)) about["aten"].push_back(name);
+  }
   return about;
 }
 

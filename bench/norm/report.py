@@ -4,6 +4,7 @@ A time is that of the fastest repetition. The limit of a case is the fastest mem
 loops copy; backward, they read two arrays and write one. They alternate with the contestants.
 """
 
+import itertools
 import pathlib
 import sys
 
@@ -35,12 +36,29 @@ def share(result, name):
 class Results:
     def __init__(self, document):
         self.all = document["results"]
+        self.arrays = document["about"].get("arrays", {})
         self.threads = sorted({r["threads"] for r in self.all})
 
     def of(self, group, direction, dtype, threads, process="norm_bench"):
         return [r for r in self.all
                 if (r["group"], r["direction"], r["type"], r["threads"], r["process"])
                 == (group, direction, dtype, threads, process)]  # fmt: skip
+
+
+    def bytes_of(self, result, name):
+        """Returns the bytes that a norm moves, over those that the limit and LayerNorm move."""
+        arrays = self.arrays.get(name.partition(":")[2])
+        return arrays[result["direction"]] / self.arrays["layer"][result["direction"]] if arrays else 1
+
+    def over_layer(self, result, name):
+        """Returns a norm's time over LayerNorm's time for the same bytes."""
+        own, layer = fastest(result, name), fastest(result, "planish:layer")
+        return own / layer / self.bytes_of(result, name) if own and layer else None
+
+    def share(self, result, name):
+        """Returns the limit's time for the bytes of a norm over the norm's time."""
+        value = share(result, name)
+        return value and value * self.bytes_of(result, name)
 
 
 def share_tables(results, misses):
@@ -161,52 +179,65 @@ def peer_table(results, misses, dtype, threads, direction):
 
 
 def method_tables(results, misses):
-    for threads in results.threads:
-        of = {d: results.of("methods", d, "float", threads) for d in ("forward", "backward")}
-        names = dict.fromkeys(n for r in of["forward"] + of["backward"] for n in r["seconds"] if ":" in n)
-        rows = []
+    for dtype, threads in itertools.product(("float", "bfloat16"), results.threads):
+        of = {d: results.of("methods", d, dtype, threads) for d in ("forward", "backward")}
+        found = [r for d in of for r in of[d]]
+        names = dict.fromkeys(n for r in found for n in r["seconds"] if n.startswith("planish:"))
+        rows, peers = [], []
         for name in names:
-            row = [name.partition(":")[2]]
-            for direction, found in of.items():
-                for r in found:
-                    own, layer = fastest(r, name), fastest(r, "planish:layer")
-                    value = own / layer if own and layer else None
-                    what = f"{row[0]} {direction} {r['rows']}x{r['cols']}, time over layer norm's"
-                    target = cases.METHOD_FACTOR if threads == 2 else None
-                    row.append(judged(value, target, misses, what, at_most=True)
-                               + f" ({number(share(r, name))})")  # fmt: skip
+            norm = name.partition(":")[2]
+            row, peer = [norm], [norm]
+            for r in found:
+                what = f"{norm} {r['direction']} {dtype} {r['rows']}x{r['cols']}, time over layer norm's"
+                target = cases.METHOD_FACTOR if threads == 2 else None
+                row.append(judged(results.over_layer(r, name), target, misses, what, at_most=True)
+                           + f" ({number(results.share(r, name))})")  # fmt: skip
+                peer.append(number(over(r, f"aten:{norm}", name)))
             rows.append(row)
-        if rows:
-            head = ["norm", *(f"{d} {r['rows']:,} x {r['cols']:,}" for d in of for r in of[d])]
-            yield (f"#### Norms, float, {count(threads)}: time over LayerNorm's (share of the limit)\n\n"
-                   + table(head, rows))  # fmt: skip
+            if any(cell != "-" for cell in peer[1:]):
+                peers.append(peer)
+        head = ["norm", *(f"{r['direction']} {r['rows']:,} x {r['cols']:,}" for r in found)]
+        for title, cells in (("time over LayerNorm's for the same bytes (share of the limit)", rows),
+                             ("PyTorch's time over Planish's", peers)):  # fmt: skip
+            if cells:
+                yield f"#### Norms, {dtype}, {count(threads)}: {title}\n\n" + table(head, cells)
+
+
+def over(result, name, other):
+    """Returns the time of one contestant over that of another."""
+    own, others = fastest(result, name), fastest(result, other)
+    return own / others if own and others else None
 
 
 def column_tables(results, misses):
     """Norms over channels, each with the limit of its own arrays."""
-    for threads in results.threads:
-        of = {d: results.of("columns", d, "float", threads) for d in ("forward", "backward")}
+    for dtype, threads in itertools.product(("float", "bfloat16"), results.threads):
+        of = {d: results.of("columns", d, dtype, threads) for d in ("forward", "backward")}
         names = dict.fromkeys(n for r in of["forward"] + of["backward"] for n in r["seconds"]
-                              if n.startswith("planish:"))  # fmt: skip
+                              if n.startswith("planish:") and n != "planish:layer")  # fmt: skip
         rows = []
         for name in names:
-            bare_name = name.replace("planish", cases.BARE)
+            norm = name.partition(":")[2]
             for result in of["forward"] or of["backward"]:
                 if name not in result["seconds"]:
                     continue
                 shape = [result[key] for key in ("rows", "cols", "spatial")]
-                row = [name.partition(":")[2], " x ".join(f"{n:,}" for n in shape)]
+                row = [norm, " x ".join(f"{n:,}" for n in shape)]
                 for direction, found in of.items():
                     r = next((r for r in found if [r["rows"], r["cols"], r["spatial"]] == shape), None)
-                    memory = r and working_set_of(r) >= 128 * cases.MB
+                    memory = r and dtype == "float" and working_set_of(r) >= 128 * cases.MB
                     target = cases.COLUMN_SHARE if memory and threads == 2 else None
-                    bare = share(r, bare_name) if r else None
+                    bare = share(r, f"{cases.BARE}:{norm}") if r else None
                     what = f"{row[0]} {direction}, {row[1]}" + (f" (bare loop {number(bare)})" if bare else "")
-                    row += [judged(share(r, name) if r else None, target, misses, what), number(bare)]
+                    row += [judged(share(r, name) if r else None, target, misses, what), number(bare),
+                            number(results.over_layer(r, name) if r else None),
+                            number(over(r, f"aten:{norm}", name) if r else None)]  # fmt: skip
                 rows.append(row)
         if rows:
-            head = ["norm", "samples x channels x elements", "forward", "bare loop", "backward", "bare loop"]
-            yield (f"#### Norms over channels, float, {count(threads)}: share of the limit\n\n"
+            head = ["norm", "samples x channels x elements"]
+            for direction in of:
+                head += [f"{direction}: share", "bare loop", "time over LayerNorm's", "PyTorch's time over Planish's"]
+            yield (f"#### Norms over channels, {dtype}, {count(threads)}: share of the limit\n\n"
                    + table(head, rows))  # fmt: skip
 
 

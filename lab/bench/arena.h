@@ -13,14 +13,15 @@ class Arena {
  public:
   /// Returns arrays for `c`, valid until the next call. x and dy are uniform with mean 0 and
   /// variance 1, because non-temporal stores of zeros are faster than of random values. gain is
-  /// uniform in [0.5, 1.5], bias in [-1, 1]. mean and rstd are those of LayerNorm. out, dgain and
-  /// dbias keep their contents.
+  /// uniform in [0.5, 1.5], bias in [-1, 1], gate like x. scalars are 0.5 and 0.25. mean and rstd
+  /// are those of LayerNorm. Outputs keep their contents.
   Arrays For(const Case& c);
 
  private:
-  Pages x_, dy_, out_, parameters_, statistics_;
+  Pages x_, dy_, out_, gate_, dgate_, parameters_, statistics_;
   Type type_ = Type::kFloat;
-  int64_t filled_ = 0;  // elements of x and dy with values of type_
+  int64_t filled_ = 0;       // elements of x and dy with values of type_
+  int64_t gate_filled_ = 0;  // of gate
 };
 
 }  // namespace planish::bench

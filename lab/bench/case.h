@@ -18,21 +18,27 @@ struct Case {
   int64_t rows = 0;          ///< or samples
   int64_t cols = 0;          ///< or channels
   int64_t spatial = 1;       ///< elements of a channel in a sample
+  bool gated = false;        ///< arrays include those of a gate
   int64_t elements() const { return rows * cols * spatial; }
 };
 
-/// Arrays of a case. x, dy and out [rows, cols, spatial] have the case's type. gain, bias, dgain
-/// and dbias [cols], mean and rstd [rows] have ParameterType.
+/// Arrays of a case. x, dy, gate, out and dgate [rows, cols, spatial] have the case's type. gain,
+/// bias, dgain and dbias [cols], scalars and dscalars [2], mean and rstd [rows * spatial] have
+/// ParameterType.
 struct Arrays {
   const void* x = nullptr;
   const void* dy = nullptr;  ///< backward only
   const void* gain = nullptr;
   const void* bias = nullptr;
-  const void* mean = nullptr;  ///< backward only: of LayerNorm
-  const void* rstd = nullptr;  ///< backward only: of LayerNorm
-  void* out = nullptr;         ///< y, or dx
-  void* dgain = nullptr;       ///< backward only
-  void* dbias = nullptr;       ///< backward only
+  const void* mean = nullptr;     ///< backward only: of LayerNorm
+  const void* rstd = nullptr;     ///< backward only: of LayerNorm
+  void* out = nullptr;            ///< y, or dx
+  void* dgain = nullptr;          ///< backward only
+  void* dbias = nullptr;          ///< backward only
+  const void* gate = nullptr;     ///< gated cases only
+  void* dgate = nullptr;          ///< backward of gated cases only
+  const void* scalars = nullptr;  ///< alpha and shift of a function in place of a norm
+  void* dscalars = nullptr;       ///< backward only
 };
 
 inline constexpr double kEps = 1e-5;

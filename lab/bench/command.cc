@@ -106,6 +106,9 @@ std::vector<Case> Cases(const BenchFlags& flags, const std::vector<std::string>&
             fmt::format("[bench] --shapes must be of ROWSxCOLS for {}, got {}", method, shape));
       }
     }
+    c.gated = std::ranges::any_of(methods, [](const std::string& method) {
+      return bench::FindMethod(method).gate != bench::Gate::kNone;
+    });
     for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
       cases.push_back(c);
       cases.back().direction = direction;
@@ -122,8 +125,16 @@ struct Result {
   double limit_seconds = 0;               // fastest time to move the same bytes
   std::optional<double> pytorch_seconds;  // absent if PyTorch has no kernel or is wrong
 
-  double GigabytesPerSecond() const { return static_cast<double>(bench::Bytes(c)) / seconds / 1e9; }
-  double Share() const { return limit_seconds / seconds; }
+  // Returns the bytes that the norm must move over those that the limit moves.
+  double BytesOverLimit() const {
+    const bench::Method &own = bench::FindMethod(method), &layer = bench::FindMethod("layer");
+    return static_cast<double>(bench::ArrayCount(own, c.direction)) /
+           static_cast<double>(bench::ArrayCount(layer, c.direction));
+  }
+  double GigabytesPerSecond() const {
+    return static_cast<double>(bench::Bytes(c)) * BytesOverLimit() / seconds / 1e9;
+  }
+  double Share() const { return limit_seconds * BytesOverLimit() / seconds; }
 };
 
 std::string CaseName(const Case& c) {
@@ -198,7 +209,7 @@ std::string Columns(const Result& result) {
 }
 
 std::string RenderResults(const std::vector<std::vector<Result>>& by_case) {
-  std::string text = fmt::format("{:<16} {:<12}{:>22}  {:>22}\n{:<16} {:<12}", "", "", "forward",
+  std::string text = fmt::format("{:<23} {:<12}{:>22}  {:>22}\n{:<23} {:<12}", "", "", "forward",
                                  "backward", "norm", "rows x cols");
   for (int direction = 0; direction < 2; ++direction) {
     text += fmt::format("{:>7}{:>7}{:>8}", "GB/s", "share", "PyTorch");
@@ -207,17 +218,18 @@ std::string RenderResults(const std::vector<std::vector<Result>>& by_case) {
   for (size_t i = 0; i + 1 < by_case.size(); i += 2) {  // forward and backward of a shape
     for (size_t j = 0; j < by_case[i].size(); ++j) {
       const Result& forward = by_case[i][j];
-      text += fmt::format("{:<16} {:<12}{}  {}\n", forward.method, bench::ShapeName(forward.c),
+      text += fmt::format("{:<23} {:<12}{}  {}\n", forward.method, bench::ShapeName(forward.c),
                           Columns(forward), Columns(by_case[i + 1][j]));
     }
   }
   return text +
          "\n"
-         "GB/s: bytes of x and y, or of x, dy and dx, divided by the time. share: fraction of the "
-         "speed\n"
+         "GB/s: bytes of x and y, or of x, dy and dx, and of a gate, divided by the time. share: "
+         "fraction of the speed\n"
          "at which this machine copies x, or reads x and dy and writes dx; above 1 if a norm "
          "reads\n"
-         "less (detach does not read x in backward). PyTorch: the time of its kernel divided by\n"
+         "less (detach does not read x in backward). PyTorch: the time of its kernel or operators "
+         "divided by\n"
          "Planish's; - if it has none.\n";
 }
 

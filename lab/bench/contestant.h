@@ -13,6 +13,8 @@ struct Contestant {
   /// Copies the results of the last call to the arrays that are compared; empty if they are already
   /// there.
   std::function<void()> fetch;
+  /// How often a value is rounded to a 16-bit type on its way to the result.
+  int roundings = 1;
 };
 
 }  // namespace planish::bench

@@ -19,7 +19,10 @@ Contestant MakeLimit(const std::string& name, const Case& c, const Arrays& array
 std::vector<std::string> MethodNames();
 Contestant MakePlanish(const std::string& method, const Case& c, const Arrays& arrays);
 
-/// PyTorch (aten.cc): the kernel behind native_layer_norm, called with outputs.
+/// PyTorch (aten.cc): the kernels behind native_layer_norm and native_group_norm, called with
+/// outputs. For other norms over rows the operators that compute them, and the backward of their
+/// graph, which allocate their outputs.
+bool HasAten(const std::string& method);
 Contestant MakeAten(const std::string& method, const Case& c, const Arrays& arrays);
 
 /// Lower bound of layer norm (bare.cc): the same single pass over rows, but with plain sums of x

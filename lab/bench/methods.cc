@@ -1,6 +1,7 @@
 #include "lab/bench/methods.h"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -37,6 +38,55 @@ const std::vector<Method>& Methods() {
        .gain = false,
        .bias = false},
       {.name = "rms", .over = Over::kRow, .norm = Norm::kRms, .gain = true, .bias = false},
+      {.name = "rms-cast",
+       .over = Over::kRow,
+       .norm = Norm::kRms,
+       .gain = true,
+       .bias = false,
+       .cast = true},
+      {.name = "layer-gated",
+       .over = Over::kRow,
+       .norm = Norm::kLayer,
+       .gain = true,
+       .bias = true,
+       .gate = Gate::kAfter},
+      {.name = "layer-of-gated",
+       .over = Over::kRow,
+       .norm = Norm::kLayer,
+       .gain = true,
+       .bias = true,
+       .gate = Gate::kBefore},
+      {.name = "rms-gated",
+       .over = Over::kRow,
+       .norm = Norm::kRms,
+       .gain = true,
+       .bias = false,
+       .gate = Gate::kAfter},
+      {.name = "rms-of-gated",
+       .over = Over::kRow,
+       .norm = Norm::kRms,
+       .gain = true,
+       .bias = false,
+       .gate = Gate::kBefore},
+      {.name = "layer-heads",
+       .over = Over::kHead,
+       .norm = Norm::kLayer,
+       .gain = true,
+       .bias = true,
+       .max_groups = 8},
+      {.name = "rms-heads",
+       .over = Over::kHead,
+       .norm = Norm::kRms,
+       .gain = true,
+       .bias = false,
+       .max_groups = 8},
+      {.name = "dyt", .over = Over::kElement, .norm = Norm::kLayer, .gain = true, .bias = true},
+      {.name = "derf",
+       .over = Over::kElement,
+       .norm = Norm::kLayer,
+       .gain = true,
+       .bias = true,
+       .function = Pointwise::kErf},
       {.name = "online", .over = Over::kRows, .norm = Norm::kLayer, .gain = true, .bias = true},
       {.name = "batch", .over = Over::kChannel, .norm = Norm::kLayer, .gain = true, .bias = true},
       {.name = "layer-channels",
@@ -44,11 +94,41 @@ const std::vector<Method>& Methods() {
        .norm = Norm::kLayer,
        .gain = true,
        .bias = true},
+      {.name = "group",
+       .over = Over::kGroup,
+       .norm = Norm::kLayer,
+       .gain = true,
+       .bias = true,
+       .max_groups = 32},
+      {.name = "group-channels-last",
+       .over = Over::kGroup,
+       .norm = Norm::kLayer,
+       .gain = true,
+       .bias = true,
+       .channels_last = true,
+       .max_groups = 32},
+      {.name = "instance", .over = Over::kGroup, .norm = Norm::kLayer, .gain = true, .bias = true},
+      {.name = "instance-channels-last",
+       .over = Over::kGroup,
+       .norm = Norm::kLayer,
+       .gain = true,
+       .bias = true,
+       .channels_last = true},
   };
   return methods;
 }
 
 }  // namespace
+
+int64_t GroupsOf(const Method& method, const Case& c) {
+  if (method.over != Over::kHead && method.over != Over::kGroup) return 1;
+  return method.max_groups == 0 ? c.cols : std::gcd(method.max_groups, c.cols);
+}
+
+int64_t ArrayCount(const Method& method, Direction direction) {
+  const bool gated = method.gate != Gate::kNone;
+  return direction == Direction::kForward ? (gated ? 3 : 2) : (gated ? 5 : 3);
+}
 
 std::vector<std::string> MethodNames() {
   std::vector<std::string> names;

@@ -50,16 +50,44 @@ TEST(Reference, AcceptsCorrectResultsOfEveryNormAndType) {
   Arena arena;
   for (const Type type : kTypes) {
     for (const Direction direction : kDirections) {
-      const Case c{.direction = direction, .type = type, .rows = 50, .cols = 129};
-      const Arrays arrays = arena.For(c);
-      for (const std::string& method : MethodNames()) {
-        const Contestant planish = MakePlanish(method, c, arrays);
-        EXPECT_THAT(CheckContestant(method, planish, c, arrays, false), IsEmpty())
-            << method << " " << Name(direction) << " " << Name(type);
+      // 129 is one head or group of 129 channels, 120 is eight.
+      for (const int64_t cols : {129, 120}) {
+        const Case c{.direction = direction, .type = type, .rows = 50, .cols = cols, .gated = true};
+        const Arrays arrays = arena.For(c);
+        for (const std::string& method : MethodNames()) {
+          SCOPED_TRACE(method + " " + Name(direction) + " " + Name(type));
+          const Contestant planish = MakePlanish(method, c, arrays);
+          EXPECT_THAT(CheckContestant(method, planish, c, arrays, false), IsEmpty());
+        }
       }
-      const Contestant aten = MakeAten("layer", c, arrays);
-      if (!aten.call) continue;  // on other machines than x86-64
-      EXPECT_THAT(CheckContestant("layer", aten, c, arrays, true), IsEmpty());
+    }
+  }
+}
+
+TEST(Reference, AcceptsCorrectResultsOfPyTorch) {
+  Arena arena;
+  for (const Type type : {Type::kFloat, Type::kDouble}) {
+    for (const Direction direction : kDirections) {
+      for (const int64_t spatial : {1, 70}) {
+        const Case c{.direction = direction,
+                     .type = type,
+                     .rows = 10,
+                     .cols = 120,
+                     .spatial = spatial,
+                     .gated = true};
+        const Arrays arrays = arena.For(c);
+        for (const std::string& method : MethodNames()) {
+          // With one element, PyTorch's deviation of a group is inaccurate.
+          if (spatial == 1 && !IsOfRows(FindMethod(method))) continue;
+          SCOPED_TRACE(method + " " + Name(direction) + " " + Name(type));
+          const Contestant aten = MakeAten(method, c, arrays);
+          if (!HasAten(method)) {
+            EXPECT_THAT(aten.absent, HasSubstr("no kernel"));
+          }
+          if (!aten.call) continue;
+          EXPECT_THAT(CheckContestant(method, aten, c, arrays, true), IsEmpty());
+        }
+      }
     }
   }
 }
@@ -100,14 +128,25 @@ TEST(Reference, AcceptsCorrectResultsOfChannels) {
   Arena arena;
   for (const Type type : kTypes) {
     for (const Direction direction : kDirections) {
-      const Case c{.direction = direction, .type = type, .rows = 20, .cols = 9, .spatial = 13};
-      const Arrays arrays = arena.For(c);
-      for (const std::string& method : MethodNames(/*rows=*/false)) {
-        const Contestant planish = MakePlanish(method, c, arrays);
-        EXPECT_THAT(CheckContestant(method, planish, c, arrays, false), IsEmpty())
-            << method << " " << Name(direction) << " " << Name(type);
+      // Nine channels are nine groups of one, 40 eight of five.
+      for (const int64_t channels : {9, 40}) {
+        const Case c{.direction = direction,
+                     .type = type,
+                     .rows = 20,
+                     .cols = channels,
+                     .spatial = 13,
+                     .gated = true};
+        const Arrays arrays = arena.For(c);
+        for (const std::string& method : MethodNames()) {
+          SCOPED_TRACE(method + " " + Name(direction) + " " + Name(type));
+          const Contestant planish = MakePlanish(method, c, arrays);
+          if (method == "online") {
+            EXPECT_THAT(planish.absent, HasSubstr("rows"));
+            continue;
+          }
+          EXPECT_THAT(CheckContestant(method, planish, c, arrays, false), IsEmpty());
+        }
       }
-      EXPECT_THAT(MakePlanish("layer", c, arrays).absent, HasSubstr("rows"));
     }
   }
 }
@@ -165,12 +204,23 @@ TEST(Reference, RefusesOneWrongNumber) {
 
 TEST(Reference, RefusesUnwrittenResults) {
   Arena arena;
-  const Case c{.direction = Direction::kBackward, .rows = 50, .cols = 129};
+  const Case c{.direction = Direction::kBackward, .rows = 50, .cols = 129, .gated = true};
   const Arrays arrays = arena.For(c);
-  const std::string wrong = CheckContestant("layer", {.call = [] {}}, c, arrays, false);
-  for (const char* name : {"dx", "dgain", "dbias"}) {
-    EXPECT_THAT(wrong, HasSubstr(std::string(name) + " is off by nan"));
-  }
+  const auto refuses = [&](const char* method, const std::vector<std::string>& outputs) {
+    const std::string wrong = CheckContestant(method, {.call = [] {}}, c, arrays, false);
+    for (const std::string& name : outputs) {
+      EXPECT_THAT(wrong, HasSubstr(name + " is off by nan"));
+    }
+  };
+  refuses("layer-gated", {"dx", "dgate", "dgain", "dbias"});
+  refuses("dyt", {"dx", "dscalars", "dgain", "dbias"});
+}
+
+TEST(Methods, CountTheArraysOfAGate) {
+  EXPECT_EQ(ArrayCount(FindMethod("layer"), Direction::kForward), 2);
+  EXPECT_EQ(ArrayCount(FindMethod("layer"), Direction::kBackward), 3);
+  EXPECT_EQ(ArrayCount(FindMethod("rms-gated"), Direction::kForward), 3);
+  EXPECT_EQ(ArrayCount(FindMethod("rms-gated"), Direction::kBackward), 5);
 }
 
 TEST(Arena, GivesNewCasesTheirNumbers) {

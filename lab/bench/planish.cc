@@ -7,8 +7,10 @@
 #include "lab/bench/types.h"
 #include "planish/batch_norm.h"
 #include "planish/channel_norm.h"
+#include "planish/group_norm.h"
 #include "planish/norm.h"
 #include "planish/online_norm.h"
+#include "planish/pointwise_norm.h"
 
 namespace planish::bench {
 
@@ -41,13 +43,21 @@ BackwardArgs BackwardOf(const ForwardArgs& forward, const Arrays& arrays) {
   return backward;
 }
 
+// Makes a norm over the rows of x, of c.cols elements, or over their heads.
 template <class T>
 Contestant MakeRows(const Method& method, const Case& c, const Arrays& arrays) {
   using P = Compute<T>;
-  NormForwardArgs<T, P> forward{.rows = c.rows,
-                                .cols = c.cols,
+  const int64_t sets = GroupsOf(method, c);
+  NormForwardArgs<T, P> forward{.rows = c.rows * c.spatial * sets,
+                                .cols = c.cols / sets,
                                 .x = static_cast<const T*>(arrays.x),
-                                .y = static_cast<T*>(arrays.out)};
+                                .y = static_cast<T*>(arrays.out),
+                                .sets = sets,
+                                .set_rows = 1,
+                                .gate_before_norm = method.gate == Gate::kBefore,
+                                .cast_before_gain = method.cast};
+  if (sets == 1) forward.set_rows = 0;
+  if (method.gate != Gate::kNone) forward.gate = static_cast<const T*>(arrays.gate);
   if (method.gain) forward.gain = static_cast<const P*>(arrays.gain);
   if (method.bias) forward.bias = static_cast<const P*>(arrays.bias);
   if (c.direction == Direction::kForward) {
@@ -55,24 +65,66 @@ Contestant MakeRows(const Method& method, const Case& c, const Arrays& arrays) {
       NormForward(norm, forward, options);
     }};
   }
-  const auto saved = std::make_shared<Saved<P>>(c.rows);
+  const auto saved = std::make_shared<Saved<P>>(forward.rows);
   forward.mean = saved->mean.data();
   forward.mean_lo = saved->mean_lo.data();
   forward.rstd = saved->rstd.data();
   NormForward(method.norm, forward, Options());
-  NormBackwardArgs<T, P> backward{.rows = c.rows,
-                                  .cols = c.cols,
+  NormBackwardArgs<T, P> backward{.rows = forward.rows,
+                                  .cols = forward.cols,
                                   .dy = static_cast<const T*>(arrays.dy),
                                   .x = forward.x,
                                   .gain = forward.gain,
                                   .mean = forward.mean,
                                   .mean_lo = forward.mean_lo,
                                   .rstd = forward.rstd,
-                                  .dx = static_cast<T*>(arrays.out)};
+                                  .dx = static_cast<T*>(arrays.out),
+                                  .sets = forward.sets,
+                                  .set_rows = forward.set_rows,
+                                  .bias = forward.bias,
+                                  .gate = forward.gate,
+                                  .gate_before_norm = forward.gate_before_norm,
+                                  .cast_before_gain = forward.cast_before_gain};
+  if (forward.gate) backward.dgate = static_cast<T*>(arrays.dgate);
   if (method.gain) backward.dgain = static_cast<P*>(arrays.dgain);
   if (method.bias) backward.dbias = static_cast<P*>(arrays.dbias);
   return {.call = [norm = method.norm, backward, saved, options = Options()] {
     NormBackward(norm, backward, options);
+  }};
+}
+
+template <class T>
+Contestant MakeElements(const Method& method, const Case& c, const Arrays& arrays) {
+  using P = Compute<T>;
+  const auto* scalars = static_cast<const P*>(arrays.scalars);
+  if (c.direction == Direction::kForward) {
+    const PointwiseNormForwardArgs<T, P> args{.rows = c.rows * c.spatial,
+                                              .cols = c.cols,
+                                              .x = static_cast<const T*>(arrays.x),
+                                              .alpha = scalars,
+                                              .shift = scalars + 1,
+                                              .gain = static_cast<const P*>(arrays.gain),
+                                              .bias = static_cast<const P*>(arrays.bias),
+                                              .y = static_cast<T*>(arrays.out)};
+    return {.call = [function = method.function, args, threads = TorchThreads()] {
+      PointwiseNormForward(function, args, threads);
+    }};
+  }
+  auto* dscalars = static_cast<P*>(arrays.dscalars);
+  const PointwiseNormBackwardArgs<T, P> args{.rows = c.rows * c.spatial,
+                                             .cols = c.cols,
+                                             .dy = static_cast<const T*>(arrays.dy),
+                                             .x = static_cast<const T*>(arrays.x),
+                                             .alpha = scalars,
+                                             .shift = scalars + 1,
+                                             .gain = static_cast<const P*>(arrays.gain),
+                                             .dx = static_cast<T*>(arrays.out),
+                                             .dalpha = dscalars,
+                                             .dshift = dscalars + 1,
+                                             .dgain = static_cast<P*>(arrays.dgain),
+                                             .dbias = static_cast<P*>(arrays.dbias)};
+  return {.call = [function = method.function, args, threads = TorchThreads()] {
+    PointwiseNormBackward(function, args, threads);
   }};
 }
 
@@ -144,6 +196,24 @@ Contestant MakePositions(const Method& method, const Case& c, const Arrays& arra
       [=](const auto& args) { ChannelNormBackward<T, P>(norm, args, options); });
 }
 
+template <class T>
+Contestant MakeGroups(const Method& method, const Case& c, const Arrays& arrays) {
+  using P = Compute<T>;
+  const int64_t groups = GroupsOf(method, c);
+  const GroupNormOptions options{
+      .eps = kEps, .channels_last = method.channels_last, .parallel_for = TorchThreads()};
+  return MakeOverChannels<T, GroupNormForwardArgs<T, P>, GroupNormBackwardArgs<T, P>>(
+      c, arrays, c.rows * groups,
+      [=](auto args) {
+        args.groups = groups;
+        GroupNormForward<T, P>(args, options);
+      },
+      [=](auto args) {
+        args.groups = groups;
+        GroupNormBackward<T, P>(args, options);
+      });
+}
+
 // Makes batch normalization in training, without running estimates.
 template <class T>
 Contestant MakeChannels(const Case& c, const Arrays& arrays) {
@@ -161,8 +231,11 @@ Contestant MakePlanish(const std::string& method, const Case& c, const Arrays& a
   return VisitType(c.type, [&]<class T>() -> Contestant {
     if (found.over == Over::kChannel) return MakeChannels<T>(c, arrays);
     if (found.over == Over::kPosition) return MakePositions<T>(found, c, arrays);
-    if (c.spatial != 1) return {.absent = "normalizes rows"};
+    if (found.over == Over::kGroup) return MakeGroups<T>(found, c, arrays);
+    if (found.over == Over::kElement) return MakeElements<T>(found, c, arrays);
+    if (found.over == Over::kRows && c.spatial != 1) return {.absent = "normalizes rows"};
     if (found.over == Over::kRows) return MakeOnline<T>(c, arrays);
+    if (found.gate != Gate::kNone && !c.gated) return {.absent = "needs a gated case"};
     return MakeRows<T>(found, c, arrays);
   });
 }

@@ -7,7 +7,7 @@ import pytest
 
 pytestmark = pytest.mark.long  # planish-bench and its kernels are built for the long tests only
 
-BENCH = ("bench", "--threads", 1, "--shapes", "8x64,3x1", "--methods", "layer,rms", "--quiet")
+BENCH = ("bench", "--threads", 1, "--shapes", "8x64,3x1", "--methods", "layer,detach", "--quiet")
 
 
 @pytest.mark.parametrize("dtype", ["float", "double", "bfloat16", "float16"])
@@ -15,7 +15,7 @@ def test_bench_as_json(shared, dtype):
     lines = [json.loads(line) for line in shared.ok(*BENCH, "--type", dtype, "--json").stdout.splitlines()]
     assert [(r["rows"], r["cols"], r["direction"], r["norm"]) for r in lines] == [
         (*shape, direction, norm)
-        for shape in ((8, 64), (3, 1)) for direction in ("forward", "backward") for norm in ("layer", "rms")
+        for shape in ((8, 64), (3, 1)) for direction in ("forward", "backward") for norm in ("layer", "detach")
     ]  # fmt: skip
     size = {"float": 4, "double": 8}.get(dtype, 2)
     for r in lines:
@@ -23,7 +23,7 @@ def test_bench_as_json(shared, dtype):
         assert r["seconds"] > 0 and r["limit_seconds"] > 0 and r["type"] == dtype and r["threads"] == 1
         assert r["gigabytes_per_second"] == pytest.approx(moved / r["seconds"] / 1e9)
         assert r["share_of_limit"] == pytest.approx(r["limit_seconds"] / r["seconds"])
-        assert (r["pytorch_seconds"] is None) == (r["norm"] == "rms" or r["cols"] == 1 and wrong_in_torch(r))
+        assert (r["pytorch_seconds"] is None) == (r["norm"] == "detach" or r["cols"] == 1 and wrong_in_torch(r))
 
 
 def wrong_in_torch(result):
@@ -39,7 +39,7 @@ def test_bench_as_a_table(shared):
     assert re.search(rf"^batch +4x8x16{number * 2} +-{number * 2} +-$", images, re.M), images
     row = rf"^layer +8x64{number * 6}$"
     assert re.search(row, result.stdout, re.M), result.stdout
-    assert re.search(rf"^rms +8x64{number * 2} +-{number * 2} +-$", result.stdout, re.M), result.stdout
+    assert re.search(rf"^detach +8x64{number * 2} +-{number * 2} +-$", result.stdout, re.M), result.stdout
     assert max(map(len, result.stdout.splitlines()[2:])) <= 100
 
 
