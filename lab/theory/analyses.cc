@@ -9,7 +9,8 @@
 namespace planish::lab {
 
 std::span<const TheoryAnalysis> Analyses() {
-  static const std::vector<TheoryAnalysis> all = {GradientStatistics(), AdaNormTheory()};
+  static const std::vector<TheoryAnalysis> all = {GradientStatistics(), AdaNormTheory(),
+                                                  FisherGeometry()};
   return all;
 }
 

@@ -106,7 +106,11 @@ TEST(Analyses, SettingsAreChecked) {
 
 TEST(Analyses, AreTheSameForASeed) {
   for (const TheoryAnalysis& analysis : Analyses()) {
-    std::map<std::string, double> few = {{analysis.name == "gradients" ? "rows" : "elements", 500}};
+    const std::map<std::string, std::map<std::string, double>> sizes = {
+        {"gradients", {{"rows", 500}}},
+        {"theorem2", {{"elements", 500}}},
+        {"geometry", {{"largest", 6}, {"cases", 8}}}};
+    std::map<std::string, double> few = sizes.at(analysis.name);
     const auto once = ToJson(RunAnalysis(analysis, few)).dump();
     EXPECT_EQ(ToJson(RunAnalysis(analysis, few)).dump(), once);
     few["seed"] = 2;

@@ -5,7 +5,9 @@ import json
 import pytest
 from test_command import assert_one_line
 
-FEW = {"gradients": ("--rows", 500), "theorem2": ("--elements", 500)}
+FEW = {"gradients": ("--rows", 500), "theorem2": ("--elements", 500), "geometry": ("--largest", 6)}
+# Statements that do not hold as printed.
+FAILED = {"geometry": ["The Fisher matrix with LN has the blocks of Eq. 13."]}
 
 
 def test_help_names_the_analyses(shared):
@@ -23,7 +25,8 @@ def test_text_and_json(planish, name):
     assert text.startswith(result["title"] + "\n")
     assert result["statements"]
     for statement in result["statements"]:
-        assert statement["verdict"] in ("holds", "holds with a correction")
+        holds = statement["text"] not in FAILED.get(name, ())
+        assert statement["verdict"] in (("holds", "holds with a correction") if holds else ("does not hold",))
         assert f"\n  {statement['verdict']}\n" in text
     for table in result["tables"]:
         assert all(len(row) == len(table["head"]) for row in table["rows"])
@@ -41,6 +44,7 @@ def test_text_and_json(planish, name):
         (("theorem2", "--k", "many"), "[analyze theorem2] --k must be a number, got \"many\""),
         (("theorem2", "--k", 20), "[analyze theorem2] k must be a number from 0.001 to 10, got 20"),
         (("theorem2", "--json", ""), "--json is empty"),
+        (("geometry", "--inputs", 4096), "[analyze geometry] units, largest, inputs and cases must need at most 1073741824 bytes"),
     ],
 )
 def test_wrong_usage(shared, arguments, text):
