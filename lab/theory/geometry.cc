@@ -274,15 +274,19 @@ class Geometry {
       table.rows.push_back(std::move(row));
     }
     result_.tables.push_back(std::move(table));
-    const std::vector<std::pair<double, double>>& bernoulli = chart.lines[1].points;
+    const auto& rows = result_.tables.back().rows;
+    const auto share_of_weights = [](const std::vector<TheoryCell>& row) {
+      return std::get<double>(row[5]);
+    };
     State("Eq. 13-14", "The Fisher matrix with LN has the blocks of Eq. 13.",
           Verdict(smallest_layer_ <= kMaxRelativeError),
           fmt::format("mu and sigma depend on the weights of all units, and Eq. 13 leaves out how "
                       "other units' outputs change with w_i. The difference is {:.3g}% of the "
-                      "Frobenius norm at H = {:g} and {:.3g}% at H = {:g} (Bernoulli). "
+                      "Frobenius norm of the weights' blocks at H = {} and {:.3g}% at H = {} "
+                      "(Bernoulli); the share of the whole matrix is less if W is large. "
                       "docs/math-geometry.md has the complete blocks",
-                      100 * bernoulli.front().second, bernoulli.front().first,
-                      100 * bernoulli.back().second, bernoulli.back().first));
+                      share_of_weights(rows.front()), heights.front(),
+                      share_of_weights(rows.back()), heights.back()));
     State(
         "Table 1 and Eq. 9; docs/math-geometry.md",
         "With LN, the Fisher matrix is 0 along W and along one vector added to all weight "
@@ -383,6 +387,7 @@ class Geometry {
         } else {
           if (norm == GlmNorm::kWeight) robust = std::max(robust, std::abs(ratios[2] - 1));
           if (family == GlmFamily::kGaussian) {
+            if (norm == GlmNorm::kNone) robust = std::max(robust, std::abs(ratios[2] - 1));
             square = std::max({square, std::abs(ratios[0] / 4 - 1), std::abs(ratios[1] / 16 - 1)});
           }
         }
@@ -454,7 +459,7 @@ class Geometry {
           fmt::format("BN and LN do not depend on the scale of x or W, and WN not on that of W (up "
                       "to {:.0e}). WN depends on the scale of x as the model without a norm does: "
                       "with Gaussian outputs as its square (up to {:.0e}). Without a norm, the "
-                      "scale of W only matters through Cov",
+                      "scale of W matters only through Cov",
                       robust, square));
   }
 

@@ -197,6 +197,19 @@ TEST(Fisher, IsPrintedRightExceptForLayerNorm) {
   }
 }
 
+TEST(Fisher, ShareOfTheWeightsDoesNotDependOnTheirScale) {
+  Glm glm = Model(GlmNorm::kLayer, GlmFamily::kBernoulli, 6, 4, 64);
+  const auto shares = [&] {
+    const SquareMatrix exact = FisherMatrix(glm), printed = PrintedFisherMatrix(glm);
+    return std::pair(RelativeDifference(exact, printed),
+                     RelativeDifference(WeightBlocks(glm, exact), WeightBlocks(glm, printed)));
+  };
+  const auto before = shares();
+  for (double& weight : glm.weights) weight *= 4;
+  EXPECT_LT(shares().first, 0.75 * before.first);
+  EXPECT_NEAR(shares().second, before.second, 1e-12);
+}
+
 TEST(Fisher, OfLayerNormIsPrintedInTheDiagonalOfTheSlopes) {
   // With one unit's parameters moved, Eq. 13 keeps dt_i/dw_i. So the blocks of gains and biases
   // are exact, and those of weights differ.
@@ -258,6 +271,17 @@ TEST(Geometry, CurvatureOfADoubledVectorIsAQuarter) {
   }
   EXPECT_EQ(NumberIn(table, 1, 2), 0.25);
   EXPECT_GT(std::abs(NumberIn(table, 1, 1) - 0.25), 1e-3);
+}
+
+TEST(Geometry, ShareLeftOutFallsAsTheRootOfTheUnits) {
+  const TheoryResult result = Measured({{"largest", 96}, {"cases", 128}});
+  const TheoryTable& table = result.tables.at(2);
+  ASSERT_EQ(table.rows.size(), 6u);  // H = 3, 6, ..., 96
+  for (size_t row = 1; row < table.rows.size(); ++row) {
+    EXPECT_LT(NumberIn(table, row, 5), NumberIn(table, row - 1, 5));
+  }
+  // With one draw of the weights, the exponent is 1/2 only about.
+  EXPECT_NEAR(std::log2(NumberIn(table, 3, 5) / NumberIn(table, 5, 5)) / 2, 0.5, 0.15);
 }
 
 TEST(Geometry, TablesHaveAtMostEightyColumns) {
