@@ -4,6 +4,9 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "lab/base/random.h"
@@ -28,13 +31,25 @@ TheoryVerdict Verdict(bool holds, TheoryVerdict verdict = TheoryVerdict::kHolds)
   return holds ? verdict : TheoryVerdict::kFails;
 }
 
+double SquaredLength(std::span<const double> v) {
+  double sum = 0;
+  for (const double value : v) sum += value * value;
+  return sum;
+}
+
+// Returns w_i.
+std::span<const double> WeightVector(const Glm& glm, int64_t i) {
+  return std::span(glm.weights)
+      .subspan(static_cast<size_t>(i * glm.inputs), static_cast<size_t>(glm.inputs));
+}
+
+// Returns a random unit vector.
 std::vector<double> RandomDirection(int64_t count, int64_t seed) {
   std::mt19937_64 random(MixedSeed({seed, count}));
   std::vector<double> direction(static_cast<size_t>(count));
   DrawRow(RowKind::kNormal, random, direction);
-  double squares = 0;
-  for (const double value : direction) squares += value * value;
-  for (double& value : direction) value /= std::sqrt(squares);
+  const double length = std::sqrt(SquaredLength(direction));
+  for (double& value : direction) value /= length;
   return direction;
 }
 
@@ -59,10 +74,9 @@ std::vector<double> AlongGains(const Glm& glm, const std::vector<double>& of_gai
       unit[glm.inputs + 1] = step;
       continue;
     }
-    const auto w = glm.weights.begin() + i * glm.inputs;
-    double squares = 0;
-    for (int64_t s = 0; s < glm.inputs; ++s) squares += w[s] * w[s];
-    for (int64_t s = 0; s < glm.inputs; ++s) unit[s] = step * w[s] / std::sqrt(squares);
+    const std::span<const double> w = WeightVector(glm, i);
+    const double length = std::sqrt(SquaredLength(w));
+    std::transform(w.begin(), w.end(), unit, [&](double value) { return step * value / length; });
   }
   return direction;
 }
@@ -81,9 +95,7 @@ double MeanForm(const Glm& glm, const SquareMatrix& fisher, int64_t units) {
 
 // Returns v^T F v / v^T v over MeanForm: 0 along a direction that leaves the outputs alone.
 double RelativeForm(const Glm& glm, const SquareMatrix& fisher, const std::vector<double>& v) {
-  double squares = 0;
-  for (const double value : v) squares += value * value;
-  return QuadraticForm(fisher, v) / squares / MeanForm(glm, fisher, glm.units);
+  return QuadraticForm(fisher, v) / SquaredLength(v) / MeanForm(glm, fisher, glm.units);
 }
 
 // One call: its models and its result.
@@ -323,13 +335,9 @@ class Geometry {
         const double form = QuadraticForm(before, d);
         const double with_one = QuadraticForm(FisherMatrix(one), d) / form;
         const double with_all = QuadraticForm(FisherMatrix(all), d) / form;
-        std::vector<double> w = RandomDirection(inputs_, seed_);
-        double squares = 0;
-        for (size_t s = 0; s < w.size(); ++s) {
-          w[s] = glm.weights[s];
-          squares += w[s] * w[s];
-        }
-        const double of_w = QuadraticForm(before, of_first(w)) / squares / MeanForm(glm, before, 1);
+        const std::span<const double> w = WeightVector(glm, 0);
+        const double of_w = QuadraticForm(before, of_first({w.begin(), w.end()})) /
+                            SquaredLength(w) / MeanForm(glm, before, 1);
         if (norm == GlmNorm::kBatch || norm == GlmNorm::kWeight) {
           own = std::max({own, std::abs(with_one - 0.25), std::abs(with_all - 0.25)});
           along = std::max(along, std::abs(of_w));
@@ -434,10 +442,7 @@ class Geometry {
       weight = std::max(weight, PrintedError(glm, d));
       // Gains of ||w_i|| make WN the model without a norm.
       for (int64_t i = 0; i < units_; ++i) {
-        const auto w = glm.weights.begin() + i * inputs_;
-        double squares = 0;
-        for (int64_t s = 0; s < inputs_; ++s) squares += w[s] * w[s];
-        glm.gains[static_cast<size_t>(i)] = std::sqrt(squares);
+        glm.gains[static_cast<size_t>(i)] = std::sqrt(SquaredLength(WeightVector(glm, i)));
       }
       same = std::max(same, std::abs(form(glm) / form(Model(GlmNorm::kNone, family)) - 1));
     }

@@ -46,7 +46,7 @@ std::vector<double> Sums(const Glm& glm) {
   return sums;
 }
 
-// The model at all cases, computed by the core's kernels.
+// z and t of all cases, and their derivatives, computed by the core's kernels.
 class GlmOutputs {
  public:
   explicit GlmOutputs(const Glm& glm)
@@ -248,7 +248,7 @@ void AddCase(const Glm& glm, const Derivatives& d, const SquareMatrix& covarianc
   const int64_t units = glm.units, inputs = glm.inputs, width = glm.UnitParameters();
   SquareMatrix slope(units);
   slope.values = d.slope;
-  // Rows and columns of the units' sums; the Jacobian of the biases is the unit matrix.
+  // A^T C, C A and A^T C A, with A = dt/da. dt/db is the unit matrix.
   const SquareMatrix sum_bias = TransposedProduct(slope, covariance);
   const SquareMatrix bias_sum = TransposedProduct(covariance, slope);
   const SquareMatrix sum_sum = TransposedProduct(slope, bias_sum);
@@ -288,7 +288,7 @@ void Finish(const Glm& glm, SquareMatrix& fisher) {
   }
 }
 
-// Returns mean and deviation of the sums of `units` or `cases`: `count` elements, `stride` apart.
+// Returns mean and variance of `count` sums that are `stride` elements apart.
 RowMoments Moments(const std::vector<double>& sums, int64_t begin, int64_t count, int64_t stride) {
   std::vector<double> row;
   for (int64_t i = 0; i < count; ++i) row.push_back(sums[Count(begin) + Count(i, stride)]);
