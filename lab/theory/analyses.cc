@@ -10,7 +10,7 @@ namespace planish::lab {
 
 std::span<const TheoryAnalysis> Analyses() {
   static const std::vector<TheoryAnalysis> all = {GradientStatistics(), AdaNormTheory(),
-                                                  FisherGeometry()};
+                                                  FisherGeometry(), RecurrentStability()};
   return all;
 }
 

@@ -109,7 +109,8 @@ TEST(Analyses, AreTheSameForASeed) {
     const std::map<std::string, std::map<std::string, double>> sizes = {
         {"gradients", {{"rows", 500}}},
         {"theorem2", {{"elements", 500}}},
-        {"geometry", {{"largest", 6}, {"cases", 8}}}};
+        {"geometry", {{"largest", 6}, {"cases", 8}}},
+        {"stability", {{"units", 4}, {"steps", 8}, {"seeds", 2}}}};
     std::map<std::string, double> few = sizes.at(analysis.name);
     const auto once = ToJson(RunAnalysis(analysis, few)).dump();
     EXPECT_EQ(ToJson(RunAnalysis(analysis, few)).dump(), once);

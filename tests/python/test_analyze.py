@@ -5,7 +5,15 @@ import json
 import pytest
 from test_command import assert_one_line
 
-FEW = {"gradients": ("--rows", 500), "theorem2": ("--elements", 500), "geometry": ("--largest", 6)}
+FEW = {
+    "gradients": ("--rows", 500),
+    "theorem2": ("--elements", 500),
+    "geometry": ("--largest", 6),
+    "stability": ("--units", 8, "--steps", 20, "--seeds", 3),
+}
+# Of statements that hold for all random data.
+EXACT = ("holds", "holds with a correction")
+ANY = (*EXACT, "holds in part", "does not hold", "cannot tell")
 # Statements that do not hold as printed.
 FAILED = {"geometry": ["The Fisher matrix with LN has the blocks of Eq. 13."]}
 
@@ -25,8 +33,10 @@ def test_text_and_json(planish, name):
     assert text.startswith(result["title"] + "\n")
     assert result["statements"]
     for statement in result["statements"]:
-        holds = statement["text"] not in FAILED.get(name, ())
-        assert statement["verdict"] in (("holds", "holds with a correction") if holds else ("does not hold",))
+        expected = ANY if name == "stability" else EXACT
+        if statement["text"] in FAILED.get(name, ()):
+            expected = ("does not hold",)
+        assert statement["verdict"] in expected
         assert f"\n  {statement['verdict']}\n" in text
     for table in result["tables"]:
         assert all(len(row) == len(table["head"]) for row in table["rows"])
@@ -45,6 +55,8 @@ def test_text_and_json(planish, name):
         (("theorem2", "--k", 20), "[analyze theorem2] k must be a number from 0.001 to 10, got 20"),
         (("theorem2", "--json", ""), "--json is empty"),
         (("geometry", "--inputs", 4096), "[analyze geometry] units, largest, inputs and cases must need at most 1073741824 bytes"),
+        (("stability", "--sequences", 1), "--sequences must be a whole number from 4 to 64"),
+        (("stability", "--input", 0), "[analyze stability] input must be a number from 0.001 to 1000, got 0"),
     ],
 )
 def test_wrong_usage(shared, arguments, text):

@@ -1,0 +1,127 @@
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include "lab/theory/recurrent_stability.h"
+#include "src/rnn/cell.h"
+
+namespace planish::lab {
+namespace {
+
+// Scaled, so that squares neither overflow nor underflow.
+double SizeOf(std::span<const double> values) {
+  double largest = 0, squares = 0;
+  for (const double value : values) largest = std::max(largest, std::abs(value));
+  if (largest == 0) largest = 1;  // zeros, or NaN
+  for (const double value : values) squares += (value / largest) * (value / largest);
+  return largest * std::sqrt(squares / static_cast<double>(values.size()));
+}
+
+// Returns the transpose [cols, rows] of a matrix.
+std::vector<double> Transposed(const double* matrix, size_t rows, size_t cols) {
+  std::vector<double> transposed(rows * cols);
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = 0; c < cols; ++c) transposed[c * rows + r] = matrix[r * cols + c];
+  }
+  return transposed;
+}
+
+// Adds the products of one vector and a transposed weight.
+void AddProducts(std::span<const double> vector, const double* transposed, std::span<double> sums) {
+  for (size_t k = 0; k < vector.size(); ++k) {
+    if (vector[k] == 0) continue;
+    const double* weights = transposed + k * sums.size();
+    for (size_t g = 0; g < sums.size(); ++g) sums[g] += vector[k] * weights[g];
+  }
+}
+
+}  // namespace
+
+Dynamics MeasureDynamics(const DynamicsArgs& args) {
+  const auto steps = static_cast<size_t>(args.shape.time);
+  const auto batch = static_cast<size_t>(args.shape.batch);
+  const auto inputs = static_cast<size_t>(args.shape.inputs);
+  const auto hidden = static_cast<size_t>(args.shape.hidden);
+  const internal::CellRecipe recipe = internal::RecipeOf(args.cell);
+  const size_t sums_size = static_cast<size_t>(recipe.gates()) * hidden, state = batch * hidden;
+  const size_t cell_state = static_cast<size_t>(recipe.cell_parts()) * state;
+  RnnShape step_shape = args.shape;
+  step_shape.time = 1;
+  const auto saved_size = static_cast<size_t>(RnnSavedSize<double>(args.cell, step_shape));
+  const RnnOptions<double> options{
+      .eps = args.eps,
+      .packed = RnnPackedParams<double>(args.cell, args.shape.inputs, args.shape.hidden,
+                                        args.params, {}, true)};
+  const std::vector<double> w_ih = Transposed(args.params.weight_ih, sums_size, inputs);
+  const std::vector<double> w_hh = Transposed(args.params.weight_hh, sums_size, hidden);
+
+  Dynamics dynamics;
+  dynamics.h.resize(steps * state);
+  dynamics.dh.resize(steps * state);
+  std::vector<double> c(steps * cell_state), saved(steps * saved_size), sums(batch * sums_size);
+  // The layer's step t, from the states after step t - 1.
+  const auto step_inputs = [&](size_t t) {
+    RnnInputs<double> step{.shape = step_shape, .x = args.x + t * batch * inputs};
+    if (t > 0) {
+      step.h0 = dynamics.h.data() + (t - 1) * state;
+      if (cell_state > 0) step.c0 = c.data() + (t - 1) * cell_state;
+    }
+    return step;
+  };
+  for (size_t t = 0; t < steps; ++t) {
+    const RnnInputs<double> step = step_inputs(t);
+    std::fill(sums.begin(), sums.end(), 0);
+    for (size_t b = 0; b < batch; ++b) {
+      const std::span<double> row(sums.data() + b * sums_size, sums_size);
+      AddProducts({step.x + b * inputs, inputs}, w_ih.data(), row);
+      if (t > 0) AddProducts({step.h0 + b * hidden, hidden}, w_hh.data(), row);
+    }
+    dynamics.summed_size.push_back(SizeOf(sums));
+    RnnForward<double>(args.cell,
+                       {.inputs = step,
+                        .y = dynamics.h.data() + t * state,
+                        .c_n = cell_state > 0 ? c.data() + t * cell_state : nullptr,
+                        .saved = saved_size > 0 ? saved.data() + t * saved_size : nullptr},
+                       options);
+  }
+
+  std::copy(args.dh_n, args.dh_n + state, dynamics.dh.end() - static_cast<ptrdiff_t>(state));
+  std::vector<double> dc_n(cell_state), dc_0(cell_state);
+  for (size_t t = steps - 1; t > 0; --t) {
+    RnnBackward<double>(args.cell,
+                        {.inputs = step_inputs(t),
+                         .y = dynamics.h.data() + t * state,
+                         .saved = saved_size > 0 ? saved.data() + t * saved_size : nullptr,
+                         .dh_n = dynamics.dh.data() + t * state,
+                         .dc_n = cell_state > 0 ? dc_n.data() : nullptr,
+                         .dh0 = dynamics.dh.data() + (t - 1) * state,
+                         .dc0 = cell_state > 0 ? dc_0.data() : nullptr},
+                        options);
+    std::swap(dc_n, dc_0);
+  }
+  for (size_t t = 0; t < steps; ++t) {
+    dynamics.gradient_size.push_back(SizeOf({dynamics.dh.data() + t * state, state}));
+  }
+  return dynamics;
+}
+
+double GrowthRate(std::span<const double> sizes) {
+  constexpr double kSmallest = 1e-290;  // products near the least normal number are inexact
+  double count = 0, sum_t = 0, sum_y = 0, sum_tt = 0, sum_ty = 0;
+  const size_t begin = sizes.size() / 2;
+  for (size_t i = begin; i < sizes.size(); ++i) {
+    if (!(sizes[i] >= kSmallest) || std::isinf(sizes[i])) continue;
+    const double t = static_cast<double>(i - begin), y = std::log(sizes[i]);
+    count += 1;
+    sum_t += t;
+    sum_y += y;
+    sum_tt += t * t;
+    sum_ty += t * y;
+  }
+  if (count < 2) return std::numeric_limits<double>::quiet_NaN();
+  return (count * sum_ty - sum_t * sum_y) / (count * sum_tt - sum_t * sum_t);
+}
+
+}  // namespace planish::lab
