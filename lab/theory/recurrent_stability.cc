@@ -1,12 +1,14 @@
 #include "lab/theory/recurrent_stability.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <random>
 #include <string>
 #include <utility>
@@ -29,7 +31,7 @@ constexpr std::array<double, 3> kScales = {0.5, 1, 2};
 constexpr double kSteadyRate = 0.01;
 
 // Smaller than the last bit of any variance here, but prevents 0/0 for inputs of zeros.
-constexpr double kEps = 1e-20;
+constexpr double kEps = 1e-30;
 
 // Scaling by powers of two rounds nothing. This allows for eps and for other kernels.
 constexpr double kInvariance = 1e-9;
@@ -50,7 +52,7 @@ constexpr size_t kCellCount = std::size(kCells);
 // A cell without and with layer normalization, by index in kCells.
 struct Pair {
   size_t plain, normalized;
-  const char* text;
+  const char* text;  // in statements
 };
 constexpr Pair kPairs[] = {{0, 1, "RNN"}, {3, 4, "RNN with relu"}, {5, 6, "LSTM"}, {8, 9, "GRU"}};
 
@@ -182,9 +184,8 @@ void AddRates(const Growths& growths, const AnalysisSettings& settings, TheoryRe
       const bool sums = quantity == kSummed;
       TheoryTable table{.caption = fmt::format(
                             "Growth rate of the {} per step {}, {}, by the scale s of the "
-                            "weights (variance s^2 / "
-                            "{}): the slope of log size, with 95% intervals over {} seeds. "
-                            "Statements call these inputs \"{}\".",
+                            "weights (variance s^2 / {}): the slope of log size, with 95% "
+                            "intervals over {} seeds. Statements call these inputs \"{}\".",
                             sums ? "summed inputs W_hh h + W_xh x" : "gradients dL/dh_t",
                             sums ? "in time" : "back in time", kDriveNames[drive],
                             settings.Whole("units"), settings.Whole("seeds"), kShortNames[drive]),
@@ -213,8 +214,8 @@ void AddRates(const Growths& growths, const AnalysisSettings& settings, TheoryRe
           const size_t stride = (growth.log_sizes.size() + 199) / 200;
           for (size_t t = 0; t < growth.log_sizes.size(); t += stride) {
             const double size = std::exp(growth.log_sizes[t] / growth.count);
-            if (size > 0 && std::isfinite(size))
-              line.points.emplace_back(static_cast<double>(sums ? t + 1 : t), size);
+            if (!(size > 0) || std::isinf(size)) continue;
+            line.points.emplace_back(static_cast<double>(sums ? t + 1 : t), size);
           }
           chart.lines.push_back(std::move(line));
         }
@@ -462,7 +463,7 @@ TheoryAnalysis RecurrentStability() {
           .summary = "Summed inputs and gradients of RNNs over time (Ba et al. 2016, section 3.1)",
           .settings = {{"units", "hidden units, and inputs", 64, 4, 256},
                        {"steps", "of a sequence", 100, 8, 1000},
-                       {"sequences", "of each seed", 8, 4, 64},
+                       {"sequences", "in a batch", 8, 4, 64},
                        {"seeds", "random weights and inputs", 10, 2, 100},
                        {"input", "root mean square of the inputs", 1, 1e-3, 1e3, false},
                        {"gain", "of the norms of the preactivations", 1, 0.01, 10, false},

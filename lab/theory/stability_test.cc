@@ -37,7 +37,7 @@ struct Layer {
         w_hh(Normal(gates * shape.hidden * shape.hidden,
                     scale / std::sqrt(static_cast<double>(shape.hidden)), 3)),
         dh_n(Normal(shape.batch * shape.hidden, 1, 4)),
-        args{.cell = cell, .shape = shape, .eps = 1e-20} {}
+        args{.cell = cell, .shape = shape, .eps = 1e-30} {}
 
   Dynamics Measure() {
     args.x = x.data();
