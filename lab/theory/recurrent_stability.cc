@@ -286,11 +286,10 @@ Trends TrendsOf(const Growths& growths, std::initializer_list<size_t> cells, Qua
 }
 
 // Returns the verdict on a statement of which `right` of `all` cases surely agree, and `wrong`
-// surely disagree. The correction is that it does not apply to the other cases, which `measured`
-// names.
+// surely disagree.
 TheoryVerdict VerdictOf(int right, int wrong, int all) {
   if (right == all) return TheoryVerdict::kHolds;
-  if (right > 0) return TheoryVerdict::kHoldsCorrected;
+  if (right > 0) return TheoryVerdict::kHoldsInPart;
   return wrong > 0 ? TheoryVerdict::kFails : TheoryVerdict::kCannotTell;
 }
 

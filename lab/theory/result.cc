@@ -24,6 +24,7 @@ std::string_view EscapeOf(TheoryVerdict verdict) {
     case TheoryVerdict::kFails:
       return "31";
     case TheoryVerdict::kHoldsCorrected:
+    case TheoryVerdict::kHoldsInPart:
     case TheoryVerdict::kCannotTell:
       break;
   }
@@ -38,6 +39,8 @@ std::string_view TextOf(TheoryVerdict verdict) {
       return "holds";
     case TheoryVerdict::kHoldsCorrected:
       return "holds with a correction";
+    case TheoryVerdict::kHoldsInPart:
+      return "holds in part";
     case TheoryVerdict::kFails:
       return "does not hold";
     case TheoryVerdict::kCannotTell:

@@ -17,6 +17,7 @@ namespace planish::lab {
 enum class TheoryVerdict {
   kHolds,
   kHoldsCorrected,  ///< with a condition or correction that `measured` names
+  kHoldsInPart,     ///< in some of several cases, which `measured` names
   kFails,
   kCannotTell,
 };

@@ -295,7 +295,7 @@ TEST(Stability, VerdictsFollowTheIntervals) {
       }
     }
     const TheoryVerdict verdict = smaller == 6  ? TheoryVerdict::kHolds
-                                  : smaller > 0 ? TheoryVerdict::kHoldsCorrected
+                                  : smaller > 0 ? TheoryVerdict::kHoldsInPart
                                   : larger > 0  ? TheoryVerdict::kFails
                                                 : TheoryVerdict::kCannotTell;
     EXPECT_EQ(result.statements[6 + pair].verdict, verdict);
