@@ -147,7 +147,14 @@ Tensors Results(const Case& c, const Tensors& given, bool gpu) {
     seeds.push_back(
         place(c.channels_last ? seed.contiguous(at::MemoryFormat::ChannelsLast) : seed));
   }
-  for (const Tensor& g : torch::autograd::grad(differentiable, inputs, seeds)) results.push_back(g);
+  // Outputs in int8 have no gradients.
+  if (!differentiable.empty()) {
+    for (const Tensor& g :
+         torch::autograd::grad(differentiable, inputs, seeds, /*retain_graph=*/std::nullopt,
+                               /*create_graph=*/false, /*allow_unused=*/true)) {
+      if (g.defined()) results.push_back(g);
+    }
+  }
   for (Tensor& t : results) t = gpu ? ToCpu(t) : t.detach();
   return results;
 }
