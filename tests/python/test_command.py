@@ -360,7 +360,7 @@ def test_a_diverged_run_names_a_parameter_that_is_not_finite(planish):
         (
             (),
             "must be one of train, reproduce, sweep, report, thin, show, list, sample, translate, search, write, "
-            "make, downstream, bench, got none",
+            "make, downstream, analyze, bench, got none",
         ),
         (("trian",), 'bench, got "trian"'),
         (("train",), "TASK"),
