@@ -10,7 +10,8 @@ namespace planish::lab {
 
 std::span<const TheoryAnalysis> Analyses() {
   static const std::vector<TheoryAnalysis> all = {GradientStatistics(), AdaNormTheory(),
-                                                  FisherGeometry(), RecurrentStability()};
+                                                  FisherGeometry(), Reparametrization(),
+                                                  RecurrentStability()};
   return all;
 }
 

@@ -55,6 +55,7 @@ TheoryResult RunAnalysis(const TheoryAnalysis& analysis,
 TheoryAnalysis GradientStatistics();  ///< Theorem 1 of Xu et al. 2019
 TheoryAnalysis AdaNormTheory();       ///< Theorem 2 and Eq. 7 of Xu et al. 2019
 TheoryAnalysis FisherGeometry();      ///< section 5.2 of Ba, Kiros & Hinton 2016
+TheoryAnalysis Reparametrization();   ///< section 4 of Ba, Kiros & Hinton 2016
 TheoryAnalysis RecurrentStability();  ///< section 3.1 of Ba, Kiros & Hinton 2016
 
 }  // namespace planish::lab

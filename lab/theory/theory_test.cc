@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numbers>
 #include <random>
 #include <string>
 #include <vector>
@@ -86,6 +87,23 @@ TEST(Theorem2, ShareBeyondIsThatOfTheSpike) {
   EXPECT_NEAR(NumberIn(result.tables[1], 4, 4), std::sqrt(4095), 1e-9);
 }
 
+// With one unit's variance the whole of LayerNorm: two units give y = gain * sign(a_1 - a_2) / 2, a
+// step function of x. Its best affine fit leaves sqrt(1 - 2 / pi) for normal x.
+TEST(Reparametrization, OfTwoUnitsIsAStep) {
+  const TheoryResult result =
+      RunAnalysis(Find("reparametrization"), {{"units", 2}, {"cases", 2000}});
+  ASSERT_EQ(result.statements.size(), 2u);
+  for (const TheoryStatement& statement : result.statements) {
+    EXPECT_EQ(statement.verdict, TheoryVerdict::kHolds) << statement.measured;
+  }
+  for (size_t row = 0; row < result.tables[0].rows.size(); ++row) {
+    // 6,000 cases and more: the standard error is about 0.01.
+    EXPECT_NEAR(NumberIn(result.tables[0], row, 3), std::sqrt(1 - 2 / std::numbers::pi), 0.03);
+    EXPECT_LE(NumberIn(result.tables[0], row, 1), 1e-14);
+    EXPECT_LE(NumberIn(result.tables[0], row, 2), 1e-14);
+  }
+}
+
 TEST(Analyses, SettingsAreChecked) {
   const auto error = [](const std::string& name, double value) -> std::string {
     try {
@@ -110,6 +128,7 @@ TEST(Analyses, AreTheSameForASeed) {
         {"gradients", {{"rows", 500}}},
         {"theorem2", {{"elements", 500}}},
         {"geometry", {{"largest", 6}, {"cases", 8}}},
+        {"reparametrization", {{"units", 5}, {"cases", 4}}},
         {"stability", {{"units", 4}, {"steps", 8}, {"seeds", 2}}}};
     std::map<std::string, double> few = sizes.at(analysis.name);
     const auto once = ToJson(RunAnalysis(analysis, few)).dump();

@@ -9,6 +9,7 @@ FEW = {
     "gradients": ("--rows", 500),
     "theorem2": ("--elements", 500),
     "geometry": ("--largest", 6),
+    "reparametrization": ("--cases", 4),
     "stability": ("--units", 8, "--steps", 20, "--seeds", 3),
 }
 # Of statements that hold for all random data.
