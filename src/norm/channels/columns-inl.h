@@ -498,7 +498,11 @@ HWY_INLINE void MapColumnsAtOnce(D d, const MapArrays<T>& arrays, int64_t stride
   // The last vector overlaps the one before, whose input can be overwritten in place.
   Vec<D> tail[kMappedRows], out[kMappedRows];
   const int64_t last = end - lanes;
-  if ((end - begin) % lanes != 0) map(last, tail);
+  if ((end - begin) % lanes != 0) {
+    map(last, tail);
+  } else {
+    std::fill_n(tail, kMappedRows, hn::Zero(d));  // GCC for ARM64 warns otherwise
+  }
   int64_t i = begin;
   for (; i + lanes <= end; i += lanes) {
     map(i, out);
