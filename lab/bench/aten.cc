@@ -130,6 +130,9 @@ Contestant MakeAten(const std::string& method, const Case& c, const Arrays& arra
   const bool composed = IsOfRows(found) && method != "layer" && method != "layer-simple";
   if (composed && found.gate != Gate::kNone && !c.gated) return {.absent = "needs a gated case"};
   if (composed) return MakeComposed(found, c, arrays);
+  if (!found.gain && ParameterType(c.type) != c.type) {
+    return {.absent = "has no kernel without a gain for statistics in float"};
+  }
 #ifdef __x86_64__
   const c10::InferenceMode inference;  // no version counters
   if (found.over == Over::kGroup) return MakeAtenGroups(found, c, arrays);

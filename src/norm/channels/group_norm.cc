@@ -92,17 +92,14 @@ void RepeatEach(C* values, int64_t count, int64_t times) {
 }
 
 /// Parameters of the channels, one for each element of a sample.
-template <class T, class P>
+template <class C>
 class ElementParams {
  public:
-  using C = Compute<T>;
-
-  /// Without `needed`, data() is null.
-  ElementParams(const P* params, const Groups& of, C missing, bool needed)
-      : channels_(params, of.batch, of.channels, missing, needed), data_(channels_.data()) {
-    if (!needed || of.spatial == 1) return;
+  /// `params` can be null; data() then is, too.
+  ElementParams(const C* params, const Groups& of) : data_(params) {
+    if (params == nullptr || of.spatial == 1) return;
     elements_ = internal::MakeAligned<C>(of.channels * of.spatial);
-    std::copy_n(data_, of.channels, elements_.get());
+    std::copy_n(params, of.channels, elements_.get());
     RepeatEach(elements_.get(), of.channels, of.spatial);
     data_ = elements_.get();
   }
@@ -110,7 +107,6 @@ class ElementParams {
   const C* data() const { return data_; }
 
  private:
-  internal::Params<T, P> channels_;
   internal::AlignedArray<C> elements_;
   const C* data_;
 };
@@ -138,14 +134,12 @@ void SetRows(const Groups& of, bool affine, Call& call) {
   call.use_nt_stores = true;
 }
 
-template <class T, class P>
-void ForwardAsRows(const GroupNormForwardArgs<T, P>& args, const Groups& of,
+template <class T, class C = Compute<T>>
+void ForwardAsRows(const GroupNormForwardArgs<T, C>& args, const Groups& of,
                    const GroupNormOptions& options) {
-  using C = Compute<T>;
-  const bool affine = args.gain != nullptr || args.bias != nullptr;
-  const ElementParams<T, P> gains(args.gain, of, 1, affine), biases(args.bias, of, 0, affine);
+  const ElementParams<C> gains(args.gain, of), biases(args.bias, of);
   internal::RowsForward<T> call;
-  SetRows(of, affine, call);
+  SetRows(of, args.gain != nullptr, call);
   call.eps = options.eps;
   call.x = args.x;
   call.y = args.y;
@@ -167,14 +161,13 @@ void ForwardAsRows(const GroupNormForwardArgs<T, P>& args, const Groups& of,
   Transpose(call.rstd, args.groups, args.batch, args.rstd);
 }
 
-template <class T, class P>
-void BackwardAsRows(const GroupNormBackwardArgs<T, P>& args, const Groups& of,
+template <class T, class C = Compute<T>>
+void BackwardAsRows(const GroupNormBackwardArgs<T, C>& args, const Groups& of,
                     const GroupNormOptions& options) {
-  using C = Compute<T>;
-  const bool columns = internal::HasParamGradients(args), affine = args.gain || columns;
-  const ElementParams<T, P> gains(args.gain, of, 1, affine);
+  const bool columns = args.dgain != nullptr;
+  const ElementParams<C> gains(args.gain, of);
   internal::RowsBackward<T> call;
-  SetRows(of, affine, call);
+  SetRows(of, args.gain != nullptr, call);
   call.dy = args.dy;
   call.x = args.x;
   call.dx = args.dx;
@@ -210,13 +203,13 @@ void BackwardAsRows(const GroupNormBackwardArgs<T, P>& args, const Groups& of,
   if (!columns) return;
   internal::RunParallel(options.parallel_for, of.channels, internal::GrainFor(2 * of.spatial),
                         [&](int64_t begin, int64_t end) {
-                          const auto add = [&](const C* terms, P* gradients) {
-                            for (int64_t c = begin; gradients != nullptr && c < end; ++c) {
+                          const auto add = [&](const C* terms, C* gradients) {
+                            for (int64_t c = begin; c < end; ++c) {
                               double sum = 0;
                               for (int64_t i = 0; i < of.spatial; ++i) {
                                 sum += static_cast<double>(terms[c * of.spatial + i]);
                               }
-                              gradients[c] = internal::FromCompute<P>(static_cast<C>(sum));
+                              gradients[c] = static_cast<C>(sum);
                             }
                           };
                           add(call.dgain, args.dgain);
@@ -224,25 +217,13 @@ void BackwardAsRows(const GroupNormBackwardArgs<T, P>& args, const Groups& of,
                         });
 }
 
-}  // namespace
-
-template <class T, class P>
-void GroupNormForward(const GroupNormForwardArgs<T, P>& args, const GroupNormOptions& options) {
-  constexpr const char* kFunction = "GroupNormForward";
-  using C = Compute<T>;
-  const int64_t total = internal::CheckGroupNorm(kFunction, args, options);
-  if (total == 0) {
-    internal::FillEach({args.mean, args.mean_lo, args.rstd}, args.batch * args.groups,
-                       std::numeric_limits<C>::quiet_NaN());
-    return;
-  }
-  const Groups of(args, options);
-  if (of.AreRows()) return ForwardAsRows(args, of, options);
+/// Computes the channels of all samples in one pass. gain and bias are not null.
+template <class T, class C = Compute<T>>
+void ForwardAsChannels(const GroupNormForwardArgs<T, C>& args, const Groups& of,
+                       const GroupNormOptions& options) {
   const auto count = static_cast<double>(of.length);
   const double reciprocal = 1 / count;
-  const internal::Params<T, P> gains(args.gain, of.batch, of.channels, 1, true);
-  const internal::Params<T, P> biases(args.bias, of.batch, of.channels, 0, true);
-  const C *const gain = gains.data(), *const bias = biases.data();
+  const C *const gain = args.gain, *const bias = args.bias;
   int64_t places[internal::kShiftSamples];  // of the samples in a group
   for (int64_t k = 0; k < internal::kShiftSamples; ++k) {
     places[k] = of.At(0, (of.length - 1) * k / (internal::kShiftSamples - 1));
@@ -294,23 +275,14 @@ void GroupNormForward(const GroupNormForwardArgs<T, P>& args, const GroupNormOpt
   RunGroups(of, pass, options.parallel_for);
 }
 
-template <class T, class P>
-void GroupNormBackward(const GroupNormBackwardArgs<T, P>& args, const GroupNormOptions& options) {
-  constexpr const char* kFunction = "GroupNormBackward";
-  using C = Compute<T>;
-  const int64_t total = internal::CheckGroupNorm(kFunction, args, options);
+/// Like ForwardAsChannels. dgain and dbias are both null or both not null.
+template <class T, class C = Compute<T>>
+void BackwardAsChannels(const GroupNormBackwardArgs<T, C>& args, const Groups& of,
+                        const GroupNormOptions& options) {
   const int64_t channels = args.channels;
-  if (total == 0) {
-    internal::FillEach({args.dgain, args.dbias}, channels, P{});
-    return;
-  }
-  const bool has_sums = internal::HasParamGradients(args);
-  if (args.dx == nullptr && !has_sums) return;
-  const Groups of(args, options);
-  if (of.AreRows()) return BackwardAsRows(args, of, options);
+  const bool has_sums = args.dgain != nullptr;
   const double reciprocal = 1 / static_cast<double>(of.length);
-  const internal::Params<T, P> gains(args.gain, of.batch, channels, 1, true);
-  const C* const gain = gains.data();
+  const C* const gain = args.gain;
   // Of the channels of all samples: sums of dy * xhat, then of dy.
   const int64_t all = args.batch * channels;
   const auto sums = internal::MakeUninitialized<double>(has_sums ? 2 * all : 0);
@@ -364,26 +336,64 @@ void GroupNormBackward(const GroupNormBackwardArgs<T, P>& args, const GroupNormO
   };
   RunGroups(of, pass, options.parallel_for);
   if (!has_sums) return;
-  internal::RunParallel(
-      options.parallel_for, channels, internal::GrainFor(2 * args.batch),
-      [&](int64_t begin, int64_t end) {
-        constexpr int64_t kAtOnce = 8;  // channels, a cache line of sums
-        const auto add = [&](int64_t first, int64_t n, P* gradients, const double* terms) {
-          if (gradients == nullptr) return;
-          double sum[kAtOnce] = {};
-          for (int64_t b = 0; b < args.batch; ++b) {
-            for (int64_t k = 0; k < n; ++k) sum[k] += terms[b * channels + first + k];
-          }
-          for (int64_t k = 0; k < n; ++k) {
-            gradients[first + k] = internal::FromCompute<P>(static_cast<C>(sum[k]));
-          }
-        };
-        for (int64_t c = begin; c < end; c += kAtOnce) {
-          const int64_t n = std::min(kAtOnce, end - c);
-          add(c, n, args.dgain, dgains);
-          add(c, n, args.dbias, dgains + all);
-        }
-      });
+  internal::RunParallel(options.parallel_for, channels, internal::GrainFor(2 * args.batch),
+                        [&](int64_t begin, int64_t end) {
+                          constexpr int64_t kAtOnce = 8;  // channels, a cache line of sums
+                          const auto add = [&](int64_t first, int64_t n, C* gradients,
+                                               const double* terms) {
+                            double sum[kAtOnce] = {};
+                            for (int64_t b = 0; b < args.batch; ++b) {
+                              for (int64_t k = 0; k < n; ++k)
+                                sum[k] += terms[b * channels + first + k];
+                            }
+                            for (int64_t k = 0; k < n; ++k) {
+                              gradients[first + k] = static_cast<C>(sum[k]);
+                            }
+                          };
+                          for (int64_t c = begin; c < end; c += kAtOnce) {
+                            const int64_t n = std::min(kAtOnce, end - c);
+                            add(c, n, args.dgain, dgains);
+                            add(c, n, args.dbias, dgains + all);
+                          }
+                        });
+}
+
+}  // namespace
+
+template <class T, class P>
+void GroupNormForward(const GroupNormForwardArgs<T, P>& args, const GroupNormOptions& options) {
+  if (internal::CheckGroupNorm("GroupNormForward", args, options) == 0) {
+    internal::FillEach({args.mean, args.mean_lo, args.rstd}, args.batch * args.groups,
+                       std::numeric_limits<Compute<T>>::quiet_NaN());
+    return;
+  }
+  const Groups of(args, options);
+  const bool needed = args.gain != nullptr || args.bias != nullptr || !of.AreRows();
+  const internal::Params<T, P> gains(args.gain, args.batch, args.channels, 1, needed);
+  const internal::Params<T, P> biases(args.bias, args.batch, args.channels, 0, needed);
+  const auto call = internal::WithParams(args, gains, biases);
+  of.AreRows() ? ForwardAsRows<T>(call, of, options) : ForwardAsChannels<T>(call, of, options);
+}
+
+template <class T, class P>
+void GroupNormBackward(const GroupNormBackwardArgs<T, P>& args, const GroupNormOptions& options) {
+  const int64_t channels = args.channels;
+  if (internal::CheckGroupNorm("GroupNormBackward", args, options) == 0) {
+    internal::FillEach({args.dgain, args.dbias}, channels, P{});
+    return;
+  }
+  const bool columns = internal::HasParamGradients(args);
+  if (args.dx == nullptr && !columns) return;
+  const Groups of(args, options);
+  const bool needed = args.gain != nullptr || columns || !of.AreRows();
+  const internal::Params<T, P> gains(args.gain, args.batch, channels, 1, needed);
+  internal::ParamGradients<T, P> dgains(args.dgain, channels, columns);
+  internal::ParamGradients<T, P> dbiases(args.dbias, channels, columns);
+  const auto call =
+      internal::WithParams(args, internal::RecipeOf(Norm::kLayer), gains, dgains, dbiases);
+  of.AreRows() ? BackwardAsRows<T>(call, of, options) : BackwardAsChannels<T>(call, of, options);
+  dgains.Finish();
+  dbiases.Finish();
 }
 
 #define PLANISH_INSTANTIATE(T, P)                                                             \
