@@ -311,8 +311,11 @@ void Runs(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   const int64_t channels = pass.channels, spatial = pass.spatial;
   const int64_t tile = TileChannels(pass);
   // Long runs and the work of few channels are split into parts.
-  const int64_t threads = pass.batch * channels * spatial / kGrainElements;  // worth their work
-  if (spatial <= kPart && tile > 0 && channels / tile >= std::min<int64_t>(8, threads)) {
+  const int64_t total = pass.batch * channels * spatial;
+  // For several samples the two orders of sums differ.
+  const int64_t min_tiles = pass.batch == 1 ? std::min<int64_t>(8, total / kGrainElements) : 8;
+  if (spatial <= kPart && tile > 0 &&
+      (channels / tile >= min_tiles || total <= 2 * kGrainElements)) {
     RunsInTiles(pass, RunTileChannels(pass, tile), parallel_for);
     return;
   }
