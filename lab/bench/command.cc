@@ -62,6 +62,20 @@ std::vector<std::string> Parts(const std::string& flag, const std::string& text)
   return parts;
 }
 
+// Returns the names with commas, in lines for the help text.
+std::string Wrapped(const std::vector<std::string>& names) {
+  constexpr size_t kWidth = 90;
+  std::string text;
+  size_t width = 0;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string word = names[i] + (i + 1 < names.size() ? "," : "");
+    if (i > 0) text += width + word.size() < kWidth ? " " : "\n  ";
+    width = i > 0 && width + word.size() < kWidth ? width + 1 + word.size() : word.size();
+    text += word;
+  }
+  return text;
+}
+
 std::vector<std::string> Methods(const BenchFlags& flags) {
   const std::vector<std::string> known = bench::MethodNames();
   std::vector<std::string> methods = Parts("--methods", flags.methods);
@@ -224,13 +238,10 @@ std::string RenderResults(const std::vector<std::vector<Result>>& by_case) {
   }
   return text +
          "\n"
-         "GB/s: bytes of x and y, or of x, dy and dx, and of a gate, divided by the time. share: "
-         "fraction of the speed\n"
-         "at which this machine copies x, or reads x and dy and writes dx; above 1 if a norm "
-         "reads\n"
-         "less (detach does not read x in backward). PyTorch: the time of its kernel or operators "
-         "divided by\n"
-         "Planish's; - if it has none.\n";
+         "GB/s: bytes of x and y, or of x, dy and dx, and of a gate, divided by the time. share:\n"
+         "fraction of the speed at which this machine copies x, or reads x and dy and writes dx;\n"
+         "above 1 if a norm reads less (detach does not read x in backward). PyTorch: the time of\n"
+         "its kernel or operators divided by Planish's; - if it has none.\n";
 }
 
 int RunBench(const BenchFlags& flags) {
@@ -284,8 +295,8 @@ void AddCommands(CLI::App& app, Action& action) {
       "  {}\n\n"
       "Example:\n"
       "  planish bench --type bfloat16 --methods layer,rms --shapes 4096x1024,64x65536",
-      kBlocks, fmt::join(bench::MethodNames(/*rows=*/true), ", "),
-      fmt::join(bench::MethodNames(/*rows=*/false), ", "), flags->shapes));
+      kBlocks, Wrapped(bench::MethodNames(/*rows=*/true)),
+      Wrapped(bench::MethodNames(/*rows=*/false)), flags->shapes));
   bench->add_option("--methods", flags->methods, fmt::format("Norms (default: {})", flags->methods))
       ->type_name("A,B,...");
   bench
