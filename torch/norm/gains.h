@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones_like.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -117,24 +118,26 @@ class Rows {
   }
   /// Reshapes a result to x's sizes. It is contiguous.
   at::Tensor Out(const at::Tensor& t) const {
-    if (order_.empty()) return dims_ > 1 ? t.view_symint(sizes_) : t;
-    std::vector<c10::SymInt> sizes;
-    for (const int64_t d : order_) sizes.push_back(sizes_[static_cast<size_t>(d)]);
-    return t.view_symint(sizes).permute(InverseOf(order_)).contiguous();
+    return order_.empty() && dims_ == 1 ? t : Reshaped(t, sizes_);
   }
   /// Reshapes a result with one element for each row, [..., 1], to x's sizes, of which the
   /// normalized ones are 1. It is contiguous.
   at::Tensor OutOfRows(const at::Tensor& t) const {
     if (order_.empty() && dims_ == 1) return t.contiguous();
     std::vector<c10::SymInt> sizes = sizes_;
-    for (int64_t i = 0; i < dims_; ++i) sizes[sizes.size() - 1 - static_cast<size_t>(i)] = 1;
-    if (order_.empty()) return t.reshape_symint(sizes);
-    std::vector<c10::SymInt> ordered;
-    for (const int64_t d : order_) ordered.push_back(sizes[static_cast<size_t>(d)]);
-    return t.reshape_symint(ordered).permute(InverseOf(order_)).contiguous();
+    std::fill(sizes.end() - dims_, sizes.end(), 1);
+    return Reshaped(t.contiguous(), sizes);
   }
 
  private:
+  /// Reshapes a contiguous result for norm_forward's x to `sizes`, in the order of the user's x.
+  at::Tensor Reshaped(const at::Tensor& t, const std::vector<c10::SymInt>& sizes) const {
+    if (order_.empty()) return t.view_symint(sizes);
+    std::vector<c10::SymInt> ordered;
+    for (const int64_t d : order_) ordered.push_back(sizes[static_cast<size_t>(d)]);
+    return t.view_symint(ordered).permute(InverseOf(order_)).contiguous();
+  }
+
   void SetGains(const at::Tensor& x) {
     std::vector<c10::SymInt> sizes(static_cast<size_t>(x.dim()), 1);
     for (const auto* t : {&weight_, &bias_}) {

@@ -143,13 +143,7 @@ NormGradients EmptyGradients(const NormSpec& spec, const Tensor& x, const Option
   return {mask[0] ? EmptyOutput(spec, x) : Tensor(), vector(mask[1]), vector(mask[2])};
 }
 
-namespace {
-
-/// Returns an undefined tensor (None in Python) unless `save`.
-Tensor EmptyStatistics(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
-                       bool save) {
-  if (!save) return {};
-  const auto sizes = StatisticsSizes(spec, x);
+Tensor EmptyStatistics(const Tensor& x, const OptionalTensor& weight, c10::SymIntArrayRef sizes) {
   const at::ScalarType type = ComputeType(x.scalar_type());
   if (!HasGains(weight)) return EmptyOn(x, sizes, type);
   const std::vector<int64_t> order = StatisticsOrder(x, *weight);
@@ -158,11 +152,19 @@ Tensor EmptyStatistics(const NormSpec& spec, const Tensor& x, const OptionalTens
   return EmptyOn(x, stored, type).permute(InverseOf(order));
 }
 
+namespace {
+
+/// Returns an undefined tensor (None in Python) unless `save`.
+Tensor StatisticsToSave(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
+                        bool save) {
+  return save ? EmptyStatistics(x, weight, StatisticsSizes(spec, x)) : Tensor();
+}
+
 }  // namespace
 
 NormOutputs EmptyForward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
                          bool save) {
-  return {EmptyOutput(spec, x), EmptyStatistics(spec, x, weight, save)};
+  return {EmptyOutput(spec, x), StatisticsToSave(spec, x, weight, save)};
 }
 
 namespace {
@@ -226,7 +228,7 @@ AddNormOutputs EmptyAddForward(const NormSpec& spec, const Tensor& x, const Tens
                                bool save) {
   CheckNormForward(spec, x, weight, bias);
   CheckLike("add_norm_forward", "residual", residual, x);
-  return {EmptyOutput(spec, x), EmptyOutput(spec, x), EmptyStatistics(spec, x, weight, save)};
+  return {EmptyOutput(spec, x), EmptyOutput(spec, x), StatisticsToSave(spec, x, weight, save)};
 }
 
 AddNormOutputs AddForwardMeta(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,

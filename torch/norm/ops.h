@@ -84,6 +84,11 @@ NormSpec SpecOf(std::string_view norm, int64_t over, double eps, double scale, d
 void CheckNormForward(const NormSpec& spec, const at::Tensor& x, const OptionalTensor& weight,
                       const OptionalTensor& bias);
 
+/// Returns a tensor of `sizes`, one or more rows of statistics over the rows of x, whose memory has
+/// the order in which the kernels store them (torch/norm/gains.h).
+at::Tensor EmptyStatistics(const at::Tensor& x, const OptionalTensor& weight,
+                           c10::SymIntArrayRef sizes);
+
 /// Returns tensors for the results of norm_forward; `statistics` is undefined unless `save`.
 NormOutputs EmptyForward(const NormSpec& spec, const at::Tensor& x, const OptionalTensor& weight,
                          bool save);

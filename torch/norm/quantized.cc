@@ -2,6 +2,7 @@
 #include <ATen/TensorOperators.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "planish/torch_norm.h"
+#include "src/norm/rows/quantize.h"
 #include "torch/base/autograd.h"
 #include "torch/base/device.h"
 #include "torch/base/route.h"
@@ -54,18 +56,12 @@ void CheckQuantized(const NormSpec& spec, const Tensor& residual, const GatedInp
   if (residual.defined()) CheckLike("quantized_norm_forward", "residual", residual, in.x);
 }
 
-/// Returns a tensor for the scales. Its memory has the order of statistics (torch/norm/gains.h).
+/// Returns a tensor for the scales, which the kernels store like one row of statistics.
 Tensor EmptyScale(const Tensor& x, const Tensor& weight) {
-  const at::ScalarType type = ComputeType(x.scalar_type());
   std::vector<c10::SymInt> sizes = x.sym_sizes().vec();
   sizes.back() = 1;
-  if (!HasGains(weight)) return EmptyOn(x, sizes, type);
-  sizes.pop_back();
-  sizes.insert(sizes.begin(), 1);
-  const std::vector<int64_t> order = StatisticsOrder(x, weight);
-  std::vector<c10::SymInt> stored;
-  for (const int64_t d : order) stored.push_back(sizes[static_cast<size_t>(d)]);
-  return EmptyOn(x, stored, type).permute(InverseOf(order)).squeeze(0).unsqueeze(-1);
+  std::rotate(sizes.begin(), sizes.end() - 1, sizes.end());
+  return EmptyStatistics(x, OrNone(weight), sizes).squeeze(0).unsqueeze(-1);
 }
 
 Quantized EmptyQuantized(const NormSpec& spec, const Tensor& residual, const GatedInputs& in) {
@@ -83,13 +79,13 @@ Quantized ComposedQuantized(const NormSpec& spec, const Tensor& residual, const 
     const double nan = std::numeric_limits<double>::quiet_NaN();
     return {y.to(at::kChar), at::full_symint(sizes, nan, y.options()), sum};
   }
-  const bool is_double = y.scalar_type() == at::kDouble;
-  const double least = 128 * (is_double ? std::numeric_limits<double>::min()
-                                        : double{std::numeric_limits<float>::min()});
+  const double least = y.scalar_type() == at::kDouble ? internal::kLeastQuantized<double>
+                                                      : double{internal::kLeastQuantized<float>};
   const Tensor max = y.abs().amax({-1}, /*keepdim=*/true);
   const Tensor is_finite = max.isfinite(), is_normal = is_finite & (max >= least);
   const Tensor scale = at::where(is_normal, max / 127, 0.0);
-  const Tensor scaled = at::where(is_normal, y * at::reciprocal(max / 127), 0.0);
+  // A division: PyTorch computes 127 / max as the product with a reciprocal.
+  const Tensor scaled = at::where(is_normal, y * at::full_like(max, 127).div(max), 0.0);
   return {scaled.round().to(at::kChar),
           at::where(is_finite, scale, std::numeric_limits<double>::quiet_NaN()), sum};
 }

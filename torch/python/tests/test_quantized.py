@@ -41,7 +41,8 @@ def quantize(y, dims=1):
     """The definition, for finite rows of normal numbers."""
     over = tuple(range(-dims, 0))
     largest = y.abs().amax(over, keepdim=True)
-    return (y * (127 / largest)).round().to(torch.int8), largest / 127
+    # Not 127 / largest, which PyTorch computes with a reciprocal.
+    return (y * torch.full_like(largest, 127).div(largest)).round().to(torch.int8), largest / 127
 
 
 def tensors(sizes, dtype=torch.float32, parameters=None, dims=1):
