@@ -52,18 +52,25 @@ int Fail(int status, const std::string& message) {
 
 // Returns an error of the command line in the form of the other errors.
 std::string UsageText(const CLI::App& app, const CLI::ParseError& e) {
-  const auto chosen = app.get_subcommands();
+  const CLI::App* chosen = &app;  // the innermost command
+  std::string command;            // "make cloze" for a command with subcommands
+  for (auto at = app.get_subcommands(); !at.empty(); at = at[0]->get_subcommands()) {
+    chosen = at[0];
+    command += (command.empty() ? "" : " ") + chosen->get_name();
+  }
+  const std::string program = command.empty() ? "planish" : command;
+  const std::string help = "planish" + (command.empty() ? "" : " " + command) + " --help";
+  std::vector<std::string> choices;
+  for (const CLI::App* choice : chosen->get_subcommands(nullptr)) {
+    choices.push_back(choice->get_name());
+  }
+  if (!choices.empty() && e.get_name() == "RequiredError") {
+    const std::vector<std::string> given = chosen->remaining();
+    return fmt::format("[{}] the command must be one of {}, got {} (see {})", program,
+                       fmt::join(choices, ", "),
+                       given.empty() ? "none" : fmt::format("\"{}\"", given[0]), help);
+  }
   std::string what = FirstLine(e.what());
-  std::vector<std::string> commands;
-  for (const CLI::App* command : app.get_subcommands(nullptr)) {
-    commands.push_back(command->get_name());
-  }
-  if (chosen.empty() && e.get_name() == "RequiredError") {
-    return fmt::format(
-        "[planish] the command must be one of {}, got {} (see planish --help)",
-        fmt::join(commands, ", "),
-        app.remaining().empty() ? "none" : fmt::format("\"{}\"", app.remaining()[0]));
-  }
   std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
   if (e.get_name() == "RequiredError") {
     // CLI11 checks for missing arguments first, but an unknown option is the likelier mistake.
@@ -75,12 +82,7 @@ std::string UsageText(const CLI::App& app, const CLI::ParseError& e) {
     std::ranges::reverse(unknown);
     what = CLI::ExtrasError(unknown).what();
   }
-  std::string command;  // "make cloze" for a command with subcommands
-  for (auto at = chosen; !at.empty(); at = at[0]->get_subcommands()) {
-    command += (command.empty() ? "" : " ") + at[0]->get_name();
-  }
-  return fmt::format("[{}] {} (see planish{}{} --help)", command.empty() ? "planish" : command,
-                     what, command.empty() ? "" : " ", command);
+  return fmt::format("[{}] {} (see {})", program, what, help);
 }
 
 // Returns the program's arguments, last first as CLI11 expects. Replaces "--flag=" by "--flag" and

@@ -49,7 +49,8 @@ def test_text_and_json(planish, name):
 @pytest.mark.parametrize(
     "arguments, text",
     [
-        ((), "[analyze] A subcommand is required"),
+        ((), "[analyze] the command must be one of gradients, theorem2, geometry, reparametrization, stability, got none"),
+        (("theorem3",), "stability, got \"theorem3\" (see planish analyze --help)"),
         (("gradients", "--rows", 0), "[analyze gradients] --rows must be a whole number from 1 to 1000000000, got \"0\""),
         (("gradients", "--width", 1), "--width must be a whole number from 2 to 4096"),
         (("theorem2", "--k", "many"), "[analyze theorem2] --k must be a number, got \"many\""),
