@@ -92,7 +92,7 @@ GatedProblem<Compute<T>, Compute<T>> Widened(const GatedProblem<T, P>& p) {
 }
 
 // The definition, bit for bit: the y that a call in Compute<T> writes, quantized. Statistics are
-// the same as without quantization.
+// those of that call.
 TEST(QuantizeTest, HasTheBitsOfTheDefinition) {
   ForEachTypes([]<class T, class P>() {
     using C = Compute<T>;
@@ -133,20 +133,24 @@ TEST(QuantizeTest, ThreadsChangeNoBits) {
   });
 }
 
-// Both outputs, y in place of x.
+// Both outputs, y in place of x: the y that a call in Compute<T> writes, rounded. Calls without a
+// gate sum 16-bit rows in another order, so their y can differ in the last bit.
 TEST(QuantizeTest, AlsoWritesY) {
   ForEachTypes([]<class T, class P>() {
     for (const auto& [rows, cols] : kShapes) {
       ForEachForm<T, P>(rows, cols, [](GatedProblem<T, P> p) {
         const auto expected = ApplyQuantized(p);
-        GatedResult<T, P> y(p);
-        NormForward<T, P>(p.norm, GatedForward(p, y), p.Options());
+        const auto wide = Widened(p);
+        GatedResult<Compute<T>, Compute<T>> y(wide);
+        NormForward<Compute<T>, Compute<T>>(p.norm, GatedForward(wide, y), wide.Options());
+        std::vector<T> rounded;
+        for (const auto value : y.y) rounded.push_back(tests::FromDouble<T>(value));
         QuantizedResult<T, P> out(p);
         auto args = QuantizedForward(p, out);
         args.y = p.x.data();
         NormForward<T, P>(p.norm, args, p.Options(tests::OnThreads(2)));
         EXPECT_EQ(out, expected) << Describe(p);
-        EXPECT_TRUE(tests::SameBits(p.x, y.y)) << Describe(p);
+        EXPECT_TRUE(tests::SameBits(p.x, rounded)) << Describe(p);
       });
     }
   });
