@@ -1,4 +1,6 @@
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -8,6 +10,7 @@
 
 #include "lab/commands/commands.h"
 #include "lab/commands/options.h"
+#include "lab/data/source.h"
 #include "lab/run/atomic_file.h"
 #include "lab/theory/analyses.h"
 
@@ -18,6 +21,9 @@ namespace {
 void AddAnalysis(CLI::App& analyze, const TheoryAnalysis& analysis, Action& action) {
   struct Flags {
     std::map<std::string, double> values;
+    AnalysisInput input;
+    std::string data;
+    int threads = 0;
     std::filesystem::path json;
   };
   auto flags = std::make_shared<Flags>();
@@ -38,12 +44,40 @@ void AddAnalysis(CLI::App& analyze, const TheoryAnalysis& analysis, Action& acti
         ->type_name("N")
         ->check(check);
   }
+  for (const AnalysisList& list : analysis.lists) {
+    const std::string flag = "--" + list.name;
+    app->add_option(
+           flag, flags->input.lists[list.name],
+           fmt::format("{}, of {} (default: {})", list.help, fmt::join(list.choices, ", "),
+                       list.value.empty() ? "all" : fmt::to_string(fmt::join(list.value, ","))))
+        ->type_name("NAMES")
+        ->delimiter(',')
+        ->expected(1)
+        ->check(NotEmpty(command, flag));
+  }
+  if (analysis.files == AnalysisFiles::kRun) {
+    app->add_option("RUN", flags->input.run, "Folder of a trained run, in place of random data")
+        ->type_name("")
+        ->check(NotEmpty(command, "RUN"));
+  }
+  if (analysis.files != AnalysisFiles::kNone) {
+    AddDataOption(*app, flags->data,
+                  analysis.files == AnalysisFiles::kRun
+                      ? "Data that the run was trained on (default: its original place)"
+                      : "Data to train on (default: $PLANISH_DATA, else synthetic data)");
+    AddThreadsOption(*app, flags->threads);
+  }
   app->add_option("--json", flags->json, "Also write the result to this file, as JSON")
       ->type_name("FILE")
       ->check(NotEmpty(command, "--json"));
   app->callback([&action, flags, &analysis] {
     action = [flags, &analysis] {
-      const TheoryResult result = RunAnalysis(analysis, flags->values);
+      AnalysisInput input = flags->input;
+      std::erase_if(input.lists, [](const auto& list) { return list.second.empty(); });
+      input.data =
+          analysis.files == AnalysisFiles::kData ? DataFolder(flags->data) : GivenData(flags->data);
+      if (flags->threads > 0) at::set_num_threads(flags->threads);
+      const TheoryResult result = RunAnalysis(analysis, flags->values, std::move(input));
       if (!flags->json.empty()) WriteOutputFile(flags->json, ToJson(result).dump(1) + "\n");
       PrintText(RenderTheory(result, StdoutTable()));
       return 0;

@@ -1,12 +1,54 @@
 #include "lab/theory/analyses.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "lab/error.h"
 
 namespace planish::lab {
+namespace {
+
+// Fills the lists that are not given, and checks the others.
+void CompleteLists(const TheoryAnalysis& analysis, AnalysisInput& input,
+                   nlohmann::ordered_json& settings) {
+  for (const AnalysisList& list : analysis.lists) {
+    const auto [names, is_default] =
+        input.lists.try_emplace(list.name, list.value.empty() ? list.choices : list.value);
+    for (const std::string& name : names->second) {
+      if (std::ranges::count(list.choices, name) == 1) continue;
+      throw UsageError(fmt::format("[analyze {}] {} must be names of {}, got \"{}\"", analysis.name,
+                                   list.name, fmt::join(list.choices, ", "), name));
+    }
+    if (names->second.empty()) {
+      throw UsageError(fmt::format("[analyze {}] {} must not be empty", analysis.name, list.name));
+    }
+    settings[list.name] = names->second;
+  }
+  for (const auto& [name, value] : input.lists) {
+    if (std::ranges::count(analysis.lists, name, &AnalysisList::name) == 0) {
+      throw UsageError(
+          fmt::format("[analyze {}] setting must be one of its own, got {}", analysis.name, name));
+    }
+  }
+}
+
+void CheckFiles(const TheoryAnalysis& analysis, const AnalysisInput& input) {
+  if (!input.run.empty() && analysis.files != AnalysisFiles::kRun) {
+    throw UsageError(
+        fmt::format("[analyze {}] does not read a run, got {}", analysis.name, input.run.string()));
+  }
+  if (input.data && (analysis.files == AnalysisFiles::kNone ||
+                     (analysis.files == AnalysisFiles::kRun && input.run.empty()))) {
+    throw UsageError(fmt::format("[analyze {}] reads no data{}, got {}", analysis.name,
+                                 analysis.files == AnalysisFiles::kRun ? " without a run" : "",
+                                 input.data->string()));
+  }
+}
+
+}  // namespace
 
 std::span<const TheoryAnalysis> Analyses() {
   static const std::vector<TheoryAnalysis> all = {GradientStatistics(), AdaNormTheory(),
@@ -15,8 +57,9 @@ std::span<const TheoryAnalysis> Analyses() {
   return all;
 }
 
-TheoryResult RunAnalysis(const TheoryAnalysis& analysis,
-                         const std::map<std::string, double>& given) {
+TheoryResult RunAnalysis(const TheoryAnalysis& analysis, const std::map<std::string, double>& given,
+                         AnalysisInput input) {
+  CheckFiles(analysis, input);
   std::map<std::string, double> values;
   nlohmann::ordered_json settings = nlohmann::ordered_json::object();
   for (const AnalysisSetting& setting : analysis.settings) {
@@ -43,9 +86,11 @@ TheoryResult RunAnalysis(const TheoryAnalysis& analysis,
           fmt::format("[analyze {}] setting must be one of its own, got {}", analysis.name, name));
     }
   }
-  TheoryResult result = analysis.measure(AnalysisSettings(std::move(values)));
+  CompleteLists(analysis, input, settings);
+  TheoryResult result = analysis.measure(AnalysisSettings(std::move(values), std::move(input)));
   result.name = analysis.name;
   result.title = analysis.summary;
+  settings.update(result.settings);
   result.settings = std::move(settings);
   return result;
 }

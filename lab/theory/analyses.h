@@ -2,17 +2,21 @@
 #define PLANISH_LAB_THEORY_ANALYSES_H_
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lab/theory/result.h"
 
 // The analyses of `planish analyze`. Each measures statements of one part of the papers' theory on
-// random data, in seconds. A new analysis is a file and a row of Analyses().
+// random data, in a training of its own, or on a trained run. A new analysis is a file and a row of
+// Analyses().
 namespace planish::lab {
 
 /// A number that an analysis takes.
@@ -24,33 +28,65 @@ struct AnalysisSetting {
   bool is_whole = true;
 };
 
+/// A list of names that an analysis takes, such as norms.
+struct AnalysisList {
+  std::string name;
+  std::string help;
+  std::vector<std::string> choices;
+  std::vector<std::string> value;  ///< default; empty: all choices
+};
+
+/// What a call gives beside its numbers.
+struct AnalysisInput {
+  std::map<std::string, std::vector<std::string>> lists;  ///< by the names of AnalysisList
+  std::filesystem::path run;                              ///< folder of a trained run, or empty
+  std::optional<std::filesystem::path> data;              ///< of the run or of a training
+};
+
 /// The settings of a call, by name.
 class AnalysisSettings {
  public:
-  explicit AnalysisSettings(std::map<std::string, double> values) : values_(std::move(values)) {}
+  AnalysisSettings(std::map<std::string, double> values, AnalysisInput input)
+      : values_(std::move(values)), input_(std::move(input)) {}
 
   double Number(const std::string& name) const { return values_.at(name); }
   int64_t Whole(const std::string& name) const { return static_cast<int64_t>(values_.at(name)); }
+  const std::vector<std::string>& List(const std::string& name) const {
+    return input_.lists.at(name);
+  }
+  const AnalysisInput& input() const { return input_; }
 
  private:
   std::map<std::string, double> values_;
+  AnalysisInput input_;
+};
+
+/// Files that an analysis reads.
+enum class AnalysisFiles {
+  kNone,
+  kData,  ///< optionally, data of a task that it trains; by default the embedded data
+  kRun,   ///< optionally, a trained run, and its data
 };
 
 struct TheoryAnalysis {
   std::string name;
   std::string summary;
   std::vector<AnalysisSetting> settings;
-  /// Computes the result, except for name, title and settings.
+  std::vector<AnalysisList> lists = {};
+  AnalysisFiles files = AnalysisFiles::kNone;
+  /// Computes the result, except for its name and title, and the settings of the call: the
+  /// function adds what describes its files, such as the data's name.
   std::function<TheoryResult(const AnalysisSettings&)> measure;
 };
 
 /// Returns all analyses, in the order of `planish analyze --help`.
 std::span<const TheoryAnalysis> Analyses();
 
-/// Runs an analysis with the settings in `given` and the defaults of the others. Throws UsageError
-/// for an unknown setting or a value out of its range.
-TheoryResult RunAnalysis(const TheoryAnalysis& analysis,
-                         const std::map<std::string, double>& given);
+/// Runs an analysis with the settings in `given` and `input`, and the defaults of the others.
+/// Throws UsageError for an unknown setting, a value out of its range, a list that is empty or has
+/// an unknown name, and files that the analysis does not read.
+TheoryResult RunAnalysis(const TheoryAnalysis& analysis, const std::map<std::string, double>& given,
+                         AnalysisInput input = {});
 
 TheoryAnalysis GradientStatistics();  ///< Theorem 1 of Xu et al. 2019
 TheoryAnalysis AdaNormTheory();       ///< Theorem 2 and Eq. 7 of Xu et al. 2019

@@ -19,12 +19,12 @@
 namespace planish::lab {
 namespace {
 
-using Values = std::vector<double>;
+using Doubles = std::vector<double>;
 
 // Returns rows of [x 1], each times the transposed [units, inputs + 1] matrix of weights and
 // biases.
-Values Affine(const Values& x, const Values& w, int64_t cases, int64_t inputs, int64_t units) {
-  Values y(static_cast<size_t>(cases * units));
+Doubles Affine(const Doubles& x, const Doubles& w, int64_t cases, int64_t inputs, int64_t units) {
+  Doubles y(static_cast<size_t>(cases * units));
   for (int64_t n = 0; n < cases; ++n) {
     for (int64_t u = 0; u < units; ++u) {
       const double* row = w.data() + u * (inputs + 1);
@@ -38,7 +38,7 @@ Values Affine(const Values& x, const Values& w, int64_t cases, int64_t inputs, i
 
 // Returns the root of the mean squared difference, relative to the deviation of y from the means of
 // its units.
-double RelativeError(const Values& found, const Values& y, int64_t units) {
+double RelativeError(const Doubles& found, const Doubles& y, int64_t units) {
   const auto cases = static_cast<int64_t>(y.size()) / units;
   double errors = 0, deviations = 0;
   for (int64_t u = 0; u < units; ++u) {
@@ -57,11 +57,12 @@ double RelativeError(const Values& found, const Values& y, int64_t units) {
 // Returns the weights and biases [units, inputs + 1] that fit y best: the solution of the normal
 // equations, by Cholesky's decomposition. The cases are many and random, so these are well
 // conditioned.
-Values BestAffine(const Values& x, const Values& y, int64_t cases, int64_t inputs, int64_t units) {
+Doubles BestAffine(const Doubles& x, const Doubles& y, int64_t cases, int64_t inputs,
+                   int64_t units) {
   const int64_t size = inputs + 1;
   const auto at = [size](int64_t i, int64_t j) { return static_cast<size_t>(i * size + j); };
-  Values gram(static_cast<size_t>(size * size)), w(static_cast<size_t>(units * size));
-  Values row(static_cast<size_t>(size), 1);
+  Doubles gram(static_cast<size_t>(size * size)), w(static_cast<size_t>(units * size));
+  Doubles row(static_cast<size_t>(size), 1);
   for (int64_t n = 0; n < cases; ++n) {
     std::copy_n(x.begin() + n * inputs, inputs, row.begin());
     for (int64_t i = 0; i < size; ++i) {
@@ -101,21 +102,21 @@ struct FoldErrors {
 FoldErrors Fold(int64_t inputs, int64_t units, int64_t cases, int64_t seed) {
   std::mt19937_64 random(MixedSeed({seed, inputs, units}));
   const auto draw = [&](int64_t count) {
-    Values values(static_cast<size_t>(count));
+    Doubles values(static_cast<size_t>(count));
     DrawRow(RowKind::kNormal, random, values);
     return values;
   };
-  const Values v = draw(units * inputs), bias = draw(units), mean = draw(units);
-  Values gain = draw(units), variance = draw(units);
+  const Doubles v = draw(units * inputs), bias = draw(units), mean = draw(units);
+  Doubles gain = draw(units), variance = draw(units);
   for (double& value : gain) value = 1 + value / 4;
   for (double& value : variance) value = 1 + value * value;
-  const Values x = draw(cases * inputs), fresh = draw(cases * inputs);
-  Values plain(static_cast<size_t>(units * (inputs + 1)));  // the sums, without a bias
+  const Doubles x = draw(cases * inputs), fresh = draw(cases * inputs);
+  Doubles plain(static_cast<size_t>(units * (inputs + 1)));  // the sums, without a bias
   for (int64_t u = 0; u < units; ++u) {
     std::copy_n(v.begin() + u * inputs, inputs, plain.begin() + u * (inputs + 1));
   }
-  const Values sums = Affine(fresh, plain, cases, inputs, units);
-  Values y(sums.size());
+  const Doubles sums = Affine(fresh, plain, cases, inputs, units);
+  Doubles y(sums.size());
   FoldErrors errors;
 
   BatchNormEvaluate<double>({.batch = cases,
@@ -127,7 +128,7 @@ FoldErrors Fold(int64_t inputs, int64_t units, int64_t cases, int64_t seed) {
                              .running_var = variance.data(),
                              .y = y.data()},
                             {.eps = 0});
-  Values folded = plain;
+  Doubles folded = plain;
   for (int64_t u = 0; u < units; ++u) {
     const auto unit = static_cast<size_t>(u);
     const double factor = gain[unit] / std::sqrt(variance[unit]);
@@ -139,7 +140,7 @@ FoldErrors Fold(int64_t inputs, int64_t units, int64_t cases, int64_t seed) {
   errors.batch = RelativeError(Affine(fresh, folded, cases, inputs, units), y, units);
 
   // Weight norm computes its output from w; the fold is w itself, found from v and g alone.
-  Values w(v.size());
+  Doubles w(v.size());
   WeightNormForward<double>(
       {.rows = units, .cols = inputs, .v = v.data(), .g = gain.data(), .w = w.data()});
   for (int64_t u = 0; u < units; ++u) {
@@ -154,15 +155,15 @@ FoldErrors Fold(int64_t inputs, int64_t units, int64_t cases, int64_t seed) {
     }
     folded[static_cast<size_t>(u * (inputs + 1) + inputs)] = 0;
   }
-  Values of_w(plain.size());
+  Doubles of_w(plain.size());
   for (int64_t u = 0; u < units; ++u) {
     std::copy_n(w.begin() + u * inputs, inputs, of_w.begin() + u * (inputs + 1));
   }
   errors.weight = RelativeError(Affine(fresh, folded, cases, inputs, units),
                                 Affine(fresh, of_w, cases, inputs, units), units);
 
-  const auto layer_norm = [&](const Values& of) {
-    Values out(of.size());
+  const auto layer_norm = [&](const Doubles& of) {
+    Doubles out(of.size());
     NormForward<double>(Norm::kLayer,
                         {.rows = cases,
                          .cols = units,
@@ -173,8 +174,8 @@ FoldErrors Fold(int64_t inputs, int64_t units, int64_t cases, int64_t seed) {
                         {.eps = 0});
     return out;
   };
-  const Values fitted_y = layer_norm(Affine(x, plain, cases, inputs, units));
-  const Values best = BestAffine(x, fitted_y, cases, inputs, units);
+  const Doubles fitted_y = layer_norm(Affine(x, plain, cases, inputs, units));
+  const Doubles best = BestAffine(x, fitted_y, cases, inputs, units);
   errors.layer_fit = RelativeError(Affine(x, best, cases, inputs, units), fitted_y, units);
   errors.layer = RelativeError(Affine(fresh, best, cases, inputs, units), layer_norm(sums), units);
   return errors;

@@ -1,0 +1,24 @@
+#include "lab/theory/trained_run.h"
+
+#include <fmt/format.h>
+
+#include "lab/engine/settings.h"
+#include "lab/tasks/tasks.h"
+
+namespace planish::lab {
+
+std::string AnalyzedRun::Description() const {
+  const std::string& compared = run.config.report.compare;
+  return fmt::format("{}, {} {}, seed {}", run.config.task, compared,
+                     Spelled(run.config.settings.at(compared)), run.config.seed);
+}
+
+AnalyzedRun OpenAnalyzedRun(const AnalysisSettings& settings, TheoryResult& result) {
+  AnalyzedRun opened{.run = ReadRun(settings.input().run), .trained = {}};
+  opened.trained = OpenTrained(FindTask(opened.run.config.task), opened.run, settings.input().data);
+  result.settings["run"] = opened.Description();
+  result.settings["data"] = opened.run.config.data.name;
+  return opened;
+}
+
+}  // namespace planish::lab
