@@ -6,22 +6,10 @@
 
 #include "lab/analysis/summary.h"
 #include "lab/report/markup.h"
+#include "lab/report/plot.h"
 
+// Charts of runs.
 namespace planish::lab {
-
-/// Vertical axis of a line chart.
-struct Axis {
-  double low = 0;
-  double high = 1;
-  bool log = false;
-  bool has_zero = false;  ///< set if a logarithmic axis draws values of 0 at its lower edge
-
-  /// Returns the position of `value`: 0 at the lower end, 1 at the upper end, and beyond them for
-  /// values outside.
-  double Place(double value) const;
-  /// Returns the values to label, ascending and inside the axis.
-  std::vector<double> Ticks() const;
-};
 
 /// Returns the axis for all values of `curves`. It is logarithmic if lower is better, no value is
 /// negative, and the largest is at least 4 times the smallest positive value.
@@ -51,9 +39,6 @@ struct Chart {
 /// Returns the chart as inline SVG with a text alternative: mean lines, bands (the 95% interval;
 /// the range for two seeds), single seeds.
 Markup RenderChart(const Chart& chart);
-
-/// Returns a short piece of a series' line with its marker, for a legend.
-Markup RenderSample(int style);
 
 }  // namespace planish::lab
 
