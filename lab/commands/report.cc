@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "lab/commands/commands.h"
 #include "lab/commands/options.h"
 #include "lab/run/results.h"
+#include "lab/theory/result_files.h"
 
 namespace planish::lab {
 
@@ -19,15 +21,20 @@ void AddReport(CLI::App& app, Action& action) {
   };
   auto flags = std::make_shared<Flags>();
   CLI::App* report =
-      app.add_subcommand("report", "Write an HTML report of the runs in some folders");
+      app.add_subcommand("report", "Write an HTML report of the runs and analyses in some folders");
   report->footer(
       "The report depends only on the runs' files: unfinished runs can be part of it, and the "
       "same\n"
       "runs give the same bytes. A run that cannot be read is left out with a warning on "
-      "stderr.\n\n"
+      "stderr.\n"
+      "JSON files of planish analyze in the folders, or given as arguments, have a section, too."
+      "\n\n"
       "Example:\n"
       "  planish report runs -o report.html");
-  report->add_option("FOLDER", flags->folders, "Folders with runs, at any depth, and archives")
+  report
+      ->add_option(
+          "FOLDER", flags->folders,
+          "Folders with runs or analyses, at any depth, archives, and JSON files of analyses")
       ->type_name("")
       ->required()
       ->check(NotEmpty("report", "FOLDER"));
@@ -38,9 +45,16 @@ void AddReport(CLI::App& app, Action& action) {
       ->check(NotEmpty("report", "--output"));
   report->callback([&action, flags] {
     action = [flags] {
-      const std::vector<Run> runs = FindReadableRuns(flags->folders);
-      WriteReport(runs, flags->output);
-      PrintText(fmt::format("{}report: {}\n", Findings(runs),
+      const FoundTheory theory = FindTheoryResults(flags->folders);
+      for (const std::string& fault : theory.faults) WarnOfLeftOutRun(fault);
+      std::vector<fs::path> folders = flags->folders;
+      std::erase_if(folders, [&](const fs::path& folder) {
+        return std::ranges::count(theory.roots, folder) > 0;
+      });
+      const std::vector<Run> runs =
+          folders.empty() ? std::vector<Run>() : FindReadableRuns(folders);
+      WriteReport(runs, flags->output, theory.results);
+      PrintText(fmt::format("{}report: {}\n", Findings(runs, 2, theory.results),
                             fs::absolute(flags->output).lexically_normal().string()));
       return 0;
     };

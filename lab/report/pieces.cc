@@ -57,9 +57,9 @@ std::string DifferenceText(const MetricSpec& metric, const Estimate& difference)
   return difference.mean == 0 ? text : "+" + text;
 }
 
-Markup RenderLegend(const std::vector<Series>& series) {
+Markup RenderLegend(const std::vector<LegendEntry>& entries) {
   Markup items;
-  for (const Series& s : series) {
+  for (const LegendEntry& s : entries) {
     items += Tag(
         "li", {},
         Tag("label", {},
@@ -69,6 +69,12 @@ Markup RenderLegend(const std::vector<Series>& series) {
             RenderSample(s.style), s.name));
   }
   return Tag("ul", {{"class", "legend"}}, items);
+}
+
+Markup RenderLegend(const std::vector<Series>& series) {
+  std::vector<LegendEntry> entries;
+  for (const Series& s : series) entries.push_back({s.name, s.style});
+  return RenderLegend(entries);
 }
 
 std::string ChartNote(const std::vector<Series>& series, const Axis& axis) {

@@ -36,7 +36,15 @@ Markup Badge(std::string_view word);
 /// Returns a difference with its sign and interval: "+0.42 ± 0.30".
 std::string DifferenceText(const MetricSpec& metric, const Estimate& difference);
 
-/// Returns the names of the series as buttons that show and hide them.
+/// Name and style of a line.
+struct LegendEntry {
+  std::string name;
+  int style = 0;
+  bool operator==(const LegendEntry&) const = default;
+};
+
+/// Returns the names of lines as buttons that show and hide them.
+Markup RenderLegend(const std::vector<LegendEntry>& entries);
 Markup RenderLegend(const std::vector<Series>& series);
 
 /// Returns the meaning of the marks that the charts contain.

@@ -13,6 +13,7 @@
 #include "lab/report/arena_html.h"
 #include "lab/report/html.h"
 #include "lab/report/paper_html.h"
+#include "lab/report/theory_html.h"
 #include "lab/run/atomic_file.h"
 
 namespace planish::lab {
@@ -25,8 +26,9 @@ struct Contents {
   std::vector<Section> sections;  // of `compared`
 };
 
-Contents ContentsOf(const std::vector<Run>& runs, std::string_view function) {
-  if (runs.empty()) {
+Contents ContentsOf(const std::vector<Run>& runs, const std::vector<TheoryResult>& theory,
+                    std::string_view function) {
+  if (runs.empty() && theory.empty()) {
     throw RunError(fmt::format("[{}] runs must not be empty", function));
   }
   Contents contents{.arenas = FindArenas(runs), .compared = {}, .sections = {}};
@@ -42,8 +44,8 @@ Contents ContentsOf(const std::vector<Run>& runs, std::string_view function) {
 
 }  // namespace
 
-std::string RenderReport(const std::vector<Run>& runs) {
-  const Contents contents = ContentsOf(runs, "RenderReport");
+std::string RenderReport(const std::vector<Run>& runs, const std::vector<TheoryResult>& theory) {
+  const Contents contents = ContentsOf(runs, theory, "RenderReport");
   const std::vector<Section>& sections = contents.sections;
   Markup links;
   Markup body;
@@ -63,6 +65,10 @@ std::string RenderReport(const std::vector<Run>& runs) {
     }
   };
   add_papers(true);
+  if (!theory.empty()) {
+    links += Tag("li", {}, Tag("a", {{"href", "#theory"}}, kTheoryTitle));
+    body += RenderTheorySection(theory, "theory");
+  }
   for (size_t i = 0; i < sections.size(); ++i) {
     const std::string id = fmt::format("s{}", i);
     const RunConfig& config = *sections[i].config;
@@ -72,24 +78,27 @@ std::string RenderReport(const std::vector<Run>& runs) {
     body += RenderSection(sections[i], id);
   }
   add_papers(false);
-  const std::string title = sections.size() == 1 && contents.arenas.empty()
+  const std::string title = sections.size() == 1 && contents.arenas.empty() && theory.empty()
                                 ? sections[0].config->report.title + " – Planish report"
                                 : "Planish report";
   Markup header = Tag("h1", {}, "Planish report");
-  if (sections.size() + reproductions.size() + contents.arenas.size() > 1)
+  const size_t parts = sections.size() + reproductions.size() + contents.arenas.size();
+  if (parts + (theory.empty() ? 0 : 1) > 1)
     header += Tag("nav", {{"aria-label", "Experiments"}}, Tag("ul", {}, links));
   return RenderDocument(title, Tag("header", {}, header) + Tag("main", {}, body));
 }
 
-void WriteReport(const std::vector<Run>& runs, const std::filesystem::path& path) {
-  WriteOutputFile(path, RenderReport(runs));
+void WriteReport(const std::vector<Run>& runs, const std::filesystem::path& path,
+                 const std::vector<TheoryResult>& theory) {
+  WriteOutputFile(path, RenderReport(runs, theory));
 }
 
-std::string Findings(const std::vector<Run>& runs, int max_panels) {
+std::string Findings(const std::vector<Run>& runs, int max_panels,
+                     const std::vector<TheoryResult>& theory) {
   constexpr size_t kColumns = 160;
   std::vector<std::string> lines;
   std::string claims;
-  const Contents contents = ContentsOf(runs, "Findings");
+  const Contents contents = ContentsOf(runs, theory, "Findings");
   const std::vector<Section>& sections = contents.sections;
   for (const Section& section : sections) {
     const std::string title = sections.size() > 1 ? section.config->report.title + ": " : "";
@@ -112,7 +121,8 @@ std::string Findings(const std::vector<Run>& runs, int max_panels) {
   }
   std::string arenas;
   for (const ArenaTask& arena : contents.arenas) arenas += BriefOfArena(arena);
-  return fmt::format("{}{}{}{}", arenas, fmt::join(lines, ""), claims, papers);
+  return fmt::format("{}{}{}{}{}", arenas, fmt::join(lines, ""), claims, papers,
+                     BriefOfTheory(theory));
 }
 
 }  // namespace planish::lab

@@ -7,16 +7,21 @@
 
 #include "lab/run/results.h"
 #include "lab/terminal/layout.h"
+#include "lab/theory/result.h"
 
-// Report of run folders. It depends only on the runs: the same runs give the same bytes.
+// Report of runs and of analyses of the papers' theory. It depends only on these: the same ones
+// give the same bytes.
 namespace planish::lab {
 
-/// Returns an HTML document about `runs`: findings, published claims with verdicts, tables and
-/// charts. It needs no network and no script. Throws RunError if there are no runs.
-std::string RenderReport(const std::vector<Run>& runs);
+/// Returns an HTML document about `runs` and `theory`: findings, published claims with verdicts,
+/// tables and charts. It needs no network and no script. Throws RunError if there are neither runs
+/// nor results of the theory.
+std::string RenderReport(const std::vector<Run>& runs,
+                         const std::vector<TheoryResult>& theory = {});
 
 /// Writes RenderReport's document to the file `path` (see WriteOutputFile). Throws RunError.
-void WriteReport(const std::vector<Run>& runs, const std::filesystem::path& path);
+void WriteReport(const std::vector<Run>& runs, const std::filesystem::path& path,
+                 const std::vector<TheoryResult>& theory = {});
 
 /// Returns a summary of `runs` for a terminal: a table for each task and panel. Throws RunError if
 /// there are no runs.
@@ -24,8 +29,9 @@ std::string RenderTable(const std::vector<Run>& runs, const TableOptions& option
 
 /// Returns the findings for a terminal, fewer than in the report. Each of the first `max_panels`
 /// panels has a line of about 160 columns. Each task with published claims on these runs has one
-/// line. Throws RunError if there are no runs.
-std::string Findings(const std::vector<Run>& runs, int max_panels = 2);
+/// line, and the results of the theory have one. Throws like RenderReport.
+std::string Findings(const std::vector<Run>& runs, int max_panels = 2,
+                     const std::vector<TheoryResult>& theory = {});
 
 }  // namespace planish::lab
 

@@ -234,18 +234,6 @@ std::vector<EvaluationLine> ParseEvaluationLines(std::string_view text, const fs
   return lines;
 }
 
-// Calls `visit` with the path of each entry at any depth below `folder`. Does not follow links to
-// folders. Throws RunError naming a folder that cannot be read.
-template <class F>
-void VisitEntries(const fs::path& folder, const F& visit) try {
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    visit(entry.path());
-    if (!entry.is_symlink() && entry.is_directory()) VisitEntries(entry.path(), visit);
-  }
-} catch (const fs::filesystem_error& e) {
-  throw CannotRead(e.path1().empty() ? folder : e.path1(), e.code().message());
-}
-
 // Reads a metrics.jsonl, or returns "" if it does not exist.
 std::string ReadMetrics(const fs::path& file) {
   return Exists(file) ? ReadRegularFile(file, kMaxMetricsBytes) : "";
@@ -291,6 +279,15 @@ FoundRuns ReadArchivedRuns(const fs::path& archive) {
     }
   }
   return found;
+}
+
+void VisitEntries(const fs::path& folder, const std::function<void(const fs::path&)>& visit) try {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    visit(entry.path());
+    if (!entry.is_symlink() && entry.is_directory()) VisitEntries(entry.path(), visit);
+  }
+} catch (const fs::filesystem_error& e) {
+  throw CannotRead(e.path1().empty() ? folder : e.path1(), e.code().message());
 }
 
 FoundRuns FindRuns(const std::vector<fs::path>& roots) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -166,6 +167,11 @@ struct FoundRuns {
 
 /// Reads every run of an archive. Throws like ReadArchive.
 FoundRuns ReadArchivedRuns(const std::filesystem::path& archive);
+
+/// Calls visit with the path of everything below a folder. Does not follow links to folders. Throws
+/// RunError naming a folder that cannot be read.
+void VisitEntries(const std::filesystem::path& folder,
+                  const std::function<void(const std::filesystem::path&)>& visit);
 
 /// Reads every run folder (one with a config.json) and archive at or below each of `roots`, each
 /// once. A root is a folder or an archive. Does not follow links to folders below a root.

@@ -52,8 +52,8 @@ void CheckFiles(const TheoryAnalysis& analysis, const AnalysisInput& input) {
 
 std::span<const TheoryAnalysis> Analyses() {
   static const std::vector<TheoryAnalysis> all = {GradientStatistics(), AdaNormTheory(),
-                                                  FisherGeometry(), Reparametrization(),
-                                                  RecurrentStability()};
+                                                  FisherGeometry(),     Reparametrization(),
+                                                  InitialGains(),       RecurrentStability()};
   return all;
 }
 

@@ -2,15 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
 #include "lab/analysis/format.h"
+#include "lab/run/json.h"
 
 namespace planish::lab {
 namespace {
-
-std::string TextOf(const TheoryCell& cell) {
-  if (const auto* text = std::get_if<std::string>(&cell)) return *text;
-  return FormatSignificant(std::get<double>(cell), 3);
-}
 
 nlohmann::ordered_json ToJson(const TheoryCell& cell) {
   if (const auto* text = std::get_if<std::string>(&cell)) return *text;
@@ -31,7 +32,53 @@ std::string_view EscapeOf(TheoryVerdict verdict) {
   return "33";
 }
 
+using Json = nlohmann::ordered_json;
+
+double NumberOf(const Json& json) {
+  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+}
+
+TheoryTable TableOf(const Json& json) {
+  TheoryTable table{.caption = json.at("caption").get<std::string>(),
+                    .head = json.at("head").get<std::vector<std::string>>(),
+                    .rows = {}};
+  for (const Json& cells : json.at("rows")) {
+    auto& row = table.rows.emplace_back();
+    for (const Json& cell : cells) {
+      row.push_back(cell.is_string() ? TheoryCell(cell.get<std::string>())
+                                     : TheoryCell(NumberOf(cell)));
+    }
+    if (row.size() != table.head.size()) {
+      throw std::invalid_argument(fmt::format("a row of \"rows\" has {} cells in place of {}",
+                                              row.size(), table.head.size()));
+    }
+  }
+  return table;
+}
+
+TheoryChart ChartOf(const Json& json) {
+  TheoryChart chart{.heading = json.at("heading").get<std::string>(),
+                    .x_label = json.at("x_label").get<std::string>(),
+                    .y_label = json.at("y_label").get<std::string>(),
+                    .log_x = json.at("log_x").get<bool>(),
+                    .log_y = json.at("log_y").get<bool>(),
+                    .lines = {}};
+  for (const Json& line : json.at("lines")) {
+    TheoryLine& added = chart.lines.emplace_back(line.at("name").get<std::string>());
+    for (const Json& point : line.at("points")) {
+      added.points.emplace_back(NumberOf(point.at(0)), NumberOf(point.at(1)));
+    }
+  }
+  return chart;
+}
+
 }  // namespace
+
+std::string TextOf(const TheoryCell& cell) {
+  if (const auto* text = std::get_if<std::string>(&cell)) return *text;
+  const double value = std::get<double>(cell);
+  return std::isfinite(value) ? FormatSignificant(value, 3) : "-";
+}
 
 std::string_view TextOf(TheoryVerdict verdict) {
   switch (verdict) {
@@ -50,7 +97,6 @@ std::string_view TextOf(TheoryVerdict verdict) {
 }
 
 nlohmann::ordered_json ToJson(const TheoryResult& result) {
-  using Json = nlohmann::ordered_json;
   Json statements = Json::array(), tables = Json::array(), charts = Json::array();
   for (const TheoryStatement& statement : result.statements) {
     statements.push_back({{"source", statement.source},
@@ -84,6 +130,31 @@ nlohmann::ordered_json ToJson(const TheoryResult& result) {
   return {{"analysis", result.name},     {"title", result.title},
           {"settings", result.settings}, {"statements", std::move(statements)},
           {"tables", std::move(tables)}, {"charts", std::move(charts)}};
+}
+
+TheoryResult TheoryFromJson(const Json& json) {
+  TheoryResult result{.name = json.at("analysis").get<std::string>(),
+                      .title = json.at("title").get<std::string>(),
+                      .settings = json.at("settings"),
+                      .statements = {},
+                      .tables = {},
+                      .charts = {}};
+  if (!result.settings.is_object()) throw std::invalid_argument("\"settings\" is no object");
+  for (const Json& statement : json.at("statements")) {
+    const auto text = statement.at("verdict").get<std::string>();
+    const auto* verdict =
+        std::ranges::find(kTheoryVerdicts, text, [](TheoryVerdict v) { return TextOf(v); });
+    if (verdict == kTheoryVerdicts.end()) {
+      throw std::invalid_argument(fmt::format("unknown verdict {}", BriefText(text)));
+    }
+    result.statements.push_back({.source = statement.at("source").get<std::string>(),
+                                 .text = statement.at("text").get<std::string>(),
+                                 .verdict = *verdict,
+                                 .measured = statement.at("measured").get<std::string>()});
+  }
+  for (const Json& table : json.at("tables")) result.tables.push_back(TableOf(table));
+  for (const Json& chart : json.at("charts")) result.charts.push_back(ChartOf(chart));
+  return result;
 }
 
 std::string RenderTheory(const TheoryResult& result, const TableOptions& options) {

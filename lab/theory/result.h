@@ -1,6 +1,7 @@
 #ifndef PLANISH_LAB_THEORY_RESULT_H_
 #define PLANISH_LAB_THEORY_RESULT_H_
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -21,6 +22,11 @@ enum class TheoryVerdict {
   kFails,
   kCannotTell,
 };
+
+/// All verdicts.
+inline constexpr std::array kTheoryVerdicts = {
+    TheoryVerdict::kHolds, TheoryVerdict::kHoldsCorrected, TheoryVerdict::kHoldsInPart,
+    TheoryVerdict::kFails, TheoryVerdict::kCannotTell};
 
 /// Returns the verdict in words: "holds".
 std::string_view TextOf(TheoryVerdict verdict);
@@ -62,8 +68,15 @@ struct TheoryResult {
   std::vector<TheoryChart> charts;
 };
 
-/// Returns the result as JSON (docs/analyze.md). A number that is not finite becomes null.
+/// Returns the result as JSON (docs/commands.md). A number that is not finite becomes null.
 nlohmann::ordered_json ToJson(const TheoryResult& result);
+
+/// Returns the result that ToJson has written; null becomes NaN. Throws std::exception with a short
+/// reason if `json` is something else.
+TheoryResult TheoryFromJson(const nlohmann::ordered_json& json);
+
+/// Returns a cell as it is shown; "-" for a number that is not finite.
+std::string TextOf(const TheoryCell& cell);
 
 /// Returns the result as text for a terminal, without its charts.
 std::string RenderTheory(const TheoryResult& result, const TableOptions& options = {});

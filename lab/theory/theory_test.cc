@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "lab/error.h"
+#include "lab/testing/test_folder.h"
 #include "lab/theory/analyses.h"
 #include "lab/theory/result.h"
+#include "lab/theory/result_files.h"
 #include "lab/theory/rows.h"
 
 namespace planish::lab {
@@ -122,6 +124,56 @@ TEST(Analyses, SettingsAreChecked) {
   EXPECT_EQ(error("height", 2), "[analyze gradients] setting must be one of its own, got height");
 }
 
+// A function in place of an analysis, which shows what it is given.
+TheoryAnalysis Echo(AnalysisFiles files) {
+  return {.name = "echo",
+          .summary = "Echo",
+          .settings = {},
+          .lists = {{"norm", "norms", {"layer", "rms"}, {}}, {"other", "", {"a", "b"}, {"b"}}},
+          .files = files,
+          .measure = [](const AnalysisSettings& settings) {
+            TheoryResult result;
+            result.settings["given"] = settings.List("norm").size() + settings.List("other").size();
+            result.settings["run"] = settings.input().run.string();
+            return result;
+          }};
+}
+
+TEST(Analyses, ListsAndFilesAreChecked) {
+  const auto error = [](AnalysisFiles files, const AnalysisInput& input) -> std::string {
+    try {
+      RunAnalysis(Echo(files), {}, input);
+    } catch (const UsageError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error(AnalysisFiles::kNone, {.lists = {{"norm", {"layer", "group"}}}}),
+            "[analyze echo] norm must be names of layer, rms, got \"group\"");
+  EXPECT_EQ(error(AnalysisFiles::kNone, {.lists = {{"norm", {}}}}),
+            "[analyze echo] norm must not be empty");
+  EXPECT_EQ(error(AnalysisFiles::kNone, {.lists = {{"norms", {"layer"}}}}),
+            "[analyze echo] setting must be one of its own, got norms");
+  EXPECT_EQ(error(AnalysisFiles::kData, {.run = "folder"}),
+            "[analyze echo] does not read a run, got folder");
+  EXPECT_EQ(error(AnalysisFiles::kNone, {.data = "folder"}),
+            "[analyze echo] reads no data, got folder");
+  EXPECT_EQ(error(AnalysisFiles::kRun, {.data = "folder"}),
+            "[analyze echo] reads no data without a run, got folder");
+  const TheoryResult result =
+      RunAnalysis(Echo(AnalysisFiles::kRun), {}, {.run = "folder", .data = "data"});
+  EXPECT_EQ(result.settings.dump(),
+            R"({"norm":["layer","rms"],"other":["b"],"given":3,"run":"folder"})");
+}
+
+TEST(InitialGains, OfZeroLetNoGradientPass) {
+  const TheoryResult result = RunAnalysis(Find("initialization"), {});
+  EXPECT_EQ(NumberIn(result.tables[0], 0, 2), 0);
+  EXPECT_EQ(NumberIn(result.tables[0], 0, 3), 0);
+  EXPECT_GT(NumberIn(result.tables[0], 1, 2), 1);
+  EXPECT_EQ(result.statements[0].verdict, TheoryVerdict::kHoldsCorrected);
+}
+
 TEST(Analyses, AreTheSameForASeed) {
   for (const TheoryAnalysis& analysis : Analyses()) {
     const std::map<std::string, std::map<std::string, double>> sizes = {
@@ -129,6 +181,7 @@ TEST(Analyses, AreTheSameForASeed) {
         {"theorem2", {{"elements", 500}}},
         {"geometry", {{"largest", 6}, {"cases", 8}}},
         {"reparametrization", {{"units", 5}, {"cases", 4}}},
+        {"initialization", {{"units", 5}, {"cases", 4}}},
         {"stability", {{"units", 4}, {"steps", 8}, {"seeds", 2}}}};
     std::map<std::string, double> few = sizes.at(analysis.name);
     const auto once = ToJson(RunAnalysis(analysis, few)).dump();
@@ -145,7 +198,7 @@ TEST(Result, HasTextAndJson) {
   result.tables = {{"Caption", {"a", "b"}, {{"x", 0.123456}, {"y", NAN}}}};
   result.charts = {{"Heading", "x", "y", true, false, {{"line", {{1, 2}, {3, 4}}}}}};
   EXPECT_EQ(RenderTheory(result),
-            "Title\n\nCaption\n  a      b\n  x  0.123\n  y    nan\n\n"
+            "Title\n\nCaption\n  a      b\n  x  0.123\n  y      -\n\n"
             "Statement. (Source)\n  does not hold\n  because\n");
   EXPECT_EQ(
       ToJson(result).dump(),
@@ -154,6 +207,61 @@ TEST(Result, HasTextAndJson) {
       R"("tables":[{"caption":"Caption","head":["a","b"],"rows":[["x",0.123456],["y",null]]}],)"
       R"("charts":[{"heading":"Heading","x_label":"x","y_label":"y","log_x":true,"log_y":false,)"
       R"("lines":[{"name":"line","points":[[1.0,2.0],[3.0,4.0]]}]}]})");
+}
+
+TEST(Result, SurvivesJson) {
+  for (const TheoryAnalysis& analysis : {Find("theorem2"), Find("gradients")}) {
+    const TheoryResult result =
+        RunAnalysis(analysis, {{analysis.name == "gradients" ? "rows" : "elements", 500}});
+    const auto json = ToJson(result);
+    EXPECT_EQ(ToJson(TheoryFromJson(json)).dump(), json.dump());
+  }
+  TheoryResult gap{.name = "n", .title = "Title"};
+  gap.tables = {{"Caption", {"a"}, {{NAN}}}};
+  gap.charts = {{"Heading", "x", "y", true, false, {{"line", {{1, INFINITY}}}}}};
+  EXPECT_EQ(ToJson(TheoryFromJson(ToJson(gap))).dump(), ToJson(gap).dump());
+}
+
+TEST(Result, FilesAreFound) {
+  const TestFolder folder;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::filesystem::create_directories((folder / name).parent_path());
+    WriteFile(folder / name, text);
+  };
+  const std::string first = ToJson({.name = "first", .title = "First"}).dump();
+  const std::string second = ToJson({.name = "second", .title = "Second"}).dump();
+  write("theory/b/2.json", second);
+  write("theory/1.json", first);
+  write("theory/other.json", R"({"rows": 3})");
+  write("theory/1.txt", first);
+  write("runs/run/config.json", "{}");
+  write("runs/run/analysis.json", first);
+  write("runs/3.json", second);
+  write("bad/cut.json", first.substr(0, 60));
+  write("bad/verdict.json",
+        R"({"analysis":"n","title":"","settings":{},"statements":[{"source":"","text":"",)"
+        R"("verdict":"perhaps","measured":""}],"tables":[],"charts":[]})");
+  write("bad/row.json", R"({"analysis":"n","title":"","settings":{},"statements":[],"charts":[],)"
+                        R"("tables":[{"caption":"","head":["a","b"],"rows":[["x"]]}]})");
+  const auto names = [](const FoundTheory& found) {
+    std::string text;
+    for (const TheoryResult& result : found.results) text += result.name + " ";
+    return text;
+  };
+  FoundTheory found = FindTheoryResults({folder / "theory", folder / "theory/1.json"});
+  EXPECT_EQ(names(found), "first second ");
+  EXPECT_EQ(found.roots.size(), 2u);
+  found = FindTheoryResults({folder / "runs"});
+  EXPECT_EQ(names(found), "second ");
+  EXPECT_TRUE(found.roots.empty());
+  found = FindTheoryResults({folder / "bad", folder / "none", folder / "theory/1.txt"});
+  EXPECT_EQ(names(found), "");
+  ASSERT_EQ(found.faults.size(), 3u);
+  for (const std::string& fault : found.faults) {
+    EXPECT_NE(fault.find(".json is no result of planish analyze: "), std::string::npos) << fault;
+  }
+  // A file that is named is never passed over in silence.
+  EXPECT_EQ(FindTheoryResults({folder / "theory/other.json"}).faults.size(), 1u);
 }
 
 }  // namespace

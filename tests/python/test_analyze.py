@@ -10,6 +10,7 @@ FEW = {
     "theorem2": ("--elements", 500),
     "geometry": ("--largest", 6),
     "reparametrization": ("--cases", 4),
+    "initialization": ("--cases", 4),
     "stability": ("--units", 8, "--steps", 20, "--seeds", 3),
 }
 # Of statements that hold for all random data.
@@ -49,7 +50,7 @@ def test_text_and_json(planish, name):
 @pytest.mark.parametrize(
     "arguments, text",
     [
-        ((), "[analyze] the command must be one of gradients, theorem2, geometry, reparametrization, stability, got none"),
+        ((), "[analyze] the command must be one of gradients, theorem2, geometry, reparametrization, initialization, stability, got none"),
         (("theorem3",), "stability, got \"theorem3\" (see planish analyze --help)"),
         (("gradients", "--rows", 0), "[analyze gradients] --rows must be a whole number from 1 to 1000000000, got \"0\""),
         (("gradients", "--width", 1), "--width must be a whole number from 2 to 4096"),
@@ -68,3 +69,25 @@ def test_wrong_usage(shared, arguments, text):
 def test_a_file_that_cannot_be_written(shared):
     result = shared("analyze", "theorem2", "--elements", 500, "--json", "no/such/folder.json")
     assert_one_line(result, 1, "no/such/folder.json")
+
+
+def test_results_are_a_section_of_the_report(planish):
+    (planish.folder / "theory").mkdir()
+    planish.ok("analyze", "theorem2", *FEW["theorem2"], "--json", "theory/theorem2.json")
+    planish.ok("analyze", "initialization", *FEW["initialization"], "--json", "initialization.json")
+    printed = planish.ok("report", "theory", "initialization.json", "-o", "page.html").stdout
+    assert printed.startswith("Theory of the papers, measured: ")
+    page = (planish.folder / "page.html").read_text(encoding="utf-8")
+    for name in ("theorem2", "initialization"):
+        folder = "theory/" if name == "theorem2" else ""
+        result = json.loads((planish.folder / f"{folder}{name}.json").read_text(encoding="utf-8"))
+        assert f"<h3>{result['title']}</h3>" in page
+        assert page.count("<svg") >= len(result["charts"])
+    (planish.folder / "theory" / "cut.json").write_text('{"analysis": "theorem2"', encoding="utf-8")
+    result = planish("report", "theory", "-o", "page.html")
+    assert result.returncode == 0 and "theory/cut.json is no result of planish analyze" in result.stderr
+
+
+def test_a_report_of_nothing(shared, tmp_path):
+    (tmp_path / "some.json").write_text("{}", encoding="utf-8")
+    assert_one_line(shared("report", tmp_path, "-o", tmp_path / "page.html"), 3, "there is no run in")

@@ -1,0 +1,205 @@
+#include "lab/report/theory_html.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "lab/analysis/format.h"
+#include "lab/report/pieces.h"
+#include "lab/report/plot.h"
+
+namespace planish::lab {
+namespace {
+
+// A value of a setting: numbers, texts and lists of texts.
+std::string ValueText(const nlohmann::ordered_json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_array()) {
+    std::vector<std::string> parts;
+    for (const auto& part : value) parts.push_back(ValueText(part));
+    return fmt::format("{}", fmt::join(parts, ", "));
+  }
+  return value.is_number() ? fmt::format("{:.10g}", value.get<double>()) : value.dump();
+}
+
+// The analysis, and the run that it reads.
+std::string HeadingOf(const TheoryResult& result) {
+  const auto run = result.settings.find("run");
+  return run == result.settings.end() ? result.title
+                                      : fmt::format("{}: {}", result.title, ValueText(*run));
+}
+
+std::string CommandOf(const TheoryResult& result) {
+  std::vector<std::string> settings;
+  for (const auto& [name, value] : result.settings.items()) {
+    if (name != "run") settings.push_back(fmt::format("{} {}", name, ValueText(value)));
+  }
+  return fmt::format("planish analyze {}: {}.", result.name, fmt::join(settings, "; "));
+}
+
+Markup RenderStatements(const TheoryResult& result) {
+  Markup items;
+  for (const TheoryStatement& statement : result.statements) {
+    items += Tag("li", {}, Badge(TextOf(statement.verdict)),
+                 Tag("span", {}, statement.text,
+                     Tag("span", {{"class", "aside"}},
+                         fmt::format("{}. Measured: {}.", statement.source, statement.measured))));
+  }
+  return Tag("ul", {{"class", "findings statements"}}, items);
+}
+
+Markup RenderTheoryTable(const TheoryTable& table) {
+  // A column of numbers is aligned to the right.
+  std::vector<bool> is_number(table.head.size(), true);
+  for (const auto& row : table.rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      is_number[i] = is_number[i] && std::holds_alternative<double>(row[i]);
+    }
+  }
+  Markup head, rows;
+  for (size_t i = 0; i < table.head.size(); ++i) {
+    head += is_number[i] ? NumberHead(table.head[i]) : Head(table.head[i]);
+  }
+  for (const auto& row : table.rows) {
+    Markup cells;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string text = TextOf(row[i]);
+      cells += i == 0 ? RowHead(text) : is_number[i] ? NumberCell(text) : Cell(text);
+    }
+    rows += Tag("tr", {}, cells);
+  }
+  return Tag("p", {}, table.caption) + ScrollingTable(table.caption, Tag("tr", {}, head), rows);
+}
+
+bool IsShown(double value, bool log) { return std::isfinite(value) && (!log || value > 0); }
+
+std::string TickText(double value) { return fmt::format("{:.4g}", value); }
+
+// Returns the chart, without points that its axes cannot show; no lines if none is left.
+Plot PlotOf(const TheoryChart& chart, const std::string& id) {
+  Plot plot{
+      .id = id,
+      .heading = chart.heading,
+      .description = fmt::format("Line chart of {} against {}.", chart.y_label, chart.x_label),
+      .x = {},
+      .y = {},
+      .x_name = chart.x_label,
+      .x_text = TickText,
+      .y_text = TickText,
+      .lines = {}};
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  double low_x = kInfinity, high_x = -kInfinity, low_y = kInfinity, high_y = -kInfinity;
+  for (size_t i = 0; i < chart.lines.size(); ++i) {
+    const TheoryLine& line = chart.lines[i];
+    PlotLine drawn{.name = line.name,
+                   .style = static_cast<int>(i),
+                   .points = {},
+                   .has_band = false,
+                   .thin = {},
+                   .crosses = {}};
+    for (auto [x, y] : line.points) {
+      if (!IsShown(x, chart.log_x) || !IsShown(y, chart.log_y)) continue;
+      x = std::clamp(x, -kMaxPlotted, kMaxPlotted);
+      y = std::clamp(y, chart.log_y ? kMinPlotted : -kMaxPlotted, kMaxPlotted);
+      drawn.points.push_back({.x = x,
+                              .y = y,
+                              .low = y,
+                              .high = y,
+                              .at = fmt::format("{} {:.4g}", chart.x_label, x),
+                              .value = FormatSignificant(y, 3)});
+      low_x = std::min(low_x, x), high_x = std::max(high_x, x);
+      low_y = std::min(low_y, y), high_y = std::max(high_y, y);
+    }
+    if (drawn.points.empty()) continue;
+    plot.description += fmt::format(" {}: from {} to {}.", line.name, drawn.points.front().value,
+                                    drawn.points.back().value);
+    plot.lines.push_back(std::move(drawn));
+  }
+  if (plot.lines.empty()) return plot;
+  plot.x = SpacedAxis(low_x, high_x, chart.log_x && low_x < high_x);
+  plot.y = SpacedAxis(low_y, high_y, chart.log_y && low_y < high_y);
+  return plot;
+}
+
+// Charts with the same lines share a legend.
+Markup RenderTheoryCharts(const TheoryResult& result, const std::string& id) {
+  Markup content, figures;
+  std::vector<LegendEntry> legend;
+  const auto close = [&] {
+    if (!figures.empty()) {
+      content += RenderLegend(legend) + Tag("div", {{"class", "charts"}}, figures);
+    }
+    figures = {};
+  };
+  for (size_t i = 0; i < result.charts.size(); ++i) {
+    const TheoryChart& chart = result.charts[i];
+    const Plot plot = PlotOf(chart, fmt::format("{}-c{}", id, i));
+    if (plot.lines.empty()) continue;
+    std::vector<LegendEntry> entries;
+    for (const PlotLine& line : plot.lines) entries.push_back({line.name, line.style});
+    if (entries != legend) close();
+    legend = std::move(entries);
+    figures += Tag("figure", {},
+                   Tag("figcaption", {}, fmt::format("{}: {}", chart.heading, chart.y_label)),
+                   RenderPlot(plot));
+  }
+  close();
+  return content;
+}
+
+Markup RenderResult(const TheoryResult& result, const std::string& id) {
+  Markup tables;
+  for (const TheoryTable& table : result.tables) tables += RenderTheoryTable(table);
+  Markup content =
+      Tag("h3", {}, HeadingOf(result)) + RenderStatements(result) + RenderTheoryCharts(result, id);
+  if (!tables.empty()) content += Details("Tables", tables);
+  content += Tag("p", {{"class", "note"}}, CommandOf(result));
+  return Tag("div", {{"class", "panel"}, {"id", id}}, content);
+}
+
+// The number of statements with each verdict, in the order of their meaning.
+std::string CountsOf(const std::vector<TheoryResult>& results) {
+  std::vector<std::string> counts;
+  size_t all = 0;
+  for (const TheoryVerdict verdict : kTheoryVerdicts) {
+    size_t count = 0;
+    for (const TheoryResult& result : results) {
+      count += static_cast<size_t>(
+          std::ranges::count(result.statements, verdict, &TheoryStatement::verdict));
+    }
+    all += count;
+    if (count > 0) counts.push_back(fmt::format("{}: {}", TextOf(verdict), count));
+  }
+  return fmt::format("{} statements; {}", all, fmt::join(counts, ", "));
+}
+
+}  // namespace
+
+Markup RenderTheorySection(const std::vector<TheoryResult>& results, const std::string& id) {
+  Markup content =
+      Tag("h2", {}, kTheoryTitle) +
+      Tag("p", {{"class", "source"}},
+          fmt::format("Statements of the papers' theory, measured by planish analyze. {}.",
+                      CountsOf(results)));
+  for (size_t i = 0; i < results.size(); ++i) {
+    content += RenderResult(results[i], fmt::format("{}-{}", id, i));
+  }
+  content += Tag("div", {{"class", "note"}},
+                 List({"Holds with a correction: with a condition or a correction that the "
+                       "measurement names. Holds in part: in some of several cases. Cannot tell: "
+                       "the intervals include both answers.",
+                       "Logarithmic axes leave out values of 0."}));
+  return Tag("section", {{"id", id}, {"class", "paper"}}, content);
+}
+
+std::string BriefOfTheory(const std::vector<TheoryResult>& results) {
+  if (results.empty()) return "";
+  return CleanText(fmt::format("{}: {}\n", kTheoryTitle, CountsOf(results)));
+}
+
+}  // namespace planish::lab
