@@ -13,7 +13,7 @@ MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:  # what it calls uses all cores
 .DELETE_ON_ERROR:
 
-.PHONY: help setup setup-core setup-build setup-fuzz setup-arm64 setup-integrations test-arm test-arm-short build demo test test-all test-long test-versions test-integrations torture fuzz python wheel wheel-all wheel-arm64 deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
+.PHONY: help setup setup-core setup-build setup-fuzz setup-arm64 setup-integrations test-arm test-arm-short build demo test test-all test-long test-versions test-integrations torture fuzz python wheel wheel-all wheel-arm64 deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda kernels test-cuda sanitize-cuda bench-cuda docs format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
@@ -44,6 +44,7 @@ help:
 	@echo '                       (ten minutes when idle; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
 	@echo 'make bench-torch       norms from Python against torch.nn, eager and compiled; writes docs/performance.md'
 	@echo 'make bench-lab         training speed of the lab'"'"'s tasks against PyTorch; writes docs/performance.md'
+	@echo 'make kernels           compile the kernels for GPUs with nvcc, which needs no GPU: three minutes'
 	@echo 'make test-cuda         build and test what runs on a GPU, on a machine with one (installs nothing)'
 	@echo 'make sanitize-cuda     the tests of kernels under compute-sanitizer, which takes long'
 	@echo 'make bench-cuda        norms and recurrent layers on a GPU against a copy, PyTorch ...'
@@ -238,6 +239,13 @@ test-cuda: cuda
 ifneq ($(CUDA_LAB),OFF)
 	PLANISH_BUILD=build/cuda PLANISH_TEST_GPU=1 $(PYTHON) -m pytest -q -o addopts= tests/python/test_devices.py
 endif
+
+# The emulation compiles the same sources as C++, which accepts what nvcc does not.
+kernels:
+	@command -v nvcc >/dev/null || { echo 'make: nvcc must be installed for this'; exit 1; }
+	cmake -S . -B build/kernels -G Ninja -DCMAKE_BUILD_TYPE=Release -DPLANISH_CUDA=ON -DPLANISH_TESTS=OFF \
+	  -DCMAKE_CUDA_ARCHITECTURES=90 $(CONFIGURE) >/dev/null
+	cmake --build build/kernels --target planish_kernels
 
 # Finds errors that the emulation cannot show: races of warps that run at the same time.
 sanitize-cuda: cuda

@@ -48,8 +48,13 @@ endif()
 # planish_cuda_objects(target SOURCES...): adds kernels to planish_core. The compiler fuses no multiplication with an
 # addition unless the source does, so that results equal those of the emulation bit for bit. The option
 # -Wno-parentheses is needed because nvcc adds parentheses around declarations.
+# The target planish_kernels compiles all of them, and nothing else.
+if(PLANISH_HAVE_CUDA)
+  add_custom_target(planish_kernels)
+endif()
 function(planish_cuda_objects target)
   add_library(${target} OBJECT ${ARGN})
+  add_dependencies(planish_kernels ${target})
   set_target_properties(${target} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON
     POSITION_INDEPENDENT_CODE ON)
   planish_hidden(${target})
