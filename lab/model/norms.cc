@@ -22,22 +22,16 @@ namespace planish::lab {
 // Sums over the rows of all backward passes.
 class NormModule::Sums {
  public:
-  // Adds x, g (the gradient of the normalized values) and dx as rows.
-  void Add(const at::Tensor& sigma, at::Tensor g, const at::Tensor& dx) {
-    // Skips rows without a gradient, such as padding.
-    const at::Tensor reached = g.ne(0).any(1);
-    g = g.index({reached});
-    if (g.size(0) == 0) return;  // the variances would warn on stderr
-    const at::Tensor rows_dx = dx.index({reached}), rows_sigma = sigma.index({reached});
-    const at::Tensor mean = g.mean(1).abs(), variance = g.var(1, /*unbiased=*/false);
-    const at::Tensor terms[] = {rows_sigma,
+  void Add(const NormRows& rows) {
+    const at::Tensor mean = rows.g.mean(1).abs(), variance = rows.g.var(1, /*unbiased=*/false);
+    const at::Tensor terms[] = {rows.sigma,
                                 mean,
                                 variance,
-                                mean / rows_sigma,
-                                variance / rows_sigma.square(),
-                                rows_dx.mean(1).abs(),
-                                rows_dx.var(1, /*unbiased=*/false)};
-    sums_[0] += static_cast<double>(g.size(0));
+                                mean / rows.sigma,
+                                variance / rows.sigma.square(),
+                                rows.dx.mean(1).abs(),
+                                rows.dx.var(1, /*unbiased=*/false)};
+    sums_[0] += static_cast<double>(rows.g.size(0));
     for (size_t i = 1; i < sums_.size(); ++i) sums_[i] += terms[i - 1].sum().item<double>();
   }
 
@@ -48,19 +42,26 @@ class NormModule::Sums {
 };
 
 at::Tensor NormModule::forward(const at::Tensor& x) {
-  if (!sums_ || !x.requires_grad() || !HasOwnStatistics()) return Normalize(x);
+  if ((!sums_ && !record_) || !x.requires_grad() || !HasOwnStatistics()) return Normalize(x);
   // A view, because gradients that reach x through a residual connection are not the norm's. A
   // copy, because in-place changes of the output must not lose its hook.
   const at::Tensor in = x.view_as(x);
   const at::Tensor y = Normalize(in).clone();
   const auto dy = std::make_shared<at::Tensor>();
   y.register_hook([dy](const at::Tensor& gradient) { *dy = gradient; });
-  in.register_hook([this, dy, sums = sums_, x = x.detach()](const at::Tensor& dx) {
+  in.register_hook([this, dy, sums = sums_, record = record_,
+                    x = x.detach()](const at::Tensor& dx) {
     at::NoGradGuard no_grad;
     const at::Tensor x_double = x.to(at::kDouble), factor = Factor(x_double);
     at::Tensor g = dy->to(at::kDouble);
     if (factor.defined()) g = g * factor;
-    sums->Add(Sigma(Rows(x_double)), Rows(g), Rows(dx.to(at::kDouble)));
+    g = Rows(g);
+    const at::Tensor rows_x = Rows(x_double), reached = g.ne(0).any(1);
+    const auto kept = [&](const at::Tensor& t) { return t.index({reached}); };
+    const NormRows rows{kept(rows_x), kept(g), kept(Rows(dx.to(at::kDouble))), kept(Sigma(rows_x))};
+    if (rows.g.size(0) == 0) return;  // the variances would warn on stderr
+    if (sums) sums->Add(rows);
+    if (record) record(rows);
   });
   return y;
 }
@@ -133,6 +134,12 @@ class RowNorm final : public NormModule {
                                                       .C(options.ada_c)
                                                       .k(options.ada_k)))) {}
 
+  std::optional<NormPaths> Paths() const override {
+    if (!recipe_.centre) return {};
+    return NormPaths{recipe_.via_mean, recipe_.via_scale,
+                     recipe_.deviation == internal::Deviation::kUnbiasedPlusEps};
+  }
+
  private:
   at::Tensor Normalize(const at::Tensor& x) override { return norm_->forward(x); }
 
@@ -182,6 +189,8 @@ class GroupNorm final : public NormModule {
         eps_(options.epsilon),
         weight_(register_parameter("weight", at::ones({shape.back()}))),
         bias_(register_parameter("bias", at::zeros({shape.back()}))) {}
+
+  std::optional<NormPaths> Paths() const override { return NormPaths{}; }
 
  private:
   at::Tensor Normalize(const at::Tensor& x) override {

@@ -4,9 +4,11 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lab/run/results.h"
@@ -20,6 +22,21 @@ struct NormOptions {
   bool unbiased_variance = false;  ///< batch: divide by N - 1 in training (Ba et al. 2016, 6.6)
   double ada_c = 1;                ///< C of AdaNorm (Xu et al. 2019, Eq. 9)
   double ada_k = 0.1;              ///< k of AdaNorm
+};
+
+/// Rows of a norm in one backward pass, in double: [rows, elements normalized together]. Rows that
+/// no gradient reaches, such as padding, are left out.
+struct NormRows {
+  at::Tensor x;
+  at::Tensor g;   ///< gradient of the normalized values: dL/dy times the gain or AdaNorm's factor
+  at::Tensor dx;  ///< dL/dx
+  at::Tensor sigma;  ///< [rows]
+};
+
+/// The statistics of a row that gradients flow through, in a norm that subtracts the mean.
+struct NormPaths {
+  bool via_mean = true, via_deviation = true;
+  bool unbiased = false;  ///< sigma is the unbiased deviation plus eps
 };
 
 /// Module whose output has its input's shape; `none` returns its input.
@@ -42,6 +59,14 @@ class NormModule : public torch::nn::Module {
   /// Ends the recording. Returns sums over the rows of all recorded backward passes, as [kSums]
   /// doubles on the CPU. Sums of several processes can be added.
   at::Tensor WatchedSums();
+
+  /// Starts to call `record` in the backward passes of later forward passes, like Watch; an empty
+  /// function ends it.
+  void Watch(std::function<void(const NormRows&)> record) { record_ = std::move(record); }
+
+  /// Returns the paths of the gradients; nullopt for norms whose rows are not centred, or are
+  /// channels.
+  virtual std::optional<NormPaths> Paths() const { return {}; }
 
   /// Returns the means over rows of WatchedSums, with an empty name; nullopt if no backward pass
   /// reached an input that needs a gradient.
@@ -73,6 +98,7 @@ class NormModule : public torch::nn::Module {
   class Sums;
   int64_t dimensions_;
   std::shared_ptr<Sums> sums_;  // while watched
+  std::function<void(const NormRows&)> record_;
 };
 
 /// Returns the names that MakeNorm knows: none, batch, weight, those of planish::Norm (layer,
@@ -87,9 +113,9 @@ std::vector<std::string> RowNormNames(const std::string& first);
 
 /// Returns the norm called `name` over the last dimensions of its input. `shape` has their sizes:
 /// {C} for [..., C], {H, W, C} for images [N, H, W, C]. Batch norm normalizes each of the C
-/// channels over all cases; it takes {C, H, W} for images [N, C, H, W]. `weight` has a gain for each of C units, and its caller uses
-/// NormModule::Weight. Draws no random numbers, so that models that differ only in the norm
-/// start from the same weights. Throws UsageError for an unknown name.
+/// channels over all cases; it takes {C, H, W} for images [N, C, H, W]. `weight` has a gain for
+/// each of C units, and its caller uses NormModule::Weight. Draws no random numbers, so that models
+/// that differ only in the norm start from the same weights. Throws UsageError for an unknown name.
 std::shared_ptr<NormModule> MakeNorm(const std::string& name, const std::vector<int64_t>& shape,
                                      const NormOptions& options = {});
 

@@ -298,6 +298,54 @@ TEST(Norms, WatchOutputsThatAreChangedInPlace) {
   }
 }
 
+// The rows that a watcher sees: x, the gradient of xhat and dx by autograd through the module, and
+// sums over them that are those of WatchedSums.
+TEST(Norms, GiveTheRowsOfABackwardPass) {
+  at::manual_seed(9);
+  const at::Tensor x = at::randn({3, 2, 12}, at::kDouble).mul(3).requires_grad_(true);
+  const at::Tensor dy = at::randn({3, 2, 12}, at::kDouble);
+  for (const std::string& name : RowNormNames("layer")) {
+    auto norm = MakeNorm(name, {12});
+    norm->to(at::kDouble);
+    for (at::Tensor& p : norm->parameters()) {
+      at::NoGradGuard no_grad;
+      p.uniform_(0.5, 2);
+    }
+    int calls = 0;
+    NormRows rows;
+    norm->Watch();
+    norm->Watch([&](const NormRows& given) {
+      ++calls;
+      rows = given;
+    });
+    x.mutable_grad() = at::Tensor();
+    norm->forward(x).backward(dy);
+    norm->Watch({});
+    ASSERT_EQ(calls, 1) << name;
+    EXPECT_TRUE(rows.x.view_as(x).equal(x)) << name;
+    EXPECT_TRUE(rows.dx.view_as(x).equal(x.grad())) << name;
+    const NormGradients sums = *NormModule::GradientsOf(norm->WatchedSums());
+    EXPECT_EQ(sums.rows, rows.g.size(0)) << name;
+    EXPECT_NEAR(sums.sigma, rows.sigma.mean().item<double>(), 1e-14 * sums.sigma) << name;
+    EXPECT_NEAR(sums.variance_after, rows.dx.var(1, false).mean().item<double>(), 1e-14) << name;
+    if (name == "layer") {
+      EXPECT_TRUE(rows.g.view_as(x).equal(dy * norm->parameters()[0]));
+      const at::Tensor variance = x.var({2}, /*unbiased=*/false, /*keepdim=*/false).flatten();
+      EXPECT_TRUE(rows.sigma.allclose((variance + 1e-5).sqrt(), 1e-14, 0));
+    }
+    norm->forward(x).backward(dy);
+    EXPECT_EQ(calls, 1) << name;
+    const std::optional<NormPaths> paths = norm->Paths();
+    const bool is_centred = name == "layer" || name == "layer-simple" || name == "group" ||
+                            name.starts_with("detach") || name.starts_with("ada");
+    ASSERT_EQ(paths.has_value(), is_centred) << name;
+    if (!paths) continue;
+    EXPECT_EQ(paths->via_mean, name != "detach" && name != "detach-mean") << name;
+    EXPECT_EQ(paths->via_deviation, name != "detach" && name != "detach-std") << name;
+    EXPECT_EQ(paths->unbiased, name == "ada-as-coded") << name;
+  }
+}
+
 TEST(Norms, LeaveRowsOutThatNoGradientReaches) {
   at::manual_seed(6);
   auto norm = MakeNorm("detach", {4});

@@ -64,6 +64,13 @@ TheoryResult RunAnalysis(const TheoryAnalysis& analysis, const std::map<std::str
   nlohmann::ordered_json settings = nlohmann::ordered_json::object();
   for (const AnalysisSetting& setting : analysis.settings) {
     const auto found = given.find(setting.name);
+    const SettingUse other = input.run.empty() ? SettingUse::kRun : SettingUse::kRandomData;
+    if (setting.use == other) {
+      if (found == given.end()) continue;
+      throw UsageError(fmt::format("[analyze {}] {} must not be given {} a run, got {:.10g}",
+                                   analysis.name, setting.name,
+                                   input.run.empty() ? "without" : "with", found->second));
+    }
     const double value = found == given.end() ? setting.value : found->second;
     const bool fits = value >= setting.minimum && value <= setting.maximum &&
                       (!setting.is_whole || std::floor(value) == value);

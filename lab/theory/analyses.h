@@ -19,6 +19,9 @@
 // Analyses().
 namespace planish::lab {
 
+/// The calls that read a setting, of an analysis of random data or a run.
+enum class SettingUse { kAlways, kRandomData, kRun };
+
 /// A number that an analysis takes.
 struct AnalysisSetting {
   std::string name;
@@ -26,6 +29,7 @@ struct AnalysisSetting {
   double value;             ///< default
   double minimum, maximum;  ///< both allowed
   bool is_whole = true;
+  SettingUse use = SettingUse::kAlways;
 };
 
 /// A list of names that an analysis takes, such as norms.
@@ -83,8 +87,8 @@ struct TheoryAnalysis {
 std::span<const TheoryAnalysis> Analyses();
 
 /// Runs an analysis with the settings in `given` and `input`, and the defaults of the others.
-/// Throws UsageError for an unknown setting, a value out of its range, a list that is empty or has
-/// an unknown name, and files that the analysis does not read.
+/// Throws UsageError for an unknown setting, one that the call does not read, a value out of its
+/// range, a list that is empty or has an unknown name, and files that the analysis does not read.
 TheoryResult RunAnalysis(const TheoryAnalysis& analysis, const std::map<std::string, double>& given,
                          AnalysisInput input = {});
 
