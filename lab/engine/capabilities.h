@@ -14,6 +14,8 @@
 // that ..." in messages.
 namespace planish::lab {
 
+class RecurrentModule;
+
 /// Capability of a model that writes text: `planish sample`.
 class TextSampler {
  public:
@@ -94,6 +96,30 @@ class SentenceEncoder {
 
   /// Returns one vector for each sentence, [sentences, D], in the same order. Sentences are UTF-8.
   virtual at::Tensor EncodeSentences(const std::vector<std::string>& sentences) = 0;
+};
+
+/// Capability of a model that reads sequences of any length with recurrent layers: `planish analyze
+/// stability`.
+class SequenceReader {
+ public:
+  static constexpr char kTask[] = "reads long sequences with recurrent layers";
+
+  virtual ~SequenceReader() = default;
+
+  virtual RecurrentModule& recurrent() = 0;
+
+  struct Sequences {
+    at::Tensor x;       ///< [T, B, I] inputs of the first recurrent layer
+    at::Tensor target;  ///< [B] what the model predicts after the last step
+  };
+
+  /// Returns B = `count` sequences of T = `steps` steps of the training data, at places that
+  /// `generator` draws. Throws UsageError if the data is too short.
+  virtual Sequences ReadSequences(int64_t steps, int64_t count, at::Generator& generator) = 0;
+
+  /// Returns the mean loss of the predictions from the last layer's last state h [B, H], in h's
+  /// type. It can be differentiated.
+  virtual at::Tensor LastLoss(const at::Tensor& h, const at::Tensor& target) = 0;
 };
 
 }  // namespace planish::lab

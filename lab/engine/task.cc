@@ -1,5 +1,6 @@
 #include "lab/engine/task.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <fmt/format.h>
 
@@ -30,6 +31,13 @@ void Task::Check(const Settings& chosen, const Dataset& data) const {
     throw UsageError(fmt::format("[train] batch_size must be at most the {} training cases, got {}",
                                  cases, batch));
   }
+}
+
+std::unique_ptr<Experiment> Task::MakeSeeded(const Settings& chosen, const Dataset& data,
+                                             int64_t seed) const {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  generator.set_current_seed(static_cast<uint64_t>(seed));
+  return Make(chosen, data);
 }
 
 std::unique_ptr<Optimizer> Task::MakeOptimizer(const NamedTensors& parameters,

@@ -163,6 +163,11 @@ class Task {
   /// weights.
   virtual std::unique_ptr<Experiment> Make(const Settings& settings, const Dataset& data) const = 0;
 
+  /// Returns Make's experiment with the initial weights of a run with this seed. Seeds the default
+  /// generator.
+  std::unique_ptr<Experiment> MakeSeeded(const Settings& settings, const Dataset& data,
+                                         int64_t seed) const;
+
   /// Returns the optimizer of `parameters`. The default is Adam with the engine's settings.
   virtual std::unique_ptr<Optimizer> MakeOptimizer(const NamedTensors& parameters,
                                                    const Settings& settings) const;

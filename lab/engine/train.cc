@@ -88,9 +88,7 @@ class Training {
         schedule_{plan.settings.Text("schedule"), plan.settings.Real("lr"),
                   plan.settings.Int("warmup")},
         epochs_(static_cast<double>(plan.settings.Int("epochs"))) {
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    generator.set_current_seed(static_cast<uint64_t>(plan.seed));
-    experiment_ = task.Make(plan.settings, data);
+    experiment_ = task.MakeSeeded(plan.settings, data, plan.seed);
     experiment_->MoveTo(options.device);
     experiment_->SetStop(options.stop_evaluation);
     optimizer_ = task.MakeOptimizer(ParametersOf(model()), plan.settings);

@@ -12,6 +12,22 @@ namespace planish::lab {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+Settings SettingsOf(const Task& task, const Run& run) {
+  Settings settings(task.settings);
+  try {
+    for (const auto& [name, value] : run.config.settings.items()) {
+      settings.Set(name, Spelled(value));
+    }
+  } catch (const UsageError& e) {
+    throw CannotRead(run.folder / "config.json", e.what());
+  }
+  return settings;
+}
+
+}  // namespace
+
 Trained OpenTrained(const Task& task, const Run& run, const std::optional<fs::path>& folder) {
   if (!run.result) {
     throw RunError(fmt::format(
@@ -22,14 +38,7 @@ Trained OpenTrained(const Task& task, const Run& run, const std::optional<fs::pa
   if (!fs::exists(file)) {
     throw RunError(fmt::format("{} has no checkpoint", run.folder.string()));
   }
-  Settings settings(task.settings);
-  try {
-    for (const auto& [name, value] : run.config.settings.items()) {
-      settings.Set(name, Spelled(value));
-    }
-  } catch (const UsageError& e) {
-    throw CannotRead(run.folder / "config.json", e.what());
-  }
+  const Settings settings = SettingsOf(task, run);
   std::optional<fs::path> source = folder;
   if (!source) {
     if (const std::string read = CheckpointData(file); !read.empty()) source = GivenData(read);
@@ -45,6 +54,13 @@ Trained OpenTrained(const Task& task, const Run& run, const std::optional<fs::pa
   LoadBestWeights(file, trained.experiment->model());
   trained.experiment->model().eval();
   return trained;
+}
+
+std::unique_ptr<Experiment> OpenInitial(const Task& task, const Run& run, const Dataset& data) {
+  std::unique_ptr<Experiment> experiment =
+      task.MakeSeeded(SettingsOf(task, run), data, run.config.seed);
+  experiment->model().eval();
+  return experiment;
 }
 
 }  // namespace planish::lab

@@ -23,6 +23,10 @@ struct Trained {
 Trained OpenTrained(const Task& task, const Run& run,
                     const std::optional<std::filesystem::path>& folder);
 
+/// Returns the experiment of `run` as it was before its first update, in evaluation mode. `data` is
+/// that of OpenTrained. Seeds the default generator.
+std::unique_ptr<Experiment> OpenInitial(const Task& task, const Run& run, const Dataset& data);
+
 }  // namespace planish::lab
 
 #endif  // PLANISH_LAB_ENGINE_TRAINED_H_

@@ -1,5 +1,6 @@
 #include "lab/model/recurrent.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
@@ -13,12 +14,14 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "lab/error.h"
 #include "planish/torch.h"
+#include "src/rnn/cell.h"
 
 namespace planish::lab {
 
@@ -46,6 +49,53 @@ at::Tensor FirstStates(at::IntArrayRef sizes, const torch::nn::Module& module) {
   return states;
 }
 
+// Returns the bias, and bias_hn of cells that have one, of a module's two biases.
+std::vector<at::Tensor> FoldedBiases(Cell cell, const at::Tensor& bias_ih,
+                                     const at::Tensor& bias_hh) {
+  if (!bias_hh.defined()) return {bias_ih};
+  static const auto fold =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("planish::rnn_fold_biases", "")
+          .typed<std::vector<at::Tensor>(std::string_view, const at::Tensor&, const at::Tensor&)>();
+  return fold.call(cell_name(cell), bias_ih, bias_hh);
+}
+
+// Returns block-diagonal weights [G, H / heads] as one matrix [G, H].
+at::Tensor WithoutHeads(const at::Tensor& weight, int64_t gates, int64_t heads) {
+  const int64_t units = weight.size(1);
+  const at::Tensor blocks = weight.view({gates, heads, units, units});
+  const at::Tensor whole = at::zeros({gates, heads, units, heads, units}, weight.options());
+  for (int64_t n = 0; n < heads; ++n) whole.select(1, n).select(2, n).copy_(blocks.select(1, n));
+  return whole.view({gates * heads * units, heads * units});
+}
+
+// Returns copies of the parameters of a module's layer number `index`.
+RecurrentParams LayerOf(const torch::nn::Module& module, Cell cell, const RecurrentOptions& options,
+                        int64_t index) {
+  RecurrentParams layer{.cell = cell,
+                        .inputs = index == 0 ? options.inputs : options.hidden,
+                        .hidden = options.hidden,
+                        .epsilon = options.epsilon};
+  const auto parameters = module.named_parameters(/*recurse=*/false);
+  const auto named = [&](std::string_view name) {
+    const at::Tensor* found = parameters.find(fmt::format("{}_l{}", name, index));
+    return found == nullptr ? at::Tensor()
+                            : found->detach().to(at::kCPU, at::kDouble).clone().contiguous();
+  };
+  const internal::CellRecipe recipe = internal::RecipeOf(cell);
+  const std::vector<at::Tensor> biases = FoldedBiases(cell, named("bias_ih"), named("bias_hh"));
+  const RnnShape shape{.inputs = layer.inputs, .hidden = layer.hidden};
+  for (const auto& param : internal::ParamsOf<const double>(recipe, shape)) {
+    if (!param.taken) continue;
+    const std::string_view name = param.name;
+    at::Tensor t = name == "bias" ? biases[0] : name == "bias_hn" ? biases.at(1) : named(name);
+    if (name == "weight_hh") t = WithoutHeads(t, recipe.gates(), options.heads);
+    layer.params.*param.member = t.const_data_ptr<double>();
+    layer.tensors.push_back(std::move(t));
+  }
+  return layer;
+}
+
 // Adapter of a layer of Planish or PyTorch. kStates is S of RecurrentModule.
 template <class Layer, int64_t kStates>
 class Wrapped final : public RecurrentModule {
@@ -71,6 +121,16 @@ class Wrapped final : public RecurrentModule {
 
   at::Tensor ZeroState(int64_t batch) const override {
     return FirstStates({kStates, options_.layers, batch, options_.hidden}, *layer_);
+  }
+
+  std::vector<RecurrentParams> Layers() const override {
+    Cell cell = kStates > 1 ? Cell::kLstm : Cell::kGru;  // of PyTorch's layers
+    if constexpr (requires { layer_->options.variant(); }) cell = layer_->options.variant();
+    std::vector<RecurrentParams> layers;
+    for (int64_t l = 0; l < options_.layers; ++l) {
+      layers.push_back(LayerOf(*layer_, cell, options_, l));
+    }
+    return layers;
   }
 
  private:

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "planish/rnn.h"
+
 // Recurrent cells by name. Only this file turns the name in a model's settings into a module.
 namespace planish::lab {
 
@@ -23,6 +25,15 @@ struct RecurrentOptions {
   int64_t heads = 1;  ///< RnnShape::heads, divides H
   /// Computes with PyTorch's operators instead of Planish's kernels, for comparison.
   bool composed = false;
+};
+
+/// Parameters of one layer in double, as planish/rnn.h takes them.
+struct RecurrentParams {
+  Cell cell = Cell::kRnn;
+  int64_t inputs = 0, hidden = 0;
+  double epsilon = 0;
+  RnnParams<const double> params;   ///< with one head: weight_hh has zeros between heads
+  std::vector<at::Tensor> tensors;  ///< memory of `params`
 };
 
 /// Recurrent layer. T, B, I, H: time, batch, inputs, hidden.
@@ -39,6 +50,10 @@ class RecurrentModule : public torch::nn::Module {
   /// second state is c, 3 for an sLSTM, and 1 for the others. The third state of an sLSTM is log(n)
   /// with n = 0, -infinity.
   virtual at::Tensor ZeroState(int64_t batch) const = 0;
+
+  /// Returns copies of the parameters of each layer, the first layer first; none for a cell that
+  /// MakeRecurrent does not know.
+  virtual std::vector<RecurrentParams> Layers() const { return {}; }
 };
 
 /// State of one layer: h [B, H], and c [B, H] of an LSTM or [B, 2H] of an sLSTM (planish/rnn.h),

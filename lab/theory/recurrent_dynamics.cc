@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
+#include <utility>
 #include <vector>
 
 #include "lab/theory/recurrent_stability.h"
@@ -59,7 +59,6 @@ Dynamics MeasureDynamics(const DynamicsArgs& args) {
 
   Dynamics dynamics;
   dynamics.h.resize(steps * state);
-  dynamics.dh.resize(steps * state);
   std::vector<double> c(steps * cell_state), saved(steps * saved_size), sums(batch * sums_size);
   // The layer's step t, from the states after step t - 1.
   const auto step_inputs = [&](size_t t) {
@@ -87,17 +86,22 @@ Dynamics MeasureDynamics(const DynamicsArgs& args) {
                        options);
   }
 
+  if (args.dh_n == nullptr) return dynamics;
+  dynamics.dh.resize(steps * state);
+  dynamics.dx_n.resize(batch * inputs);
   std::copy(args.dh_n, args.dh_n + state, dynamics.dh.end() - static_cast<ptrdiff_t>(state));
   std::vector<double> dc_n(cell_state), dc_0(cell_state);
-  for (size_t t = steps - 1; t > 0; --t) {
+  for (size_t t = steps; t-- > 0;) {
+    const bool first = t == 0, last = t + 1 == steps;
     RnnBackward<double>(args.cell,
                         {.inputs = step_inputs(t),
                          .y = dynamics.h.data() + t * state,
                          .saved = saved_size > 0 ? saved.data() + t * saved_size : nullptr,
                          .dh_n = dynamics.dh.data() + t * state,
                          .dc_n = cell_state > 0 ? dc_n.data() : nullptr,
-                         .dh0 = dynamics.dh.data() + (t - 1) * state,
-                         .dc0 = cell_state > 0 ? dc_0.data() : nullptr},
+                         .dx = last ? dynamics.dx_n.data() : nullptr,
+                         .dh0 = first ? nullptr : dynamics.dh.data() + (t - 1) * state,
+                         .dc0 = cell_state > 0 && !first ? dc_0.data() : nullptr},
                         options);
     std::swap(dc_n, dc_0);
   }
@@ -105,23 +109,6 @@ Dynamics MeasureDynamics(const DynamicsArgs& args) {
     dynamics.gradient_size.push_back(SizeOf({dynamics.dh.data() + t * state, state}));
   }
   return dynamics;
-}
-
-double GrowthRate(std::span<const double> sizes) {
-  constexpr double kSmallest = 1e-290;  // products near the least normal number are inexact
-  double count = 0, sum_t = 0, sum_y = 0, sum_tt = 0, sum_ty = 0;
-  const size_t begin = sizes.size() / 2;
-  for (size_t i = begin; i < sizes.size(); ++i) {
-    if (!(sizes[i] >= kSmallest) || std::isinf(sizes[i])) continue;
-    const double t = static_cast<double>(i - begin), y = std::log(sizes[i]);
-    count += 1;
-    sum_t += t;
-    sum_y += y;
-    sum_tt += t * t;
-    sum_ty += t * y;
-  }
-  if (count < 2) return std::numeric_limits<double>::quiet_NaN();
-  return (count * sum_ty - sum_t * sum_y) / (count * sum_tt - sum_t * sum_t);
 }
 
 }  // namespace planish::lab

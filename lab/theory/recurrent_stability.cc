@@ -27,9 +27,6 @@ namespace {
 
 constexpr std::array<double, 3> kScales = {0.5, 1, 2};
 
-// A rate within 1% per step counts as steady.
-constexpr double kSteadyRate = 0.01;
-
 // Smaller than the last bit of any variance here, but prevents 0/0 for inputs of zeros.
 constexpr double kEps = 1e-30;
 
@@ -59,8 +56,6 @@ constexpr Pair kPairs[] = {{0, 1, "RNN"}, {3, 4, "RNN with relu"}, {5, 6, "LSTM"
 enum Drive : size_t { kEveryStep, kFirstStep, kDriveCount };
 constexpr const char* kDriveNames[] = {"inputs at every step", "an input at the first step only"};
 constexpr const char* kShortNames[] = {"every", "first"};
-
-enum Quantity : size_t { kSummed, kGradient, kQuantityCount };
 
 // Random weights, inputs and gradient of a seed, for cells with the same number of gates.
 class Sample {
@@ -115,35 +110,9 @@ class Sample {
   std::vector<double> dh_n_, w_hh_, w_ih_, gain_;
 };
 
-// Growth rates of a cell by seed, and the logarithms of its sizes, summed over `count` seeds. Sizes
-// are in the order of the growth: gradients start at the last step.
-struct Growth {
-  SeedValues rates;
-  std::vector<double> log_sizes;
-  double count = 0;
-};
-
-enum Trend : size_t { kGrows, kShrinks, kSteady, kUnclear, kTrendCount };
-
-Trend TrendOf(const Growth& growth) {
-  const Estimate rate = EstimateMean(growth.rates);
-  if (!rate.half_width) return kUnclear;
-  if (rate.low() > kSteadyRate) return kGrows;
-  if (rate.high() < -kSteadyRate) return kShrinks;
-  return rate.low() >= -kSteadyRate && rate.high() <= kSteadyRate ? kSteady : kUnclear;
-}
-
 // All that is measured: growths[drive][cell][scale][quantity].
 using ByScale = std::array<std::array<Growth, kQuantityCount>, kScales.size()>;
 using Growths = std::array<std::array<ByScale, kCellCount>, kDriveCount>;
-
-void Add(const std::vector<double>& sizes, int64_t seed, Growth& growth) {
-  const double rate = GrowthRate(sizes);
-  if (std::isfinite(rate)) growth.rates[seed] = rate;
-  growth.log_sizes.resize(sizes.size());
-  for (size_t i = 0; i < sizes.size(); ++i) growth.log_sizes[i] += std::log(sizes[i]);
-  growth.count += 1;
-}
 
 Growths MeasureGrowths(const AnalysisSettings& settings) {
   Growths growths;
@@ -152,21 +121,13 @@ Growths MeasureGrowths(const AnalysisSettings& settings) {
       const Sample sample(settings, kCells[i].cell, seed);
       for (const Drive drive : {kEveryStep, kFirstStep}) {
         for (size_t s = 0; s < kScales.size(); ++s) {
-          Dynamics dynamics = sample.Run(kCells[i], drive, kScales[s], kScales[s]);
-          Add(dynamics.summed_size, seed, growths[drive][i][s][kSummed]);
-          std::reverse(dynamics.gradient_size.begin(), dynamics.gradient_size.end());
-          Add(dynamics.gradient_size, seed, growths[drive][i][s][kGradient]);
+          AddDynamics(sample.Run(kCells[i], drive, kScales[s], kScales[s]), seed,
+                      growths[drive][i][s]);
         }
       }
     }
   }
   return growths;
-}
-
-// Adds the mean and the half-width of the 95% interval, NaN where there is none.
-void AddCells(const Estimate& estimate, std::vector<TheoryCell>& row) {
-  row.emplace_back(estimate.count > 0 ? estimate.mean : NAN);
-  row.emplace_back(estimate.half_width.value_or(NAN));
 }
 
 std::vector<std::string> ScaleHead(const std::string& first) {
@@ -194,30 +155,16 @@ void AddRates(const Growths& growths, const AnalysisSettings& settings, TheoryRe
         std::vector<TheoryCell>& row = table.rows.emplace_back();
         row.emplace_back(kCells[i].name);
         for (const auto& growth : growths[drive][i]) {
-          AddCells(EstimateMean(growth[quantity].rates), row);
+          AddEstimate(EstimateMean(growth[quantity].rates), row);
         }
       }
       result.tables.push_back(std::move(table));
 
       for (size_t s = 0; s < kScales.size(); ++s) {
-        TheoryChart chart{
-            .heading = fmt::format("{}, {}, scale {:g}",
-                                   sums ? "Size of the summed inputs" : "Size of the gradients",
-                                   kDriveNames[drive], kScales[s]),
-            .x_label = sums ? "step t" : "steps back from the loss",
-            .y_label = sums ? "root mean square" : "root mean square of dL/dh_t",
-            .log_y = true};
+        TheoryChart chart =
+            SizeChart(quantity, fmt::format("{}, scale {:g}", kDriveNames[drive], kScales[s]));
         for (size_t i = 0; i < kCellCount; ++i) {
-          const Growth& growth = growths[drive][i][s][quantity];
-          TheoryLine line{.name = kCells[i].name};
-          // At most 200 points.
-          const size_t stride = (growth.log_sizes.size() + 199) / 200;
-          for (size_t t = 0; t < growth.log_sizes.size(); t += stride) {
-            const double size = std::exp(growth.log_sizes[t] / growth.count);
-            if (!(size > 0) || std::isinf(size)) continue;
-            line.points.emplace_back(static_cast<double>(sums ? t + 1 : t), size);
-          }
-          chart.lines.push_back(std::move(line));
+          chart.lines.push_back(LineOf(growths[drive][i][s][quantity], quantity, kCells[i].name));
         }
         result.charts.push_back(std::move(chart));
       }
@@ -293,11 +240,9 @@ TheoryVerdict VerdictOf(int right, int wrong, int all) {
   return wrong > 0 ? TheoryVerdict::kFails : TheoryVerdict::kCannotTell;
 }
 
-constexpr const char* kSource = "Ba, Kiros & Hinton 2016, section 3.1";
-
 void StateTrends(const Growths& growths, TheoryResult& result) {
   const auto add = [&](std::string text, TheoryVerdict verdict, std::string measured) {
-    result.statements.push_back({.source = kSource,
+    result.statements.push_back({.source = kStabilitySource,
                                  .text = std::move(text),
                                  .verdict = verdict,
                                  .measured = std::move(measured)});
@@ -395,7 +340,7 @@ void StateInvariance(const AnalysisSettings& settings, TheoryResult& result) {
   }
   result.tables.push_back(std::move(table));
   result.statements.push_back(
-      {.source = kSource,
+      {.source = kStabilitySource,
        .text = "A layer-normalized RNN is invariant to re-scaling all of the summed inputs to a "
                "layer.",
        .verdict = of_rnn <= kInvariance ? TheoryVerdict::kHolds : TheoryVerdict::kFails,
@@ -403,11 +348,6 @@ void StateInvariance(const AnalysisSettings& settings, TheoryResult& result) {
                                "change by {:.2g} of their size at most; with only W_hh doubled, "
                                "hidden states change by: {}",
                                of_rnn, fmt::join(only_hh, ", "))});
-}
-
-SeedValues Magnitudes(SeedValues values) {
-  for (auto& [seed, value] : values) value = std::abs(value);
-  return values;
 }
 
 void StateStability(const Growths& growths, TheoryResult& result) {
@@ -426,14 +366,14 @@ void StateStability(const Growths& growths, TheoryResult& result) {
         const Estimate difference =
             PairedDifference(Magnitudes(growths[drive][pair.normalized][s][kGradient].rates),
                              Magnitudes(growths[drive][pair.plain][s][kGradient].rates));
-        AddCells(difference, row);
+        AddEstimate(difference, row);
         const int sign = SureSign(difference);
         (sign < 0 ? smaller : sign > 0 ? larger : unclear).Add(pair.plain, drive, s);
       }
     }
     const int all = smaller.count() + larger.count() + unclear.count();
     result.statements.push_back(
-        {.source = kSource,
+        {.source = kStabilitySource,
          .text = fmt::format("Layer normalization makes the hidden-to-hidden dynamics of the {} "
                              "more stable.",
                              pair.text),
@@ -446,6 +386,7 @@ void StateStability(const Growths& growths, TheoryResult& result) {
 }
 
 TheoryResult MeasureStability(const AnalysisSettings& settings) {
+  if (!settings.input().run.empty()) return MeasureRunStability(settings);
   TheoryResult result;
   const Growths growths = MeasureGrowths(settings);
   AddRates(growths, settings, result);
@@ -458,15 +399,19 @@ TheoryResult MeasureStability(const AnalysisSettings& settings) {
 }  // namespace
 
 TheoryAnalysis RecurrentStability() {
+  constexpr SettingUse kRandom = SettingUse::kRandomData, kRun = SettingUse::kRun;
   return {.name = "stability",
           .summary = "Summed inputs and gradients of RNNs over time (Ba et al. 2016, section 3.1)",
-          .settings = {{"units", "hidden units, and inputs", 64, 4, 256},
+          .settings = {{"units", "hidden units, and inputs", 64, 4, 256, true, kRandom},
                        {"steps", "of a sequence", 100, 8, 1000},
                        {"sequences", "in a batch", 8, 4, 64},
-                       {"seeds", "random weights and inputs", 10, 2, 100},
-                       {"input", "root mean square of the inputs", 1, 1e-3, 1e3, false},
-                       {"gain", "of the norms of the preactivations", 1, 0.01, 10, false},
+                       {"seeds", "random weights and inputs", 10, 2, 100, true, kRandom},
+                       {"input", "root mean square of the inputs", 1, 1e-3, 1e3, false, kRandom},
+                       {"gain", "of the norms of the preactivations", 1, 0.01, 10, false, kRandom},
+                       {"groups", "with RUN: batches of sequences", 10, 2, 100, true, kRun},
+                       {"layer", "with RUN: recurrent layer, from 1", 1, 1, 64, true, kRun},
                        {"seed", "of the random numbers", 1, 0, 0x1p53}},
+          .files = AnalysisFiles::kRun,
           .measure = MeasureStability};
 }
 

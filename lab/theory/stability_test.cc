@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <list>
 #include <map>
 #include <random>
 #include <stdexcept>
@@ -39,6 +40,21 @@ struct Layer {
         dh_n(Normal(shape.batch * shape.hidden, 1, 4)),
         args{.cell = cell, .shape = shape, .eps = 1e-30} {}
 
+  // Gives every other parameter that the cell takes random values: gains around 1.
+  void AddOtherParams() {
+    const internal::CellRecipe recipe = internal::RecipeOf(args.cell);
+    int64_t seed = 10;
+    for (const auto& param : internal::ParamsOf<const double>(recipe, args.shape)) {
+      const std::string name = param.name;
+      if (!param.taken || name == "weight_ih" || name == "weight_hh") continue;
+      std::vector<double>& values = others.emplace_back(Normal(param.size, 0.3, seed++));
+      if (name.ends_with("_weight")) {
+        for (double& value : values) value += 1;
+      }
+      args.params.*param.member = values.data();
+    }
+  }
+
   Dynamics Measure() {
     args.x = x.data();
     args.params.weight_ih = w_ih.data();
@@ -49,6 +65,7 @@ struct Layer {
 
   int64_t gates;
   std::vector<double> x, w_ih, w_hh, dh_n;
+  std::list<std::vector<double>> others;
   DynamicsArgs args;
 };
 
@@ -101,18 +118,34 @@ TEST(Dynamics, OfALinearRnnGrowByTheScaleOfItsWeights) {
   }
 }
 
-TEST(Dynamics, SummedInputsAreThoseOfTheCell) {
+TEST(Dynamics, SummedInputsAreThoseOfTheCellWithoutBias) {
   for (const int64_t hidden : {1, 7, 32}) {
-    Layer layer(Cell::kRnn, {.time = 9, .batch = 3, .inputs = 4, .hidden = hidden}, 0.5);
-    const Dynamics dynamics = layer.Measure();
-    const auto width = static_cast<size_t>(3 * hidden);
-    for (size_t t = 0; t < 9; ++t) {
-      std::vector<double> sums;
-      for (size_t i = 0; i < width; ++i) sums.push_back(std::atanh(dynamics.h[t * width + i]));
-      // atanh amplifies the rounding of tanh by cosh(a)^2, at most 100 here.
-      EXPECT_NEAR(dynamics.summed_size[t] / Size(sums), 1, 1e-12);
+    for (const bool has_bias : {false, true}) {
+      Layer layer(Cell::kRnn, {.time = 9, .batch = 3, .inputs = 4, .hidden = hidden}, 0.5);
+      if (has_bias) layer.AddOtherParams();
+      const Dynamics dynamics = layer.Measure();
+      const auto units = static_cast<size_t>(hidden);
+      for (size_t t = 0; t < 9; ++t) {
+        std::vector<double> sums;
+        for (size_t i = 0; i < 3 * units; ++i) {
+          sums.push_back(std::atanh(dynamics.h[t * 3 * units + i]));
+          if (has_bias) sums.back() -= layer.args.params.bias[i % units];
+        }
+        // atanh amplifies the rounding of tanh by cosh(a)^2, at most 1,000 here.
+        EXPECT_NEAR(dynamics.summed_size[t] / Size(sums), 1, 1e-11);
+      }
     }
   }
+}
+
+TEST(Dynamics, WithoutAGradientAreTheStates) {
+  Layer layer(Cell::kLnGru, {.time = 9, .batch = 3, .inputs = 4, .hidden = 5});
+  const Dynamics all = layer.Measure();
+  layer.args.dh_n = nullptr;
+  const Dynamics states = MeasureDynamics(layer.args);
+  EXPECT_EQ(states.h, all.h);
+  EXPECT_EQ(states.summed_size, all.summed_size);
+  EXPECT_TRUE(states.dh.empty() && states.gradient_size.empty() && states.dx_n.empty());
 }
 
 // Gradients of the hidden state before a suffix of the sequence, by one call of RnnBackward, and by
@@ -123,6 +156,7 @@ TEST(Dynamics, GradientsAreThoseOfEverySuffix) {
   for (const auto& named : internal::kNamedCells) {
     Layer layer(named.cell, shape, 0.7);
     layer.args.eps = 1e-5;
+    layer.AddOtherParams();
     const Dynamics dynamics = layer.Measure();
     const size_t cells = static_cast<size_t>(internal::RecipeOf(named.cell).cell_parts()) * state;
     for (const int64_t t : {1, 5, 11}) {
@@ -143,13 +177,18 @@ TEST(Dynamics, GradientsAreThoseOfEverySuffix) {
       std::vector<double> saved(
           static_cast<size_t>(RnnSavedSize<double>(named.cell, inputs.shape)));
       RnnForward<double>(named.cell, {.inputs = inputs, .y = y.data(), .saved = saved.data()});
-      std::vector<double> dh(state);
+      std::vector<double> dh(state), dx(static_cast<size_t>(shape.time - t) * 15);
       RnnBackward<double>(named.cell, {.inputs = inputs,
                                        .y = y.data(),
                                        .saved = saved.data(),
                                        .dh_n = layer.dh_n.data(),
+                                       .dx = dx.data(),
                                        .dh0 = dh.data()});
-      const double size = Size(dh);
+      const double size = Size(dh), size_dx = Size(dynamics.dx_n);
+      ASSERT_EQ(dynamics.dx_n.size(), 15u);
+      for (size_t i = 0; i < 15; ++i) {
+        EXPECT_NEAR(dynamics.dx_n[i], dx[dx.size() - 15 + i], 1e-12 * size_dx) << named.name;
+      }
       const double* measured = dynamics.dh.data() + static_cast<size_t>(t - 1) * state;
       // The order of sums differs between steps and sequences.
       for (size_t i = 0; i < state; ++i) EXPECT_NEAR(measured[i], dh[i], 1e-12 * size);

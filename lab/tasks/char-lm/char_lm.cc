@@ -10,6 +10,7 @@
 #include "lab/data/text.h"
 #include "lab/engine/capabilities.h"
 #include "lab/engine/streams.h"
+#include "lab/error.h"
 #include "lab/model/recurrent.h"
 #include "lab/tasks/char-lm/model.h"
 #include "lab/tasks/text_corpus.h"
@@ -23,7 +24,7 @@ namespace {
 constexpr int64_t kEvaluationStreams = 16;
 // Steps per evaluation batch.
 constexpr int64_t kEvaluationSteps = 64;
-class CharLm final : public Experiment, public TextSampler {
+class CharLm final : public Experiment, public TextSampler, public SequenceReader {
  public:
   CharLm(const Settings& settings, const TextCorpus& corpus)
       : corpus_(corpus),
@@ -94,6 +95,26 @@ class CharLm final : public Experiment, public TextSampler {
                        state = after;
                        return logits[-1].cpu();
                      });
+  }
+
+  RecurrentModule& recurrent() override { return model_.recurrent(); }
+
+  Sequences ReadSequences(int64_t steps, int64_t count, at::Generator& generator) override {
+    const int64_t places = corpus_.train.size(0) - steps;
+    if (places < 1) {
+      throw UsageError(fmt::format("[ReadSequences] steps must be at most {} for this text, got {}",
+                                   corpus_.train.size(0) - 1, steps));
+    }
+    const at::Tensor first = at::randint(places, {count}, generator, at::kLong);
+    const at::Tensor cases = at::arange(steps).unsqueeze(1) + first;  // [T, B]
+    const auto characters = [&](const at::Tensor& t) {
+      return OnDevice(corpus_.train.index_select(0, t.flatten()).to(at::kLong).view(t.sizes()));
+    };
+    return {model_.Embed(characters(cases)), characters(cases[-1] + 1)};
+  }
+
+  at::Tensor LastLoss(const at::Tensor& h, const at::Tensor& target) override {
+    return at::cross_entropy_loss(model_.Logits(h), target);
   }
 
  private:

@@ -10,6 +10,7 @@
 
 #include "lab/data/source.h"
 #include "lab/data/text.h"
+#include "lab/engine/capabilities.h"
 #include "lab/engine/streams.h"
 #include "lab/engine/sweep.h"
 #include "lab/engine/train.h"
@@ -257,6 +258,36 @@ TEST_F(CharLmTest, DividesLogitsByTheTemperature) {
     // Four standard deviations of a share of 4000.
     EXPECT_NEAR(share, expected, 4 * std::sqrt(expected * (1 - expected) / 4000)) << temperature;
   }
+}
+
+TEST_F(CharLmTest, ReadsSequencesOfTheTrainingText) {
+  std::string text = Abc(400);
+  for (size_t i = 0; i < text.size(); i += 37) text[i] = 'd';  // so that places differ
+  const auto data = Load(text);                                // 360 for training
+  const auto experiment = Make(*data);
+  auto& reader = dynamic_cast<SequenceReader&>(*experiment);
+  auto& model = dynamic_cast<CharModel&>(experiment->model());
+  EXPECT_EQ(&reader.recurrent(), &model.recurrent());
+  const at::Tensor vectors = model.Embed(at::arange(4, at::kLong).unsqueeze(1)).squeeze(1);
+  const at::NoGradGuard no_grad;
+  for (const int64_t steps : {1, 80, 359}) {
+    at::Generator generator = Generator(3), again = Generator(3);
+    const auto read = reader.ReadSequences(steps, 5, generator);
+    ASSERT_EQ(read.x.sizes(), (std::vector<int64_t>{steps, 5, 8}));
+    for (int64_t b = 0; b < 5; ++b) {
+      std::string characters;
+      for (int64_t t = 0; t < steps; ++t) {
+        const at::Tensor same = vectors.eq(read.x[t][b]).all(1).nonzero();
+        ASSERT_EQ(same.numel(), 1);
+        characters += static_cast<char>('a' + same.item<int64_t>());
+      }
+      characters += static_cast<char>('a' + read.target[b].item<int64_t>());
+      EXPECT_THAT(text.substr(0, 360), HasSubstr(characters));
+    }
+    EXPECT_TRUE(reader.ReadSequences(steps, 5, again).x.equal(read.x));
+  }
+  at::Generator generator = Generator(3);
+  EXPECT_THROW(reader.ReadSequences(360, 5, generator), UsageError);
 }
 
 // An sLSTM's state has log(n), -infinity at the start of each pass.

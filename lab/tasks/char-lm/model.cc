@@ -1,5 +1,7 @@
 #include "lab/tasks/char-lm/model.h"
 
+#include <ATen/ops/linear.h>
+
 namespace planish::lab {
 
 CharModel::CharModel(const Options& options)
@@ -15,8 +17,12 @@ CharModel::CharModel(const Options& options)
       carried_(register_buffer("carried", recurrent_->ZeroState(options.streams))) {}
 
 std::pair<at::Tensor, at::Tensor> CharModel::forward(const at::Tensor& x, const at::Tensor& state) {
-  auto [y, after] = recurrent_->forward(embedding_->forward(x), state);
-  return {output_->forward(y.flatten(0, 1)), after};
+  auto [y, after] = recurrent_->forward(Embed(x), state);
+  return {Logits(y.flatten(0, 1)), after};
+}
+
+at::Tensor CharModel::Logits(const at::Tensor& h) {
+  return at::linear(h, output_->weight.to(h.scalar_type()), output_->bias.to(h.scalar_type()));
 }
 
 }  // namespace planish::lab

@@ -35,6 +35,14 @@ class CharModel : public torch::nn::Module {
   /// after.
   std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x, const at::Tensor& state);
 
+  /// Returns the inputs [T, B, embedding] of the recurrent layers for characters [T, B].
+  at::Tensor Embed(const at::Tensor& x) { return embedding_->forward(x); }
+
+  /// Returns the logits [N, V] of hidden states [N, H], in their type.
+  at::Tensor Logits(const at::Tensor& h);
+
+  RecurrentModule& recurrent() { return *recurrent_; }
+
   /// Returns the initial state of sequences.
   at::Tensor ZeroState(int64_t batch) const { return recurrent_->ZeroState(batch); }
 
