@@ -148,10 +148,12 @@ void State(const Form& form, const Errors& errors, TheoryResult& result) {
       {.source = form.source,
        .text = form.text,
        .verdict = errors.wrong == 0 && errors.larger == 0 ? form.holds : TheoryVerdict::kFails,
-       .measured =
-           fmt::format("largest error of the mean {:.1e}, of the variance {:.1e}; {} of "
-                       "{} rows above the bound{}",
-                       errors.mean, errors.variance, errors.larger, errors.rows, form.more)});
+       .measured = fmt::format(
+           "largest error of the mean {:.1e}, of the variance {:.1e}; {} of "
+           "{} rows above the bound{}{}",
+           errors.mean, errors.variance, errors.larger, errors.rows,
+           errors.wrong == 0 ? "" : fmt::format(", {} with errors beyond rounding", errors.wrong),
+           form.more)});
 }
 
 TheoryResult MeasureRandomRows(const AnalysisSettings& settings) {

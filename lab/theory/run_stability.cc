@@ -197,10 +197,8 @@ TheoryResult MeasureRunStability(const AnalysisSettings& settings) {
   const std::vector<RecurrentParams> layers = trained.recurrent().Layers();
   const int64_t layer = settings.Whole("layer"), count = static_cast<int64_t>(layers.size());
   if (layer > count) {
-    throw UsageError(
-        fmt::format("[analyze stability] layer must be at most the {} recurrent layers "
-                    "of {}, got {}",
-                    count, opened.Description(), layer));
+    throw UsageError(fmt::format("[analyze stability] layer must be at most {} for {}, got {}",
+                                 count, opened.Description(), layer));
   }
   const internal::CellRecipe recipe = internal::RecipeOf(layers[0].cell);
   const RunGrowths growths = MeasureRunGrowths(settings, opened, trained);

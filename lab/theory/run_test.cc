@@ -224,8 +224,8 @@ TEST(RunStability, MeasuresEachLayerOfAStack) {
   EXPECT_NE(analyze(few)["tables"], analyze(second)["tables"]);
   second["layer"] = 3;
   EXPECT_THAT(ErrorOf("stability", second, run),
-              HasSubstr("[analyze stability] layer must be at most the 2 recurrent layers of "
-                        "char-lm, cell ln-lstm, seed 3, got 3"));
+              HasSubstr("[analyze stability] layer must be at most 2 for char-lm, cell ln-lstm, "
+                        "seed 3, got 3"));
   EXPECT_THAT(ErrorOf("stability", {{"units", 8}}, run),
               HasSubstr("[analyze stability] units must not be given with a run, got 8"));
 }

@@ -47,6 +47,97 @@ def test_text_and_json(planish, name):
     assert max(map(len, text.splitlines())) <= 80
 
 
+@pytest.fixture(scope="module")
+def runs(shared):
+    """Command with smoke runs of char-lm and pi-mnist; RUNS has their folders."""
+    smoke = ("--preset", "smoke", "--threads", 1, "--out", "runs", "--quiet")
+    shared.ok("train", "char-lm", *smoke, "--cell", "rnn,ln-lstm")
+    shared.ok("train", "pi-mnist", *smoke, "--norm", "layer,none")
+    (shared.folder / "text.txt").write_text("to be or not to be " * 30, encoding="utf-8")
+    shared.ok("train", "char-lm", *smoke, "--cell", "gru", "--data", "text.txt")
+    return shared
+
+
+RUNS = {
+    name: f"runs/{name.split()[0]}/smoke-{name.split()[1]}-s1"
+    for name in ("char-lm rnn-b8", "char-lm ln-lstm-b8", "char-lm gru-b8", "pi-mnist layer-b128", "pi-mnist none-b128")
+}
+
+
+def analyzed(command, *arguments):
+    """Returns the text and the JSON of an analysis."""
+    text = command.ok("analyze", *arguments, "--threads", 1, "--json", "run.json").stdout
+    assert max(map(len, text.splitlines())) <= 80
+    return text, json.loads((command.folder / "run.json").read_text(encoding="utf-8"))
+
+
+def test_gradients_of_a_run(runs):
+    run = RUNS["pi-mnist layer-b128"]
+    text, result = analyzed(runs, "gradients", run, "--batches", 3)
+    assert result["settings"] == {
+        "batches": 3,
+        "seed": 1,
+        "run": "pi-mnist, norm layer, seed 1",
+        "data": result["settings"]["data"],
+    }
+    (statement,) = result["statements"]
+    assert statement["verdict"] == "holds" and " 0 of 768 rows above the bound" in statement["measured"]
+    means, theorem = result["tables"]
+    assert [row[:2] for row in means["rows"]] == [["norm0", "384"], ["norm1", "384"], ["norm2", "384"]]
+    for _, _, sigma, mean, variance, mean_dx, variance_dx in means["rows"][:2]:
+        assert sigma > 0 and mean_dx < 1e-6 * mean and 0 < variance_dx < variance
+    assert [row[4] for row in theorem["rows"]] == [0, 0, "-"]
+    assert "norm0" in text
+    assert analyzed(runs, "gradients", run, "--batches", 3)[1] == result
+    assert analyzed(runs, "gradients", run, "--batches", 3, "--seed", 2)[1]["tables"] != result["tables"]
+
+
+@pytest.mark.parametrize("cell", ["rnn", "ln-lstm"])
+def test_stability_of_a_run(runs, cell):
+    few = ("--steps", 24, "--groups", 3, "--sequences", 4)
+    text, result = analyzed(runs, "stability", RUNS[f"char-lm {cell}-b8"], *few)
+    assert result["settings"]["run"] == f"char-lm, cell {cell}, seed 1"
+    assert "units" not in result["settings"] and result["settings"]["layer"] == 1
+    says = "neither grow nor shrink" if cell == "ln-lstm" else "grow or shrink at every step"
+    assert [statement["text"] for statement in result["statements"]][:2] == [
+        f"In the {weights} {cell} layer, the summed inputs {says}." for weights in ("trained", "untrained")
+    ]
+    rates, sizes = result["tables"]
+    assert [row[0] for row in rates["rows"]] == ["at initialization", "trained", "change of |rate|"]
+    assert [row[0] for row in sizes["rows"]] == ["1", "2", "5", "10", "20", "24"]
+    # The verdicts follow from the intervals.
+    for statement, (row, column) in zip(result["statements"], ((1, 1), (0, 1), (1, 3), (0, 3)), strict=True):
+        rate, half_width = rates["rows"][row][column : column + 2]
+        is_steady = abs(rate) + half_width <= 0.01
+        is_moving = abs(rate) - half_width > 0.01
+        holds = is_steady if cell == "ln-lstm" else is_moving
+        fails = is_moving if cell == "ln-lstm" else is_steady
+        assert statement["verdict"] == ("holds" if holds else "does not hold" if fails else "cannot tell")
+    for chart in result["charts"]:
+        assert [len(line["points"]) for line in chart["lines"]] == [24, 24]
+    assert cell in text
+
+
+@pytest.mark.parametrize(
+    "status, arguments, text",
+    [
+        (2, ("gradients", RUNS["pi-mnist none-b128"]), "RUN must have a norm of Theorem 1, which centres rows, in a layer, got pi-mnist, norm none, seed 1"),
+        (2, ("gradients", RUNS["char-lm ln-lstm-b8"]), "in a layer, got char-lm, cell ln-lstm, seed 1"),
+        (2, ("gradients", RUNS["pi-mnist layer-b128"], "--rows", 9), "[analyze gradients] rows must not be given with a run, got 9"),
+        (2, ("gradients", "--batches", 9), "[analyze gradients] batches must not be given without a run, got 9"),
+        (2, ("stability", RUNS["pi-mnist layer-b128"]), "[analyze stability] RUN must be of a task that reads long sequences with recurrent layers, got pi-mnist, norm layer, seed 1"),
+        (2, ("stability", RUNS["char-lm rnn-b8"], "--layer", 2), "[analyze stability] layer must be at most 1 for char-lm, cell rnn, seed 1, got 2"),
+        (2, ("stability", RUNS["char-lm gru-b8"], "--steps", 514), "steps must be at most 513 for this text, got 514"),
+        (2, ("stability", "--data", "text.txt"), "[analyze stability] reads no data without a run, got text.txt"),
+        (2, ("stability", ""), "RUN is empty"),
+        (1, ("stability", "no/such/run"), "cannot read no/such/run/config.json: No such file"),
+        (3, ("stability", RUNS["char-lm gru-b8"], "--data", "none.txt"), "no such file: none.txt"),
+    ],
+)  # fmt: skip
+def test_runs_that_cannot_be_analyzed(runs, status, arguments, text):
+    assert_one_line(runs("analyze", *arguments), status, text)
+
+
 @pytest.mark.parametrize(
     "arguments, text",
     [
