@@ -22,15 +22,7 @@ Adam::Adam(NamedTensors parameters, const Options& options)
 
 void Adam::Step() {
   at::NoGradGuard no_grad;
-  std::vector<at::Tensor> gradients;
-  gradients.reserve(weights_.size());
-  for (auto& [name, weight] : parameters_) {
-    at::Tensor& gradient = weight.mutable_grad();
-    if (!gradient.defined()) {
-      throw std::runtime_error("[Adam] " + name + " has no gradient");
-    }
-    gradients.push_back(std::exchange(gradient, at::Tensor()));
-  }
+  const std::vector<at::Tensor> gradients = TakeGradients(parameters_, "Adam");
   if (gradients.empty()) return;
   for (at::Tensor& step : steps_) step.add_(1);
   Move(gradients, steps_.front().item<double>());

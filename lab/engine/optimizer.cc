@@ -1,6 +1,9 @@
 #include "lab/engine/optimizer.h"
 
 #include <ATen/Functions.h>
+#include <fmt/format.h>
+
+#include <stdexcept>
 
 namespace planish::lab {
 
@@ -9,6 +12,19 @@ NamedTensors ParametersOf(const torch::nn::Module& model) {
   for (const auto& item : model.named_parameters())
     parameters.emplace_back(item.key(), item.value());
   return parameters;
+}
+
+std::vector<at::Tensor> TakeGradients(const NamedTensors& parameters, std::string_view optimizer) {
+  std::vector<at::Tensor> gradients;
+  gradients.reserve(parameters.size());
+  for (const auto& [name, weight] : parameters) {
+    at::Tensor& gradient = weight.mutable_grad();
+    if (!gradient.defined()) {
+      throw std::runtime_error(fmt::format("[{}] {} has no gradient", optimizer, name));
+    }
+    gradients.push_back(std::exchange(gradient, at::Tensor()));
+  }
+  return gradients;
 }
 
 at::Tensor NormOf(const std::vector<at::Tensor>& gradients) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,10 @@ class Optimizer {
   /// Throws std::invalid_argument with a sentence if `updates` updates cannot have left this state.
   virtual void CheckState(int64_t updates) const = 0;
 };
+
+/// Returns the gradients of `parameters` and clears them. Throws std::runtime_error naming the
+/// first parameter without a gradient; `optimizer` begins the message.
+std::vector<at::Tensor> TakeGradients(const NamedTensors& parameters, std::string_view optimizer);
 
 /// Changes the gradients of a model before an update. Empty: leaves them unchanged.
 using Clipping = std::function<void(const std::vector<at::Tensor>& gradients)>;

@@ -40,16 +40,6 @@ double SecondsSince(Clock::time_point start) {
 // Epoch number that seeds the generator of samples.
 constexpr int64_t kSampling = -1;
 
-// Returns a generator for the order of one epoch. It depends only on seed and epoch, so checkpoints
-// do not store it and it is the same for every norm.
-at::Generator OrderGenerator(int64_t seed, int64_t epoch) {
-  // splitmix64's finalizer: neighbouring seeds and epochs give unrelated streams.
-  uint64_t z = static_cast<uint64_t>(seed) * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(epoch) + 1;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return at::detail::createCPUGenerator(z ^ (z >> 31));
-}
-
 // Returns true if an evaluation is due after an update that raises the completed batches of an
 // epoch from `before` to `done`. Evaluations are evenly spaced, `per_epoch` in each epoch.
 // The first epoch has more after 1/16, 1/8, 1/4 and 1/2, where curves change fastest.
@@ -471,6 +461,14 @@ class Training {
 };
 
 }  // namespace
+
+at::Generator OrderGenerator(int64_t seed, int64_t epoch) {
+  // splitmix64's finalizer: neighbouring seeds and epochs give unrelated streams.
+  uint64_t z = static_cast<uint64_t>(seed) * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(epoch) + 1;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return at::detail::createCPUGenerator(z ^ (z >> 31));
+}
 
 Update UpdateWeights(Experiment& experiment, Optimizer& optimizer,
                      std::span<const at::Tensor> batches, const Clipping& clipping) {

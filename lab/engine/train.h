@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -54,6 +55,10 @@ enum class Outcome {
 Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
               const std::map<std::string, std::string>& stamps, const TrainOptions& options,
               Progress& progress);
+
+/// Returns a generator for the order of one epoch. It depends only on seed and epoch, so
+/// checkpoints do not store it and it is the same for every norm.
+at::Generator OrderGenerator(int64_t seed, int64_t epoch);
 
 /// Result of a weight update.
 struct Update {

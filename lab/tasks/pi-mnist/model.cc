@@ -2,7 +2,7 @@
 
 namespace planish::lab {
 
-PixelMlp::PixelMlp(const Options& options) {
+PixelMlp::PixelMlp(const Options& options) : options_(options) {
   int64_t inputs = options.inputs;
   for (int64_t layer = 0; layer <= options.depth; ++layer) {
     const bool is_output = layer == options.depth;
@@ -19,11 +19,15 @@ PixelMlp::PixelMlp(const Options& options) {
 
 at::Tensor PixelMlp::forward(at::Tensor x) {
   for (size_t layer = 0; layer < linears_.size(); ++layer) {
-    x = norms_[layer]->forward(InputOfNorm(*norms_[layer], linears_[layer], x));
+    x = norms_[layer]->forward(Sums(layer, x));
     // In place: neither the product nor a norm needs its own output for backward.
     if (layer + 1 < linears_.size()) x.relu_();
   }
   return x;
+}
+
+at::Tensor PixelMlp::Sums(size_t layer, const at::Tensor& x) {
+  return InputOfNorm(*norms_.at(layer), linears_.at(layer), x);
 }
 
 }  // namespace planish::lab

@@ -29,7 +29,17 @@ class PixelMlp : public torch::nn::Module {
   /// x: [N, inputs] -> logits [N, classes].
   at::Tensor forward(at::Tensor x);
 
+  /// Returns the summed inputs of a layer, those of its norm, from the outputs of the layer before.
+  at::Tensor Sums(size_t layer, const at::Tensor& x);
+
+  const Options& options() const { return options_; }
+
+  /// The layers; the last ones are of the logits.
+  const std::vector<torch::nn::Linear>& linears() const { return linears_; }
+  const std::vector<std::shared_ptr<NormModule>>& norms() const { return norms_; }
+
  private:
+  Options options_;
   std::vector<torch::nn::Linear> linears_;
   std::vector<std::shared_ptr<NormModule>> norms_;
 };
