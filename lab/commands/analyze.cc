@@ -11,6 +11,7 @@
 #include "lab/commands/commands.h"
 #include "lab/commands/options.h"
 #include "lab/data/source.h"
+#include "lab/engine/sweep.h"
 #include "lab/run/atomic_file.h"
 #include "lab/theory/analyses.h"
 
@@ -21,6 +22,7 @@ namespace {
 void AddAnalysis(CLI::App& analyze, const TheoryAnalysis& analysis, Action& action) {
   struct Flags {
     std::map<std::string, double> values;
+    std::map<std::string, std::string> lists;
     AnalysisInput input;
     std::string data;
     int threads = 0;
@@ -47,12 +49,10 @@ void AddAnalysis(CLI::App& analyze, const TheoryAnalysis& analysis, Action& acti
   for (const AnalysisList& list : analysis.lists) {
     const std::string flag = "--" + list.name;
     app->add_option(
-           flag, flags->input.lists[list.name],
+           flag, flags->lists[list.name],
            fmt::format("{}, of {} (default: {})", list.help, fmt::join(list.choices, ", "),
                        list.value.empty() ? "all" : fmt::to_string(fmt::join(list.value, ","))))
         ->type_name("NAMES")
-        ->delimiter(',')
-        ->expected(1)
         ->check(NotEmpty(command, flag));
   }
   if (analysis.files == AnalysisFiles::kRun) {
@@ -73,7 +73,10 @@ void AddAnalysis(CLI::App& analyze, const TheoryAnalysis& analysis, Action& acti
   app->callback([&action, flags, &analysis] {
     action = [flags, &analysis] {
       AnalysisInput input = flags->input;
-      std::erase_if(input.lists, [](const auto& list) { return list.second.empty(); });
+      for (const auto& [name, text] : flags->lists) {
+        if (text.empty()) continue;  // not given
+        input.lists[name] = SplitList("--" + name, text, "analyze " + analysis.name);
+      }
       input.data =
           analysis.files == AnalysisFiles::kData ? DataFolder(flags->data) : GivenData(flags->data);
       if (flags->threads > 0) at::set_num_threads(flags->threads);

@@ -51,9 +51,9 @@ void CheckFiles(const TheoryAnalysis& analysis, const AnalysisInput& input) {
 }  // namespace
 
 std::span<const TheoryAnalysis> Analyses() {
-  static const std::vector<TheoryAnalysis> all = {GradientStatistics(), AdaNormTheory(),
-                                                  FisherGeometry(),     Reparametrization(),
-                                                  InitialGains(),       RecurrentStability()};
+  static const std::vector<TheoryAnalysis> all = {
+      GradientStatistics(), AdaNormTheory(),      FisherGeometry(),       Reparametrization(),
+      InitialGains(),       RecurrentStability(), ImplicitLearningRate(), CovariateShift()};
   return all;
 }
 

@@ -92,12 +92,14 @@ std::span<const TheoryAnalysis> Analyses();
 TheoryResult RunAnalysis(const TheoryAnalysis& analysis, const std::map<std::string, double>& given,
                          AnalysisInput input = {});
 
-TheoryAnalysis GradientStatistics();  ///< Theorem 1 of Xu et al. 2019
-TheoryAnalysis AdaNormTheory();       ///< Theorem 2 and Eq. 7 of Xu et al. 2019
-TheoryAnalysis FisherGeometry();      ///< section 5.2 of Ba, Kiros & Hinton 2016
-TheoryAnalysis Reparametrization();   ///< section 4 of Ba, Kiros & Hinton 2016
-TheoryAnalysis InitialGains();        ///< supplement of Ba, Kiros & Hinton 2016
-TheoryAnalysis RecurrentStability();  ///< section 3.1 of Ba, Kiros & Hinton 2016
+TheoryAnalysis GradientStatistics();    ///< Theorem 1 of Xu et al. 2019
+TheoryAnalysis AdaNormTheory();         ///< Theorem 2 and Eq. 7 of Xu et al. 2019
+TheoryAnalysis FisherGeometry();        ///< section 5.2 of Ba, Kiros & Hinton 2016
+TheoryAnalysis Reparametrization();     ///< section 4 of Ba, Kiros & Hinton 2016
+TheoryAnalysis InitialGains();          ///< supplement of Ba, Kiros & Hinton 2016
+TheoryAnalysis RecurrentStability();    ///< section 3.1 of Ba, Kiros & Hinton 2016
+TheoryAnalysis ImplicitLearningRate();  ///< section 5.2.2 of Ba, Kiros & Hinton 2016
+TheoryAnalysis CovariateShift();        ///< section 3 of Ba, Kiros & Hinton 2016
 
 }  // namespace planish::lab
 

@@ -232,14 +232,6 @@ Trends TrendsOf(const Growths& growths, std::initializer_list<size_t> cells, Qua
   return trends;
 }
 
-// Returns the verdict on a statement of which `right` of `all` cases surely agree, and `wrong`
-// surely disagree.
-TheoryVerdict VerdictOf(int right, int wrong, int all) {
-  if (right == all) return TheoryVerdict::kHolds;
-  if (right > 0) return TheoryVerdict::kHoldsInPart;
-  return wrong > 0 ? TheoryVerdict::kFails : TheoryVerdict::kCannotTell;
-}
-
 void StateTrends(const Growths& growths, TheoryResult& result) {
   const auto add = [&](std::string text, TheoryVerdict verdict, std::string measured) {
     result.statements.push_back({.source = kStabilitySource,

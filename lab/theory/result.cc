@@ -96,6 +96,17 @@ std::string_view TextOf(TheoryVerdict verdict) {
   return "cannot tell";
 }
 
+TheoryVerdict VerdictOf(int right, int wrong, int all) {
+  if (right == all) return TheoryVerdict::kHolds;
+  if (right > 0) return TheoryVerdict::kHoldsInPart;
+  return wrong > 0 ? TheoryVerdict::kFails : TheoryVerdict::kCannotTell;
+}
+
+void AddCells(const Estimate& estimate, std::vector<TheoryCell>& row) {
+  row.emplace_back(estimate.count > 0 ? estimate.mean : NAN);
+  row.emplace_back(estimate.half_width.value_or(NAN));
+}
+
 nlohmann::ordered_json ToJson(const TheoryResult& result) {
   Json statements = Json::array(), tables = Json::array(), charts = Json::array();
   for (const TheoryStatement& statement : result.statements) {

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "lab/analysis/statistics.h"
 #include "lab/terminal/layout.h"
 
 // What an analysis of the papers' theory measures: statements with verdicts, tables and charts.
@@ -31,6 +32,10 @@ inline constexpr std::array kTheoryVerdicts = {
 /// Returns the verdict in words: "holds".
 std::string_view TextOf(TheoryVerdict verdict);
 
+/// Returns the verdict on a statement of which `right` of `all` cases surely agree, and `wrong`
+/// surely disagree.
+TheoryVerdict VerdictOf(int right, int wrong, int all);
+
 struct TheoryStatement {
   std::string source;  ///< "Xu et al. 2019, Theorem 2"
   std::string text;
@@ -40,6 +45,9 @@ struct TheoryStatement {
 
 /// A number or a text. Numbers are shown with three significant digits.
 using TheoryCell = std::variant<std::string, double>;
+
+/// Adds the mean and the half-width of the 95% interval to a row, NaN where there is none.
+void AddCells(const Estimate& estimate, std::vector<TheoryCell>& row);
 
 struct TheoryTable {
   std::string caption;

@@ -182,7 +182,9 @@ TEST(Analyses, AreTheSameForASeed) {
         {"geometry", {{"largest", 6}, {"cases", 8}}},
         {"reparametrization", {{"units", 5}, {"cases", 4}}},
         {"initialization", {{"units", 5}, {"cases", 4}}},
-        {"stability", {{"units", 4}, {"steps", 8}, {"seeds", 2}}}};
+        {"stability", {{"units", 4}, {"steps", 8}, {"seeds", 2}}},
+        {"implicit-lr", {{"width", 5}, {"cases", 20}, {"batch", 8}, {"steps", 3}, {"seeds", 2}}},
+        {"shift", {{"width", 5}, {"cases", 20}, {"batch", 8}, {"steps", 3}, {"seeds", 2}}}};
     std::map<std::string, double> few = sizes.at(analysis.name);
     const auto once = ToJson(RunAnalysis(analysis, few)).dump();
     EXPECT_EQ(ToJson(RunAnalysis(analysis, few)).dump(), once);

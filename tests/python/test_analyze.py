@@ -1,10 +1,11 @@
-"""planish analyze: text, JSON and errors. lab_theory_test tests the values."""
+"""planish analyze: text, JSON and errors. The tests in lab/theory test the values."""
 
 import json
 
 import pytest
 from test_command import assert_one_line
 
+TRAINING = ("--width", 8, "--cases", 60, "--batch", 12, "--steps", 5, "--seeds", 2, "--threads", 1)
 FEW = {
     "gradients": ("--rows", 500),
     "theorem2": ("--elements", 500),
@@ -12,7 +13,11 @@ FEW = {
     "reparametrization": ("--cases", 4),
     "initialization": ("--cases", 4),
     "stability": ("--units", 8, "--steps", 20, "--seeds", 3),
+    "implicit-lr": TRAINING,
+    "shift": (*TRAINING, "--probe", 20),
 }
+# Whose statements depend on the sizes.
+MEASURED = {"stability", "implicit-lr", "shift"}
 # Of statements that hold for all random data.
 EXACT = ("holds", "holds with a correction")
 ANY = (*EXACT, "holds in part", "does not hold", "cannot tell")
@@ -35,7 +40,7 @@ def test_text_and_json(planish, name):
     assert text.startswith(result["title"] + "\n")
     assert result["statements"]
     for statement in result["statements"]:
-        expected = ANY if name == "stability" else EXACT
+        expected = ANY if name in MEASURED else EXACT
         if statement["text"] in FAILED.get(name, ()):
             expected = ("does not hold",)
         assert statement["verdict"] in expected
@@ -141,8 +146,8 @@ def test_runs_that_cannot_be_analyzed(runs, status, arguments, text):
 @pytest.mark.parametrize(
     "arguments, text",
     [
-        ((), "[analyze] the command must be one of gradients, theorem2, geometry, reparametrization, initialization, stability, got none"),
-        (("theorem3",), "stability, got \"theorem3\" (see planish analyze --help)"),
+        ((), "[analyze] the command must be one of gradients, theorem2, geometry, reparametrization, initialization, stability, implicit-lr, shift, got none"),
+        (("theorem3",), "shift, got \"theorem3\" (see planish analyze --help)"),
         (("gradients", "--rows", 0), "[analyze gradients] --rows must be a whole number from 1 to 1000000000, got \"0\""),
         (("gradients", "--width", 1), "--width must be a whole number from 2 to 4096"),
         (("theorem2", "--k", "many"), "[analyze theorem2] --k must be a number, got \"many\""),
@@ -150,11 +155,44 @@ def test_runs_that_cannot_be_analyzed(runs, status, arguments, text):
         (("theorem2", "--json", ""), "--json is empty"),
         (("geometry", "--inputs", 4096), "[analyze geometry] units, largest, inputs and cases must need at most 1073741824 bytes"),
         (("stability", "--sequences", 1), "--sequences must be a whole number from 4 to 64"),
+        (("implicit-lr", "--norm", "none,rms"), "[analyze implicit-lr] norm must be names of none, weight, batch, layer, got \"rms\""),
+        (("implicit-lr", "--optimizer", ""), "--optimizer is empty"),
+        (("shift", "--norm", "none,,layer"), "[analyze shift] --norm must"),
+        (("implicit-lr", "--batch", 65, "--cases", 64), "[analyze implicit-lr] batch must be at most cases, 64, got 65"),
+        (("implicit-lr", "--seeds", 1), "--seeds must be a whole number from 2 to 100"),
+        (("implicit-lr", "--sgd-lr", 0), "[analyze implicit-lr] sgd-lr must be a number from 1e-06 to 1000, got 0"),
+        (("implicit-lr", *TRAINING, "--norm", "weight", "--optimizer", "sgd", "--depth", 5, "--sgd-lr", 1000),
+         "[analyze implicit-lr] sgd-lr must be small enough for a finite loss with norm weight, got 1000"),
+        (("shift", "--probe", 3), "--probe must be a whole number from 4 to 10000"),
+        (("shift", "--depth", 0), "--depth must be a whole number from 1 to 16"),
+        (("stability", "--data", "."), "--data"),
         (("stability", "--input", 0), "[analyze stability] input must be a number from 0.001 to 1000, got 0"),
     ],
 )
 def test_wrong_usage(shared, arguments, text):
     assert_one_line(shared("analyze", *arguments), 2, text)
+
+
+@pytest.mark.parametrize("name", ["implicit-lr", "shift"])
+def test_trainings(planish, name, tmp_path):
+    result = tmp_path / "result.json"
+    command = ("analyze", name, *FEW[name], "--norm", "none,layer", "--optimizer", "adam", "--json", result)
+    planish.ok(*command)
+    first = json.loads(result.read_text(encoding="utf-8"))
+    settings = first["settings"]
+    assert settings["norm"] == ["none", "layer"] and settings["optimizer"] == ["adam"]
+    assert settings["data"] == "drawn digits"
+    assert all(line["name"] in ("none", "layer") for chart in first["charts"] for line in chart["lines"])
+    planish.ok(*command, "--seed", 9)
+    assert json.loads(result.read_text(encoding="utf-8"))["tables"] != first["tables"]
+
+
+@pytest.mark.parametrize("name", ["implicit-lr", "shift"])
+def test_data_that_cannot_be_read(planish, name):
+    assert_one_line(planish("analyze", name, "--data", "missing"), 3, "no such folder: missing")
+    assert_one_line(planish("analyze", name, "--data", "."), 3)
+    planish.environment["PLANISH_DATA"] = "missing"
+    assert_one_line(planish("analyze", name), 3, "missing (from PLANISH_DATA)")
 
 
 def test_a_file_that_cannot_be_written(shared):
