@@ -276,8 +276,9 @@ class ImplicitRate {
       angles.insert(angles.end(), {cases_[i].Name(), EstimateMean(t.first).mean * kDegrees,
                                    EstimateMean(t.last).mean * kDegrees});
       AddFactor(EstimateMean(t.slowing), 3, angles);
-      angles.emplace_back(std::exp(EstimateMean(t.by_growth).mean));
-      angles.emplace_back(std::exp(EstimateMean(t.by_rest).mean));
+      for (const SeedValues* part : {&t.by_growth, &t.by_rest}) {
+        angles.emplace_back(part->empty() ? NAN : std::exp(EstimateMean(*part).mean));
+      }
 
       forms.rows.push_back({cases_[i].Name(), t.worst.orthogonality, t.worst.growth,
                             t.worst.sgd_ratio, t.worst.adam_ratio});

@@ -52,7 +52,7 @@ double DigitTraining::Step() {
 }
 
 std::vector<AnalysisSetting> PairedTrainings::SettingsWith(double depth, double steps) {
-  return {{"width", "units of a hidden layer", 64, 2, 4096},
+  return {{"width", "units of a hidden layer", 64, 3, 4096},
           {"depth", "hidden layers", depth, 1, 16},
           {"cases", "training cases", 2000, 4, 50'000},
           {"batch", "cases of a batch", 64, 4, 50'000},

@@ -321,6 +321,20 @@ TEST(ImplicitRate, ClosedFormsHoldAndTablesAddUp) {
   }
 }
 
+TEST(ImplicitRate, ClosedFormsHoldForTheSmallestSizesAndManyUpdates) {
+  for (const auto& settings : std::vector<std::map<std::string, double>>{
+           {{"width", 3}, {"batch", 4}, {"cases", 4}},
+           {{"width", 3}, {"batch", 4}, {"steps", 2}, {"depth", 4}},
+           {{"width", 33}, {"steps", 150}, {"seeds", 2}},
+           {{"sgd-lr", 1e-6}, {"adam-lr", 1e-6}}}) {
+    const TheoryResult result = RunSmall("implicit-lr", settings);
+    for (const size_t i : {0, 1}) {
+      EXPECT_LE(result.statements[i].verdict, TheoryVerdict::kHoldsCorrected)
+          << result.statements[i].measured;
+    }
+  }
+}
+
 TEST(ImplicitRate, SgdOnScaleInvariantVectorsIsNotPulled) {
   const TheoryResult result = RunSmall("implicit-lr", {{"steps", 20}});
   for (const auto& row : result.tables[1].rows) {
