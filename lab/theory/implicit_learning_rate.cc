@@ -313,7 +313,7 @@ class ImplicitRate {
   // Adds a statement about the sign of a measure of all normalized cases; `sign` is the one that
   // agrees. With `paired`, about its difference from that without a norm.
   void State(std::string text, int sign, SeedValues Trainings::* measure, bool paired,
-             SignedCases cases, const std::string& more = "") {
+             SignedCases cases) {
     for (size_t i = 0; i < cases_.size(); ++i) {
       const Trainings* plain = Plain(i);
       if (cases_[i].norm == "none" || (paired && !plain)) continue;
@@ -321,17 +321,17 @@ class ImplicitRate {
       cases.Add(cases_[i].Name(),
                 paired ? PairedDifference(values, plain->*measure) : EstimateMean(values));
     }
-    Add(std::move(text), sign, cases, more);
+    Add(std::move(text), sign, cases);
   }
 
-  void Add(std::string text, int sign, const SignedCases& cases, const std::string& more) {
+  void Add(std::string text, int sign, const SignedCases& cases) {
     if (cases.all() == 0) return;
     result_.statements.push_back(
         {.source = "Ba, Kiros & Hinton 2016, section 5.2.2",
          .text = std::move(text),
          .verdict = sign > 0 ? VerdictOf(cases.above(), cases.below(), cases.all())
                              : VerdictOf(cases.below(), cases.above(), cases.all()),
-         .measured = cases.Text() + more});
+         .measured = cases.Text()});
   }
 
   void AddStatements() {
@@ -346,14 +346,19 @@ class ImplicitRate {
           &Trainings::slowing, true, {"slows down less", "slows down more"});
     State("The growth lowers the effective learning rate.", -1, &Trainings::by_growth, false,
           {"raised", "lowered"});
-    SignedCases cases("mostly something else", "mostly the growth");
+    SignedCases cases("mostly something else, or no slow-down", "mostly the growth");
     for (size_t i = 0; i < cases_.size(); ++i) {
       if (cases_[i].norm == "none") continue;
-      cases.Add(cases_[i].Name(), PairedDifference(all_[i].by_growth, all_[i].by_rest));
+      SeedValues excess;  // of the part of the growth, below 0 where it is the larger one
+      for (const auto& [seed, slowing] : all_[i].slowing) {
+        excess[seed] =
+            slowing > 0 ? slowing : all_[i].by_growth.at(seed) - all_[i].by_rest.at(seed);
+      }
+      cases.Add(cases_[i].Name(), EstimateMean(excess));
     }
     Add("It is the growth that slows the turning down, an implicit \"early stopping\" (here: more "
         "than the gradients, which get smaller as the model learns).",
-        -1, cases, "");
+        -1, cases);
   }
 
   void StateClosedForms() {
