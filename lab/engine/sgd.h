@@ -1,6 +1,8 @@
 #ifndef PLANISH_LAB_ENGINE_SGD_H_
 #define PLANISH_LAB_ENGINE_SGD_H_
 
+#include <utility>
+
 #include "lab/engine/optimizer.h"
 
 namespace planish::lab {

@@ -3,8 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <string>
-
 #include "lab/tasks/digit_cases.h"
 #include "lab/tasks/pi-mnist/model.h"
 
