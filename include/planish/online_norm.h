@@ -32,6 +32,26 @@ struct OnlineState {
   double deviation = 1;  ///< sigma
 };
 
+/// How the weight alpha_t depends on the number t = 1, 2, ... of a case.
+enum class AlphaRule : uint8_t {
+  kConstant,  ///< alpha_t = alpha
+  kInverse,   ///< alpha_t = 1 / t: mu_t is the average of the means of cases 1 to t
+  kWarmup,    ///< alpha_t = max(alpha, 1 / t): first kInverse, then kConstant
+};
+
+/// Weights alpha_t of the cases of a layer. With kInverse and kWarmup the first case has weight 1,
+/// so the initial state has no influence.
+struct AlphaSchedule {
+  AlphaRule rule = AlphaRule::kConstant;
+  double alpha = 0.1;  ///< 0 <= alpha <= 1; kInverse ignores it
+};
+
+/// Writes the weights of the cases first, first + 1, ... to alphas [count], for
+/// OnlineNormOptions::alphas. Throws ArgumentError if first < 1, count < 0, first + count exceeds
+/// int64_t, schedule.rule is not an enumerator, schedule.alpha is not in [0, 1], or alphas is null
+/// and count is not 0.
+void FillAlphas(const AlphaSchedule& schedule, int64_t first, int64_t count, double* alphas);
+
 /// Options of OnlineNormForward and OnlineNormBackward.
 struct OnlineNormOptions {
   double alpha = 0.1;              ///< weight of a new case, 0 <= alpha <= 1

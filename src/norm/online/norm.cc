@@ -1,10 +1,13 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "planish/online_norm.h"
 #include "src/norm/check.h"
 #include "src/norm/element_types.h"
+#include "src/norm/online/alpha_rule.h"
 #include "src/norm/online/cpu.h"
 #include "src/norm/params.h"
 
@@ -21,7 +24,33 @@ void CheckOnline(const char* function, const OnlineNormOptions& options, int64_t
   }
 }
 
+/// Returns alpha_t of case t.
+double AlphaOf(const AlphaSchedule& schedule, int64_t t) {
+  if (schedule.rule == AlphaRule::kConstant) return schedule.alpha;
+  const double inverse = 1 / static_cast<double>(t);
+  return schedule.rule == AlphaRule::kInverse ? inverse : std::max(schedule.alpha, inverse);
+}
+
 }  // namespace
+
+void FillAlphas(const AlphaSchedule& schedule, int64_t first, int64_t count, double* alphas) {
+  constexpr const char* kFunction = "FillAlphas";
+  const auto is_rule = [&](const auto& row) { return row.rule == schedule.rule; };
+  if (!std::ranges::any_of(internal::kAlphaRules, is_rule)) {
+    internal::Fail(kFunction, "schedule.rule", "be a value of planish::AlphaRule",
+                   std::to_string(static_cast<int>(schedule.rule)));
+  }
+  internal::CheckAlpha(kFunction, "schedule.alpha", schedule.alpha);
+  if (count < 0) internal::Fail(kFunction, "count", "be at least 0", std::to_string(count));
+  if (const int64_t max = std::numeric_limits<int64_t>::max() - count; first < 1 || first > max) {
+    internal::Fail(kFunction, "first", "be in [1, " + std::to_string(max) + "]",
+                   std::to_string(first));
+  }
+  if (count > 0 && alphas == nullptr) {
+    internal::Fail(kFunction, "alphas", "point to " + std::to_string(count) + " doubles", "null");
+  }
+  for (int64_t i = 0; i < count; ++i) alphas[i] = AlphaOf(schedule, first + i);
+}
 
 template <class T, class P>
 void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& state,

@@ -25,9 +25,8 @@ template <class T>
 Result<T> Apply(const Problem<T>& p, const ParallelFor& parallel_for = SerialFor) {
   Result<T> out(p);
   OnlineState state;
-  OnlineNormForward<T>(ForwardArgs(p, out), state,
-                       {.alpha = p.alpha, .parallel_for = parallel_for});
-  OnlineNormBackward<T>(BackwardArgs(p, out), {.alpha = p.alpha, .parallel_for = parallel_for});
+  OnlineNormForward<T>(ForwardArgs(p, out), state, p.Options(parallel_for));
+  OnlineNormBackward<T>(BackwardArgs(p, out), p.Options(parallel_for));
   out.state_mean = state.mean;
   out.state_deviation = state.deviation;
   return out;
@@ -158,6 +157,77 @@ TYPED_TEST(OnlineNormTest, AlphaOfEachCase) {
   OnlineNormForward<TypeParam>(ForwardArgs(p, out), state, {.alphas = alphas});
   EXPECT_EQ(out.mean[0], out.mean[1]);
   EXPECT_EQ(out.rstd[0], out.rstd[1]);
+}
+
+std::vector<double> Alphas(const AlphaSchedule& schedule, int64_t first, int64_t count) {
+  std::vector<double> alphas(count);
+  FillAlphas(schedule, first, count, alphas.data());
+  return alphas;
+}
+
+TYPED_TEST(OnlineNormTest, SchedulesAgreeWithTheReference) {
+  tests::ForEachTarget([](const std::string& target) {
+    for (const AlphaRule rule : {AlphaRule::kConstant, AlphaRule::kInverse, AlphaRule::kWarmup}) {
+      for (const int64_t cols : {2, 33, 300}) {
+        SCOPED_TRACE(testing::Message()
+                     << target << ", rule " << static_cast<int>(rule) << ", cols " << cols);
+        Problem<TypeParam> p(7, cols, 0);
+        p.alphas = Alphas({.rule = rule, .alpha = 0.3}, 1, p.rows);
+        ExpectAgrees(p, Apply(p));
+      }
+    }
+  });
+}
+
+// Sums all cases instead of updating a state. mu_t is known before s_t.
+TYPED_TEST(OnlineNormTest, InverseScheduleAveragesAllCases) {
+  Problem<TypeParam> p(50, 40, 0, 3);
+  p.alphas = Alphas({.rule = AlphaRule::kInverse}, 1, p.rows);
+  const auto out = Apply(p);
+  internal::ExactSum<Real> sum, deviations;
+  for (int64_t r = 0; r < p.rows; ++r) {
+    const auto n = static_cast<Real>(r + 1), cols = static_cast<Real>(p.cols);
+    for (int64_t c = 0; c < p.cols; ++c) sum += Real{p.x[r * p.cols + c]};
+    const Real mean = sum.value() / (n * cols);
+    internal::ExactSum<Real> squares;
+    for (int64_t c = 0; c < p.cols; ++c) {
+      squares += (Real{p.x[r * p.cols + c]} - mean) * (Real{p.x[r * p.cols + c]} - mean);
+    }
+    deviations += std::sqrt(squares.value() / (cols - 1));
+    // As in ExpectAgrees: a state is an average of statistics that have a few ulp each.
+    const Real unit = 32 * std::numeric_limits<TypeParam>::epsilon();
+    EXPECT_NEAR(out.mean[r], mean, unit * (1 + std::abs(mean)));
+    EXPECT_NEAR(out.rstd[r] * deviations.value() / n, 1, unit);
+  }
+}
+
+TEST(AlphaScheduleTest, HasItsEquations) {
+  using testing::ElementsAre;
+  EXPECT_THAT(Alphas({.alpha = 0.25}, 3, 2), ElementsAre(0.25, 0.25));
+  EXPECT_THAT(Alphas({.rule = AlphaRule::kInverse}, 1, 4), ElementsAre(1, 0.5, 1 / 3., 0.25));
+  EXPECT_THAT(Alphas({.rule = AlphaRule::kWarmup, .alpha = 0.3}, 1, 5),
+              ElementsAre(1, 0.5, 1 / 3., 0.3, 0.3));
+  EXPECT_THAT(Alphas({.rule = AlphaRule::kInverse}, int64_t{1} << 40, 1),
+              ElementsAre(std::ldexp(1, -40)));
+  EXPECT_THAT(Alphas({}, 1, 0), ElementsAre());
+}
+
+TEST(AlphaScheduleTest, Errors) {
+  double alphas[2] = {7, 7};
+  const auto error = [&](const AlphaSchedule& schedule, int64_t first, int64_t count, double* to) {
+    return ErrorOf([&] { FillAlphas(schedule, first, count, to); });
+  };
+  EXPECT_EQ(error({.rule = AlphaRule{9}}, 1, 2, alphas),
+            "[FillAlphas] schedule.rule must be a value of planish::AlphaRule, got 9");
+  EXPECT_EQ(error({.alpha = -1}, 1, 2, alphas),
+            "[FillAlphas] schedule.alpha must be in [0, 1], got -1");
+  EXPECT_EQ(error({}, 0, 2, alphas),
+            "[FillAlphas] first must be in [1, 9223372036854775805], got 0");
+  EXPECT_EQ(error({}, INT64_MAX, 2, alphas),
+            "[FillAlphas] first must be in [1, 9223372036854775805], got 9223372036854775807");
+  EXPECT_EQ(error({}, 1, -1, alphas), "[FillAlphas] count must be at least 0, got -1");
+  EXPECT_EQ(error({}, 1, 2, nullptr), "[FillAlphas] alphas must point to 2 doubles, got null");
+  EXPECT_THAT(alphas, testing::Each(7));
 }
 
 TYPED_TEST(OnlineNormTest, ConstantCases) {

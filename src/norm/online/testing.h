@@ -46,8 +46,16 @@ struct Problem {
     gain = Normal<T>(cols, random);
     bias = Normal<T>(cols, random);
   }
+  /// Options with alphas if there are any, otherwise with alpha.
+  OnlineNormOptions Options(const ParallelFor& parallel_for = SerialFor) const {
+    return {.alpha = alpha,
+            .alphas = alphas.empty() ? nullptr : alphas.data(),
+            .parallel_for = parallel_for};
+  }
+
   int64_t rows, cols;
   double alpha;
+  std::vector<double> alphas;
   std::vector<T> x, dy, gain, bias;
 };
 
@@ -101,7 +109,8 @@ void ExpectAgrees(const Problem<T>& p, const Result<T>& out) {
   for (int64_t r = 0; r < p.rows; ++r) {
     const std::vector<Real> x(p.x.begin() + r * p.cols, p.x.begin() + (r + 1) * p.cols);
     const Real before_mean = mean, before_deviation = deviation;
-    const std::vector<Real> z = ReferenceCase(x, p.alpha, mean, deviation);
+    const Real alpha = p.alphas.empty() ? p.alpha : p.alphas[r];
+    const std::vector<Real> z = ReferenceCase(x, alpha, mean, deviation);
     Real size = 0, max_z = 1;
     for (int64_t c = 0; c < p.cols; ++c) {
       size = std::max(size, std::abs(Real{p.gain[c]} * p.dy[r * p.cols + c]));
@@ -120,7 +129,7 @@ void ExpectAgrees(const Problem<T>& p, const Result<T>& out) {
       std::vector<Complex> moved(x.begin(), x.end());
       moved[c] += Complex(0, 1e-100);
       Complex moved_mean = before_mean, moved_deviation = before_deviation;
-      const auto moved_z = ReferenceCase(moved, p.alpha, moved_mean, moved_deviation);
+      const auto moved_z = ReferenceCase(moved, alpha, moved_mean, moved_deviation);
       Real dx = 0;
       for (int64_t i = 0; i < p.cols; ++i) {
         dx += Real{p.dy[r * p.cols + i]} * p.gain[i] * moved_z[i].imag() / 1e-100;
