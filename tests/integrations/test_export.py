@@ -46,6 +46,7 @@ NORMS = {
     "DyT": lambda: planish.nn.DyT(6),
     "Derf": lambda: planish.nn.Derf((4, 6)),
     "OnlineLayerNorm": lambda: planish.nn.OnlineLayerNorm(6),
+    "OnlineLayerNorm with warm-up": lambda: planish.nn.OnlineLayerNorm(6, schedule="warmup"),
     "weight_norm": lambda: planish.nn.weight_norm(nn.Linear(6, 3)),
 }
 

@@ -123,6 +123,12 @@ std::vector<Case> Cases() {
          const Tensor state = at::ones({2}, t[0].options().dtype(at::kDouble).requires_grad(false));
          return both(online_layer_norm(t[0], state, t[1], t[2], .2));
        }},
+      {"online_layer_norm, 1/t",
+       {matrix, {10}, {10}},
+       [=](const Tensors& t) {
+         const Tensor state = at::ones({3}, t[0].options().dtype(at::kDouble).requires_grad(false));
+         return both(online_layer_norm(t[0], state, t[1], t[2], .2, "inverse"));
+       }},
       {"weight_norm",
        {matrix, {6, 1}},
        [=](const Tensors& t) { return one(weight_norm(t[0], t[1], 0)); }},

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "planish/torch_norm.h"
+#include "src/norm/online/alpha_rule.h"
 #include "src/norm/recipe.h"
 #include "torch/norm/ops.h"
 
@@ -93,6 +94,9 @@ void CheckOptions(const char* module, const Options& o) {
     if (o.as_coded()) CheckUnbiased(module, o.normalized_shape(), "as_coded");
   }
   if constexpr (requires { o.alpha(); }) CheckAlpha(module, o.alpha());
+  if constexpr (requires { o.schedule(); }) {
+    FindNamed(module, "schedule", internal::kAlphaRules, o.schedule());
+  }
   if constexpr (requires { o.alpha_init(); }) CheckFinite(module, "alpha_init", o.alpha_init());
   if constexpr (requires { o.eps(); }) {
     const std::optional<double> eps = o.eps();
@@ -245,6 +249,9 @@ void Print(const Options& o, Arguments print) {
   if constexpr (requires { o.k(); }) print("k", o.k());
   if constexpr (requires { o.as_coded(); }) print("as_coded", o.as_coded());
   if constexpr (requires { o.alpha(); }) print("alpha", o.alpha());
+  if constexpr (requires { o.schedule(); }) {
+    if (o.schedule() != "constant") print("schedule", o.schedule());
+  }
   if constexpr (requires { o.alpha_init(); }) print("alpha_init", o.alpha_init());
   if constexpr (requires { o.eps(); }) print("eps", o.eps());
   if constexpr (requires { o.momentum(); }) print("momentum", o.momentum());
@@ -589,12 +596,13 @@ void OnlineLayerNormImpl::reset() {
 }
 
 void OnlineLayerNormImpl::RegisterState() {
-  state = register_buffer("state", at::empty({2}, at::kDouble));
+  state =
+      register_buffer("state", at::empty({options.schedule() == "constant" ? 2 : 3}, at::kDouble));
   reset_state();
 }
 
 void OnlineLayerNormImpl::reset_state() {
-  state[0] = 0;
+  state.zero_();
   state[1] = 1;
 }
 
@@ -615,14 +623,14 @@ Tensor OnlineLayerNormImpl::forward(const Tensor& x, std::optional<bool> advance
                     "[OnlineLayerNorm] x must have ", options.num_features(),
                     " elements in its last dimension, got ", x.sizes());
   if (advance.value_or(is_training())) {
-    auto [y, next] =
-        planish::online_layer_norm(x, state, OrNone(weight), OrNone(bias), options.alpha());
+    auto [y, next] = planish::online_layer_norm(x, state, OrNone(weight), OrNone(bias),
+                                                options.alpha(), options.schedule());
     const at::NoGradGuard no_grad;
     state.copy_(next);
     return y;
   }
   // All rows start from the same state; computed in its type, double.
-  const double alpha = options.alpha();
+  const Tensor alpha = planish::online_alphas(state[-1], 1, options.alpha(), options.schedule());
   const Tensor wide = x.to(at::kDouble);
   const Tensor centred = wide - (alpha * wide.mean(-1, /*keepdim=*/true) + (1 - alpha) * state[0]);
   const Tensor s =

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "planish/torch.h"
+#include "src/norm/online/alpha_rule.h"
 
 namespace planish::nn {
 namespace {
@@ -386,6 +387,55 @@ TEST(OnlineLayerNormModule, UpdatesItsStateOnlyInTraining) {
   EXPECT_TRUE(norm->weight.equal(at::ones({5}, at::kDouble)));
 }
 
+TEST(OnlineLayerNormModule, FollowsItsSchedule) {
+  const auto warmup = [](int64_t t) { return std::max(0.3, 1 / static_cast<double>(t)); };
+  at::manual_seed(17);
+  OnlineLayerNorm norm(OnlineLayerNormOptions(5).alpha(0.3).affine(false).schedule("warmup"));
+  norm->to(at::kDouble);
+  double mu = 0, sigma = 1;
+  int64_t seen = 0;
+  for (const int64_t count : {2, 5}) {  // the second call continues the schedule of the first
+    const auto cases = [&](const Tensor& x) {
+      std::vector<Tensor> y;
+      for (int64_t i = 0; i < x.size(0); ++i) {
+        y.push_back(OnlineCase(x[i], warmup(++seen), mu, sigma));
+      }
+      return at::stack(y);
+    };
+    const Tensor x = Random({count, 5}) + 2, dy = Random({count, 5});
+    const auto ours = Gradients([&](const Tensor& t) { return norm->forward(t); }, x, {}, dy);
+    const auto theirs = Gradients(cases, x, {}, dy);
+    for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT(MaxDifference(ours[i], theirs[i]), kDouble);
+    EXPECT_NEAR(norm->mu(), mu, kDouble);
+    EXPECT_NEAR(norm->sigma(), sigma, kDouble);
+    EXPECT_EQ(norm->state[2].item<double>(), static_cast<double>(seen));
+  }
+  norm->eval();
+  const Tensor x = Random({3, 5});
+  ExpectIs(norm, x, [&](const Tensor& t) {
+    std::vector<Tensor> y;
+    for (int64_t i = 0; i < t.size(0); ++i) {
+      double mu_of_case = mu, sigma_of_case = sigma;
+      y.push_back(OnlineCase(t[i], warmup(seen + 1), mu_of_case, sigma_of_case));
+    }
+    return at::stack(y);
+  });
+  norm->reset_state();
+  EXPECT_EQ(norm->state[2].item<double>(), 0);
+}
+
+// The operator has the bits of the core's FillAlphas.
+TEST(OnlineAlphas, AreThoseOfTheCore) {
+  for (const internal::AlphaRuleName& row : internal::kAlphaRules) {
+    for (const int64_t seen : {0, 3, 12345}) {
+      std::vector<double> expected(9);
+      FillAlphas({.rule = row.rule, .alpha = 0.15}, seen + 1, 9, expected.data());
+      const Tensor alphas = online_alphas(at::scalar_tensor(seen, at::kDouble), 9, 0.15, row.name);
+      EXPECT_TRUE(alphas.equal(at::tensor(expected, at::kDouble))) << row.name << ' ' << seen;
+    }
+  }
+}
+
 TEST(OnlineLayerNormModule, KeepsTheTypeOfItsStateInCasts) {
   at::manual_seed(8);
   OnlineLayerNorm norm(5);
@@ -642,6 +692,9 @@ std::vector<Entry> Table() {
          {"weight", "alpha", "shift"}),
       Of(OnlineLayerNorm(OnlineLayerNormOptions(4).alpha(0.5)), rows,
          "OnlineLayerNorm(4, alpha=0.5, affine=true, mu=0, sigma=1)", {"weight", "bias", "state"}),
+      Of(OnlineLayerNorm(OnlineLayerNormOptions(4).schedule("inverse")), rows,
+         "OnlineLayerNorm(4, alpha=0.1, schedule=inverse, affine=true, mu=0, sigma=1)",
+         {"weight", "bias", "state"}),
       Of(LayerNorm1d(4), rows, "LayerNorm1d(4, eps=1e-05, affine=true, bias=true)", both),
       Of(LayerNorm2d(LayerNorm2dOptions(4).bias(false)), images,
          "LayerNorm2d(4, eps=1e-05, affine=true, bias=false)", {"weight"}),

@@ -182,11 +182,19 @@ at::Tensor batch_norm(const at::Tensor& x, const std::optional<at::Tensor>& weig
 /// (planish/online_norm.h has the equations).
 ///
 /// `state` [2], double, is the mean and the deviation after the previous case, initially 0 and 1.
-/// No gradient passes through it. `alpha` is the weight of a new case, 0 < alpha <= 1.
+/// No gradient passes through it. `alpha` is the weight of a new case, 0 < alpha <= 1. `schedule`
+/// "inverse" or "warmup" makes the weight of case t 1/t or max(alpha, 1/t) (planish::AlphaRule).
+/// `state` then has a third element, the number of earlier cases.
 std::tuple<at::Tensor, at::Tensor> online_layer_norm(
     const at::Tensor& x, const at::Tensor& state,
     const std::optional<at::Tensor>& weight = std::nullopt,
-    const std::optional<at::Tensor>& bias = std::nullopt, double alpha = 0.1);
+    const std::optional<at::Tensor>& bias = std::nullopt, double alpha = 0.1,
+    std::string_view schedule = "constant");
+
+/// Returns the weights [count] of the cases that follow the first `seen` cases: FillAlphas
+/// (planish/online_norm.h) on any device. `seen` is a scalar tensor, double; so is the result.
+at::Tensor online_alphas(const at::Tensor& seen, int64_t count, double alpha,
+                         std::string_view schedule);
 
 /// Returns group normalization of x [N, C, ...] (Wu & He 2018), like
 /// torch.nn.functional.group_norm: each of `num_groups` groups of adjacent channels of a sample is
@@ -341,6 +349,8 @@ struct OnlineLayerNormOptions {
   TORCH_ARG(int64_t, num_features);  ///< at least 2
   TORCH_ARG(double, alpha) = 0.1;    ///< above 0, at most 1; can be set between calls
   TORCH_ARG(bool, affine) = true;    ///< false: no weight and no bias
+  /// "constant"; "inverse", alpha_t = 1/t; or "warmup", alpha_t = max(alpha, 1/t).
+  TORCH_ARG(std::string, schedule) = "constant";
 };
 
 /// Options of LayerNorm1d and LayerNorm2d.
@@ -634,8 +644,11 @@ TORCH_MODULE(Derf);
 /// starting from the state after the last call, and the state is updated. In evaluation, the state
 /// stays as it is, and each row is normalized as if it were the next case.
 ///
-/// Keys: `weight` and `bias` [num_features], if affine; `state` [2], mu and sigma, which stays
-/// double if the module is cast. Not safe for several threads in training.
+/// With the schedule "inverse" or "warmup", alpha of case t = 1, 2, ... is 1/t or max(alpha, 1/t).
+///
+/// Keys: `weight` and `bias` [num_features], if affine; `state` [2], mu and sigma, or [3] with a
+/// schedule, which counts the cases. It stays double if the module is cast. Not safe for several
+/// threads in training.
 class OnlineLayerNormImpl
     : public detail::AffineNormImpl<OnlineLayerNormImpl, OnlineLayerNormOptions> {
  public:
@@ -644,7 +657,7 @@ class OnlineLayerNormImpl
   OnlineLayerNormImpl(OnlineLayerNormOptions options_);
 
   void reset() override;
-  /// Sets mu = 0, sigma = 1.
+  /// Sets mu = 0, sigma = 1, and the number of cases to 0.
   void reset_state();
   void reset_parameters();
   void pretty_print(std::ostream& stream) const override;

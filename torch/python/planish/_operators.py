@@ -28,6 +28,7 @@ _add_quantized_rms_norm = torch.ops.planish.add_quantized_rms_norm.default
 _channel_layer_norm = torch.ops.planish.channel_layer_norm.default
 _batch_norm = torch.ops.planish.batch_norm.default
 _online_layer_norm = torch.ops.planish.online_layer_norm.default
+_online_alphas = torch.ops.planish.online_alphas.default
 _group_norm = torch.ops.planish.group_norm.default
 _instance_norm = torch.ops.planish.instance_norm.default
 _dyt = torch.ops.planish.dyt.default

@@ -192,11 +192,18 @@ def _weight_norm(v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _online_norm(
-    x: Tensor, state: Tensor, weight: Tensor | None, bias: Tensor | None, alpha: float
+    x: Tensor,
+    state: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    alpha: float,
+    alphas: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     cases = _wide(x).double().reshape(-1, x.shape[-1])
+    if alphas is None:
+        alphas = torch.full_like(cases[:, 0], alpha)
 
-    def step(mu: Tensor, sigma: Tensor, case: Tensor) -> tuple[Tensor, ...]:
+    def step(mu: Tensor, sigma: Tensor, case: Tensor, alpha: Tensor) -> tuple[Tensor, ...]:
         own = case.mean()
         mu = alpha * own + (1 - alpha) * mu
         deviation = ((case - mu).square().sum() / (x.shape[-1] - 1)).sqrt()
@@ -204,7 +211,7 @@ def _online_norm(
         statistics = torch.stack([mu, torch.zeros_like(mu), 1 / sigma, own - mu, deviation])
         return mu, sigma, (case - mu) / sigma, statistics
 
-    mu, sigma, xhat, statistics = _scan(step, [state[0], state[1]], [cases], [])
+    mu, sigma, xhat, statistics = _scan(step, [state[0], state[1]], [cases, alphas], [])
     y = _affine(xhat.reshape(x.shape), weight, bias, [-1])
     return y.to(x.dtype), torch.stack([mu, sigma]), statistics.t().to(_wide(x).dtype)
 

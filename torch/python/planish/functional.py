@@ -463,25 +463,32 @@ def online_layer_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     alpha: float = 0.1,
+    schedule: str = "constant",
 ) -> tuple[Tensor, Tensor]:
     """Online LayerNorm (T. Breloff's post of 2016) of x [..., D], whose rows are cases in order.
 
     Returns y and the state after the last case::
 
-        mu_t    = alpha * mean(x) + (1 - alpha) * mu
+        mu_t    = alpha_t * mean(x) + (1 - alpha_t) * mu
         s       = sqrt(sum((x - mu_t)^2) / (D - 1))
-        sigma_t = alpha * s + (1 - alpha) * sigma
+        sigma_t = alpha_t * s + (1 - alpha_t) * sigma
         y       = weight * (x - mu_t) / sigma_t + bias
 
     state is (mu, sigma), float64 [2], initially (0, 1). The state before a case is a constant in
     backward. 0 < alpha <= 1; D is at least 2.
+
+    schedule gives alpha_t of case t = 1, 2, ...: "constant" is alpha, "inverse" 1/t, "warmup"
+    max(alpha, 1/t). With the last two state is (mu, sigma, number of earlier cases), float64 [3],
+    initially (0, 1, 0).
 
     >>> start = torch.tensor([0.0, 1.0], dtype=torch.float64)
     >>> y, state = online_layer_norm(torch.tensor([[2.0, 4.0]]), start, alpha=0.5)
     >>> [round(value, 6) for value in state.tolist()]
     [1.5, 1.774755]
     """
-    return _online_layer_norm(x, state, weight, bias, alpha)  # type: ignore[no-any-return]
+    return _online_layer_norm(  # type: ignore[no-any-return]
+        x, state, weight, bias, alpha, schedule
+    )
 
 
 def dyt(

@@ -13,9 +13,10 @@ from planish import nn as pnn
 CHECKPOINTS = pytest.mark.parametrize("use_reentrant", [True, False])
 
 
-def online(seed=0):
+def online(seed=0, schedule="constant"):
     torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(4, 6), pnn.OnlineLayerNorm(6, alpha=0.5), nn.Tanh(), nn.Linear(6, 4))
+    norm = pnn.OnlineLayerNorm(6, alpha=0.5, schedule=schedule)
+    return nn.Sequential(nn.Linear(4, 6), norm, nn.Tanh(), nn.Linear(6, 4))
 
 
 class Sine(nn.Module):
@@ -37,8 +38,9 @@ def batches(count):
 
 
 @CHECKPOINTS
-def test_gradients_match_those_without_a_checkpoint(use_reentrant):
-    plain = online()
+@pytest.mark.parametrize("schedule", ["constant", "inverse", "warmup"])
+def test_gradients_match_those_without_a_checkpoint(use_reentrant, schedule):
+    plain = online(schedule=schedule)
     module = copy.deepcopy(plain)
     xs = batches(3)
     for x in xs:  # the state changes at each step

@@ -53,6 +53,7 @@ MODULES = {
     "AdaNorm": (lambda: pnn.AdaNorm(8), lambda n: (n, 8), (0,)),
     "AdaNorm as coded": (lambda: pnn.AdaNorm(8, as_coded=True), lambda n: (n, 8), (0,)),
     "OnlineLayerNorm": (lambda: pnn.OnlineLayerNorm(8), lambda n: (n, 8), (0,)),
+    "OnlineLayerNorm with 1/t": (lambda: pnn.OnlineLayerNorm(8, schedule="inverse"), lambda n: (n, 8), (0,)),
     "LayerNorm1d": (lambda: pnn.LayerNorm1d(8), lambda n: (n, 8, n + 1), (0, 2)),
     "LayerNorm2d": (lambda: pnn.LayerNorm2d(8), lambda n: (n, 8, n + 1, 4), (0, 2)),
     "BatchNorm1d": (lambda: pnn.BatchNorm1d(8), lambda n: (n, 8), (0,)),

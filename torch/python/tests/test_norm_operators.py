@@ -51,12 +51,13 @@ DETACHED = {
     "ada_norm": lambda x, w, b: ops.ada_norm(x, [x.shape[-1]], 1.3, 0.2),
     "ada_norm_as_coded": lambda x, w, b: ops.ada_norm(x, [x.shape[-1]], 1.3, 0.2, True, 0.1),
     "online_layer_norm": lambda x, w, b: ops.online_layer_norm(x, state(), w, b, 0.3)[0],
+    "online_layer_norm_warmup": lambda x, w, b: ops.online_layer_norm(x, state(2), w, b, 0.3, "warmup")[0],
 }
 ALL = NORMS | DETACHED
 
 
-def state():
-    return torch.tensor([0.3, 1.2], dtype=torch.float64)
+def state(*cases):
+    return torch.tensor([0.3, 1.2, *cases], dtype=torch.float64)
 
 
 def inputs(dtype=torch.float64, requires_grad=True, shape=(3, 2, 5), seed=0):
@@ -123,7 +124,9 @@ def composed(name):
         if name == "weight_norm":
             return x / x.norm(dim=(0, 1), keepdim=True) * w
         if name == "online_layer_norm":
-            return online(x, w, b)
+            return online(x, w, b, lambda t: 0.3)
+        if name == "online_layer_norm_warmup":
+            return online(x, w, b, lambda t: max(0.3, 1 / t))
         return detached(name, x)
 
     return function
@@ -148,10 +151,11 @@ def detached(name, x):
     return 1.3 * (1 - 0.2 * xhat).detach() * xhat if name.startswith("ada") else xhat
 
 
-def online(x, w, b, alpha=0.3):
+def online(x, w, b, alpha_of):
     mean, deviation = state().to(x.dtype)
     cases = []
-    for case in x.flatten(0, -2).unbind(0):
+    for t, case in enumerate(x.flatten(0, -2).unbind(0), start=3):
+        alpha = alpha_of(t)
         mean = alpha * case.mean() + (1 - alpha) * mean.detach()
         own = ((case - mean).square().sum() / (case.numel() - 1)).sqrt()
         deviation = alpha * own + (1 - alpha) * deviation.detach()
@@ -306,6 +310,8 @@ def test_opcheck_of_the_other_operators():
     check(ops.pointwise_norm_backward.default,
           (torch.randn_like(x), x, w[:1], b[:1], w, "erf", [True] * 5))  # fmt: skip
     check(ops.online_norm_forward.default, (x, state(), w, b, 0.3))
+    cases = x[..., 0].numel()
+    check(ops.online_norm_forward.default, (x, state(), w, b, 0.3, torch.rand(cases).double()))
     estimates = torch.zeros(2).double(), torch.ones(2).double()
     check(ops.batch_norm_evaluate.default, (x, w[:2], b[:2], *estimates, 1e-5))
     for function in (
@@ -321,6 +327,7 @@ def test_opcheck_of_the_other_operators():
         lambda: (ops.instance_norm.default, (channels, w, b, 0 * w.detach(), 0 * b.detach() + 1)),
         lambda: (ops.derf.default, (x, [2, 5], w[:1], b[:1])),
         lambda: (ops.online_layer_norm.default, (x, state(), w, b)),
+        lambda: (ops.online_layer_norm.default, (x, state(0), w, b, 0.3, "inverse")),
         lambda: (ops.batch_norm.default, (x, w[:2], b[:2], *estimates, True, 0.1, 1e-5)),
     ):
         operator, arguments = function()
@@ -739,6 +746,14 @@ ERRORS = [
      "[online_layer_norm] x must have at least 2 elements in a case, got [2, 1]"),
     (lambda: ops.online_layer_norm(X, torch.ones(2)),
      "[online_layer_norm] state must have [2] Double on cpu, got [2] Float on cpu"),
+    (lambda: ops.online_layer_norm(X, state(), schedule="inverse"),
+     "[online_layer_norm] state must have [3] Double on cpu, got [2] Double on cpu"),
+    (lambda: ops.online_layer_norm(X, state(), schedule="linear"),
+     "[online_layer_norm] schedule must be one of constant, inverse, warmup, got linear"),
+    (lambda: ops.online_layer_norm(X, state(0), None, None, 1.5, "warmup"),
+     "[online_layer_norm] alpha must be above 0 and at most 1, got 1.5"),
+    (lambda: ops.online_norm_forward(X, state(), None, None, 0.5, torch.ones(1).double()),
+     f"[online_layer_norm] alphas must have [{X[..., 0].numel()}] Double on cpu, got [1] Double on cpu"),
     (lambda: ops.weight_norm(X, torch.ones(3)), "[weight_norm] g must have 2 elements, got [3]"),
     (lambda: ops.weight_norm(X, torch.ones(2), 2), "[weight_norm] dim must be from -1 to 1, got 2"),
     (lambda: ops.batch_norm(X, None, None, None, None, False, 0.1, 1e-5),

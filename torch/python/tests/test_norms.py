@@ -324,13 +324,14 @@ def test_channels_first(module, shape):
 
 
 def online(x, state, alpha, weight, bias, keep=True):
-    """Computes the post's equations case by case.
+    """Computes the post's equations case by case. alpha is a number, or a list with one for each case.
 
     With keep=False, each case starts from the same state.
     """
     mu0, sigma0 = state
     mu, sigma, ys = mu0, sigma0, []
-    for a in x:
+    alphas = alpha if isinstance(alpha, list) else [alpha] * len(x)
+    for a, alpha in zip(x, alphas, strict=True):
         if not keep:
             mu, sigma = mu0, sigma0
         mu = alpha * a.mean() + (1 - alpha) * mu
@@ -362,6 +363,50 @@ def test_online_layer_norm(alpha, dtype, training):
     # The state is float64, but the statistics of a case have x's type.
     assert module.mu == pytest.approx(state[0], rel=1e-6)
     assert module.sigma == pytest.approx(state[1], rel=1e-6)
+
+
+ALPHAS = {"inverse": lambda t: 1 / t, "warmup": lambda t: max(0.15, 1 / t)}
+
+
+@pytest.mark.parametrize("schedule", ALPHAS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_online_schedules(schedule, dtype):
+    tolerance = {torch.float32: 1e-5, torch.float64: 1e-13}[dtype]  # dweight sums up to 7 cases
+    module = randomise(pnn.OnlineLayerNorm(6, 0.15, dtype=dtype, schedule=schedule))
+    seen, state = 0, (0.0, 1.0)
+    for training in (True, True, False, True):  # evaluation changes no state
+        x = normal(4 + seen % 7, 6, dtype=dtype, shift=2, seed=seen)
+        got = with_gradients(module.train(training), x)
+        steps = range(1, len(x) + 1) if training else [1] * len(x)
+        alphas = [ALPHAS[schedule](seen + step) for step in steps]
+        xd = x.double().requires_grad_()
+        weight, bias = (p.detach().double().requires_grad_() for p in module.parameters())
+        y, after = online(xd, state, alphas, weight, bias, keep=training)
+        y.backward(normal(*x.shape, dtype=torch.float64, seed=9).to(dtype).double())
+        for ours, expected in zip(got, [y.detach(), xd.grad, weight.grad, bias.grad], strict=True):
+            assert_close(ours, expected, tolerance)
+        if training:
+            state, seen = after, seen + len(x)
+        # As in test_online_layer_norm: the statistics of a case have x's type.
+        assert module.mu == pytest.approx(state[0], rel=1e-6)
+        assert module.sigma == pytest.approx(state[1], rel=1e-6)
+        assert module.state[2] == seen
+        resumed = pnn.OnlineLayerNorm(6, 0.15, dtype=dtype, schedule=schedule)
+        resumed.load_state_dict(module.state_dict())
+        module = resumed
+
+
+def test_online_schedules_start_anew_after_a_reset():
+    module = pnn.OnlineLayerNorm(6, schedule="inverse")
+    x = normal(5, 6)
+    y = module(x)
+    assert module.state[2] == 5
+    module.reset_state()
+    assert module.state.tolist() == [0, 1, 0]
+    assert torch.equal(module(x), y)
+    assert repr(module).startswith("OnlineLayerNorm(6, alpha=0.1, schedule=inverse, affine=True, mu=")
+    with pytest.raises(RuntimeError, match="size mismatch for state"):
+        module.load_state_dict(pnn.OnlineLayerNorm(6).state_dict())
 
 
 def test_online_state_continues_from_call_to_call():
@@ -552,6 +597,7 @@ MODULES = [
     (lambda: pnn.InstanceNorm2d(6, track_running_stats=True), (4, 6, 3, 2)),
     (lambda: pnn.Derf(6), (4, 6)),
     (lambda: pnn.OnlineLayerNorm(6), (4, 6)),
+    (lambda: pnn.OnlineLayerNorm(6, 0.3, schedule="warmup"), (4, 6)),
     (lambda: pnn.LayerNorm1d(6), (4, 6, 3)),
     (lambda: pnn.LayerNorm2d(6), (4, 6, 3, 2)),
     (lambda: pnn.BatchNorm1d(6), (4, 6)),
@@ -622,9 +668,13 @@ def test_nnet_prints_like_the_post():
     assert f"LayerNorm{{n=4, mu={net[1].mu}, sigma={net[1].sigma}}}" in repr(net)
 
 
-@pytest.mark.parametrize("layernorm", [True, False])
-def test_nnet(layernorm):
-    net = pnn.nnet(3, 2, [4, 5], "tanh", lambda: nn.Softmax(-1), layernorm, alpha=0.5, dtype=torch.float64)
+@pytest.mark.parametrize(("layernorm", "schedule"), [(True, "constant"), (True, "inverse"), (False, "constant")])
+def test_nnet(layernorm, schedule):
+    net = pnn.nnet(
+        3, 2, [4, 5], "tanh", lambda: nn.Softmax(-1), layernorm,
+        alpha=0.5, dtype=torch.float64, schedule=schedule,
+    )  # fmt: skip
+    alphas = [0.5 if schedule == "constant" else 1 / t for t in range(1, 7)]
     x = normal(6, 3, dtype=torch.float64)
     linear = [module for module in net if isinstance(module, nn.Linear)]
     assert [(m.in_features, m.out_features) for m in linear] == [(3, 4), (4, 5), (5, 2)]
@@ -633,7 +683,7 @@ def test_nnet(layernorm):
         a = y @ layer.weight.T
         if layernorm:
             assert layer.bias is None
-            a, _ = online(a, (0.0, 1.0), 0.5, 1.0, 0.0)
+            a, _ = online(a, (0.0, 1.0), alphas, 1.0, 0.0)
         else:
             a = a + layer.bias
         y = a.softmax(-1) if i == 2 else a.tanh()
@@ -664,6 +714,7 @@ def test_nnet(layernorm):
         (lambda: pnn.OnlineLayerNorm(1), "[OnlineLayerNorm] num_features must be at least 2, got 1"),
         (lambda: pnn.OnlineLayerNorm(4, alpha=0.0), "[OnlineLayerNorm] alpha must be above 0 and at most 1, got 0.0"),
         (lambda: pnn.OnlineLayerNorm(4, alpha=1.5), "[OnlineLayerNorm] alpha must be above 0 and at most 1, got 1.5"),
+        (lambda: pnn.OnlineLayerNorm(4, schedule="linear"), "[OnlineLayerNorm] schedule must be one of constant, inverse, warmup, got linear"),
         (lambda: pnn.OnlineLayerNorm(4).eval()(normal(2, 3)), "[OnlineLayerNorm] x must have 4 elements in its last dimension, got [2, 3]"),
         (lambda: pnn.LayerNorm2d(-1), "[LayerNorm2d] num_channels must be at least 0, got -1"),
         (lambda: pnn.LayerNorm2d(3)(normal(2, 3, 4)), "[LayerNorm2d] x must be [N, C, H, W] with C = 3, got [2, 3, 4]"),

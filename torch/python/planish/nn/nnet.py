@@ -55,17 +55,18 @@ def nnet(
     alpha: float = 0.1,
     device: Any = None,
     dtype: Any = None,
+    schedule: str = "constant",
 ) -> NNet:
     """Returns a multi-layer perceptron with online layer normalization on every layer.
 
     This is the constructor of T. Breloff's post "Online Layer Normalization" (2016). Each width in
-    ``[*hidden, nout]`` adds a linear map without bias, OnlineLayerNorm(width, alpha) and the
-    activation ``inner``; the last layer has ``output`` instead. With ``layernorm=False`` there are
-    no norms, and the linear maps have a bias. Activations are "identity", "logistic", "relu",
-    "softplus", "softsign", "tanh", or a callable that returns a module.
+    ``[*hidden, nout]`` adds a linear map without bias, OnlineLayerNorm(width, alpha, schedule=...)
+    and the activation ``inner``; the last layer has ``output`` instead. With ``layernorm=False``
+    there are no norms, and the linear maps have a bias. Activations are "identity", "logistic",
+    "relu", "softplus", "softsign", "tanh", or a callable that returns a module.
 
     Shape: x [..., nin], y [..., nout]. Raises ValueError for a width below 1 (below 2 with
-    layernorm), an unknown activation, and alpha outside (0, 1].
+    layernorm), an unknown activation or schedule, and alpha outside (0, 1].
 
     The network prints one line for each layer; a norm shows its state, as in the post.
 
@@ -103,7 +104,7 @@ def nnet(
     for i, (before, width) in enumerate(zip(widths, widths[1:])):
         net.append(nn.Linear(before, width, bias=not layernorm, device=device, dtype=dtype))
         if layernorm:
-            net.append(OnlineLayerNorm(width, alpha, device=device, dtype=dtype))
+            net.append(OnlineLayerNorm(width, alpha, True, device, dtype, schedule))
         activation = output if i + 2 == len(widths) else inner
         net.append(activation() if callable(activation) else _ACTIVATIONS[activation]())
     return net

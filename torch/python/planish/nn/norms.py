@@ -24,6 +24,7 @@ from planish._operators import (
     _gated_rms_norm,
     _layer_norm,
     _layer_norm_simple,
+    _online_alphas,
     _online_layer_norm,
     _quantized_layer_norm,
     _quantized_rms_norm,
@@ -586,19 +587,28 @@ class _AffineNorm(nn.Module):
             nn.init.zeros_(self.bias)
 
 
+#: The schedules of OnlineLayerNorm, with the size of its state.
+_STATE_SIZES = {"constant": 2, "inverse": 3, "warmup": 3}
+
+
 class OnlineLayerNorm(_AffineNorm):
     """Online LayerNorm (T. Breloff, "Online Layer Normalization", 2016).
 
     The layer keeps a running mean mu and deviation sigma, initially 0 and 1. Each case x
     [num_features] first updates them and is then normalized by them::
 
-        mu_t    = alpha * mean(x) + (1 - alpha) * mu
+        mu_t    = alpha_t * mean(x) + (1 - alpha_t) * mu
         s       = sqrt(sum((x - mu_t)^2) / (num_features - 1))
-        sigma_t = alpha * s + (1 - alpha) * sigma
+        sigma_t = alpha_t * s + (1 - alpha_t) * sigma
         y       = weight * (x - mu_t) / sigma_t + bias
 
     alpha is in (0, 1] and can be set between calls; 1 is LayerNorm with the unbiased deviation and
-    no eps. No gradient passes to the state before a case.
+    no eps. No gradient passes to the state before a case. ``schedule`` gives alpha_t of case
+    t = 1, 2, ...::
+
+        "constant"  alpha
+        "inverse"   1 / t, the average over all cases; alpha has no effect
+        "warmup"    max(alpha, 1 / t)
 
     In training, the rows of x are cases in order, starting from the state after the last call, and
     the state is updated. In evaluation, the state stays as it is, and each row is normalized as if
@@ -610,7 +620,8 @@ class OnlineLayerNorm(_AffineNorm):
 
     Shape: x [..., num_features], num_features at least 2, y the same. State dict: ``weight`` and
     ``bias`` [num_features], if affine; ``state`` [2], mu and sigma, which stays float64 if the
-    module is cast.
+    module is cast. With the schedules "inverse" and "warmup" ``state`` is [3]: the last element is
+    the number of cases so far, from which a loaded module continues.
 
     >>> norm = OnlineLayerNorm(4, alpha=0.5)
     >>> norm
@@ -623,6 +634,7 @@ class OnlineLayerNorm(_AffineNorm):
     num_features: int
     alpha: float
     affine: bool
+    schedule: str
     state: Tensor
 
     def __init__(
@@ -632,16 +644,23 @@ class OnlineLayerNorm(_AffineNorm):
         affine: bool = True,
         device: Any = None,
         dtype: Any = None,
+        schedule: str = "constant",
     ) -> None:
         super().__init__()
         name = type(self).__name__
         self.num_features = _check_count(name, "num_features", num_features, 2)
         if not 0 < alpha <= 1:
             raise ValueError(f"[{name}] alpha must be above 0 and at most 1, got {alpha}")
+        if schedule not in _STATE_SIZES:
+            raise ValueError(
+                f"[{name}] schedule must be one of {', '.join(_STATE_SIZES)}, got {schedule}"
+            )
         self.alpha = alpha
         self.affine = affine
+        self.schedule = schedule
         self._add_parameters(num_features, affine, affine, device, dtype)
-        self.register_buffer("state", torch.empty(2, device=device, dtype=torch.float64))
+        state = torch.empty(_STATE_SIZES[schedule], device=device, dtype=torch.float64)
+        self.register_buffer("state", state)
         self.reset_parameters()
 
     @property
@@ -655,9 +674,9 @@ class OnlineLayerNorm(_AffineNorm):
         return float(self.state[1])
 
     def reset_state(self) -> None:
-        """Sets mu = 0, sigma = 1."""
+        """Sets mu = 0, sigma = 1, and the number of cases to 0."""
         with torch.no_grad():
-            self.state[0] = 0
+            self.state.zero_()
             self.state[1] = 1
 
     def reset_parameters(self) -> None:
@@ -677,7 +696,9 @@ class OnlineLayerNorm(_AffineNorm):
         if self.training if advance is None else advance:
             y: Tensor
             start = start_state(self.state, x)
-            y, after = _online_layer_norm(x, start, self.weight, self.bias, self.alpha)
+            y, after = _online_layer_norm(
+                x, start, self.weight, self.bias, self.alpha, self.schedule
+            )
             with torch.no_grad():
                 self.state.copy_(next_state(self.state, after))
             return y
@@ -685,11 +706,14 @@ class OnlineLayerNorm(_AffineNorm):
 
     def _from_one_state(self, x: Tensor) -> Tensor:
         wide = x.double()  # the state is in double
-        mu, sigma = self.state.unbind()
-        mu = self.alpha * wide.mean(-1, keepdim=True) + (1 - self.alpha) * mu
+        mu, sigma, *seen = self.state.unbind()
+        alpha: float | Tensor = self.alpha
+        if seen:
+            alpha = _online_alphas(seen[0], 1, self.alpha, self.schedule)
+        mu = alpha * wide.mean(-1, keepdim=True) + (1 - alpha) * mu
         centred = wide - mu
         s = (centred.square().sum(-1, keepdim=True) / (self.num_features - 1)).sqrt()
-        y = centred / (self.alpha * s + (1 - self.alpha) * sigma)
+        y = centred / (alpha * s + (1 - alpha) * sigma)
         if self.weight is not None:
             y = y * self.weight
         if self.bias is not None:
@@ -706,7 +730,8 @@ class OnlineLayerNorm(_AffineNorm):
 
     def extra_repr(self) -> str:
         state = "" if self.state.is_meta else f", mu={self.mu}, sigma={self.sigma}"
-        return f"{self.num_features}, alpha={self.alpha}, affine={self.affine}{state}"
+        schedule = "" if self.schedule == "constant" else f", schedule={self.schedule}"
+        return f"{self.num_features}, alpha={self.alpha}{schedule}, affine={self.affine}{state}"
 
 
 class _ChannelLayerNorm(_AffineNorm):
