@@ -28,6 +28,7 @@ const std::vector<Added>& AddedSettings() {
       {"mt", "placement", "pre"},   {"rt", "placement", "pre"}, {"sst5", "placement", "pre"},
       {"mt", "qk_norm", false},     {"rt", "qk_norm", false},   {"sst5", "qk_norm", false},
       {"enwik8", "qk_norm", false}, {"char-lm", "heads", 1},    {"handwriting", "heads", 1},
+      {"online-ln", "alpha_schedule", "constant"},
   };
   return added;
 }

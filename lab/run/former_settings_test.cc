@@ -36,6 +36,9 @@ TEST(FormerSettings, AreUpdatedInTheirOrder) {
   settings = {{"cell", "gru"}};
   UpdateSettings("char-lm", settings);
   EXPECT_EQ(settings.dump(), R"({"cell":"gru","heads":1})");
+  settings = {{"norm", "online-1"}};
+  UpdateSettings("online-ln", settings);
+  EXPECT_EQ(settings.dump(), R"({"norm":"online-1","alpha_schedule":"constant"})");
   settings = {{"norm", "rms"}};
   UpdateSettings("pi-mnist", settings);
   EXPECT_EQ(settings.dump(), R"({"norm":"rms"})");

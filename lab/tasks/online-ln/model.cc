@@ -5,6 +5,8 @@
 #include <torch/nn/modules/linear.h>
 
 #include <cmath>
+#include <iterator>
+#include <memory>
 
 namespace planish::lab {
 
@@ -21,12 +23,13 @@ torch::nn::Sequential MakeNet(const OnlineMlp::Options& options) {
   int64_t inputs = options.inputs;
   const std::vector<int64_t> widths = Widths(options);
   for (size_t layer = 0; layer < widths.size(); ++layer) {
-    const bool bias = options.norm == "none";
+    const bool bias = options.norm == "none" || options.norm == "weight";
     net->push_back(torch::nn::Linear(torch::nn::LinearOptions(inputs, widths[layer]).bias(bias)));
     if (options.norm == "online") {
-      net->push_back(
-          nn::OnlineLayerNorm(nn::OnlineLayerNormOptions(widths[layer]).alpha(options.alpha)));
-    } else if (!bias) {
+      net->push_back(nn::OnlineLayerNorm(nn::OnlineLayerNormOptions(widths[layer])
+                                             .alpha(options.alpha)
+                                             .schedule(options.schedule)));
+    } else if (options.norm != "none") {
       net->push_back(MakeNorm(options.norm, {widths[layer]}, options.norm_options));
     }
     if (layer + 1 < widths.size()) net->push_back(torch::nn::ReLU());
@@ -51,11 +54,32 @@ OnlineMlp::OnlineMlp(const Options& options) {
   at::NoGradGuard no_grad;
   size_t layer = 0;
   for (const auto& module : net_->children()) {
+    if (auto* norm = module->as<NormModule>()) norm->StartFrom(weights[layer - 1]);
     auto* linear = module->as<torch::nn::LinearImpl>();
     if (!linear) continue;
     linear->weight.copy_(weights[layer++]);
     if (linear->bias.defined()) linear->bias.zero_();
   }
+}
+
+template <class Visit>
+at::Tensor OnlineMlp::Forward(at::Tensor x, const Visit& visit) {
+  for (auto layer = net_->begin(); layer != net_->end(); ++layer) {
+    auto linear = std::dynamic_pointer_cast<torch::nn::LinearImpl>(layer->ptr());
+    if (!linear) {
+      x = layer->forward(x);
+      continue;
+    }
+    const auto next = std::next(layer);
+    auto* norm = next == net_->end() ? nullptr : next->ptr()->as<NormModule>();
+    x = norm ? InputOfNorm(*norm, linear, x) : linear->forward(x);
+    visit(x);
+  }
+  return x;
+}
+
+at::Tensor OnlineMlp::forward(const at::Tensor& x) {
+  return Forward(x, [](const at::Tensor& /*sums*/) {});
 }
 
 std::vector<OnlineMlp::Statistics> OnlineMlp::StatisticsOf(const at::Tensor& x) {
@@ -66,14 +90,10 @@ std::vector<OnlineMlp::Statistics> OnlineMlp::StatisticsOf(const at::Tensor& x) 
     }
   }
   if (!statistics.empty()) return statistics;
-  at::Tensor y = x;
-  for (torch::nn::AnyModule& layer : *net_) {
-    y = layer.forward(y);
-    if (layer.ptr()->as<torch::nn::LinearImpl>()) {
-      statistics.push_back(
-          {y.mean().item<double>(), y.std(at::OptionalIntArrayRef(1), true).mean().item<double>()});
-    }
-  }
+  Forward(x, [&](const at::Tensor& sums) {
+    statistics.push_back({sums.mean().item<double>(),
+                          sums.std(at::OptionalIntArrayRef(1), true).mean().item<double>()});
+  });
   return statistics;
 }
 

@@ -14,12 +14,13 @@
 namespace planish::lab {
 
 /// Pixels -> (linear, norm, ReLU) x 2 -> linear, norm -> logits, as in T. Breloff's post "Online
-/// Layer Normalization" (2016). Without a norm the linear maps have biases.
+/// Layer Normalization" (2016). The linear maps have biases with the norms none and weight.
 class OnlineMlp : public torch::nn::Module {
  public:
   struct Options {
-    std::string norm = "none";  ///< none, layer, or online
-    double alpha = 0.1;         ///< of online layer normalization
+    std::string norm = "none";          ///< none, layer, batch, weight, or online
+    double alpha = 0.1;                 ///< of online layer normalization
+    std::string schedule = "constant";  ///< of alpha: nn::OnlineLayerNormOptions::schedule
     int64_t inputs = 784;
     std::vector<int64_t> hidden = {128, 128};
     int64_t classes = 10;
@@ -28,7 +29,7 @@ class OnlineMlp : public torch::nn::Module {
   explicit OnlineMlp(const Options& options);
 
   /// x: [N, inputs] -> logits [N, classes]. Online: cases in order, see planish/online_norm.h.
-  at::Tensor forward(const at::Tensor& x) { return net_->forward(x); }
+  at::Tensor forward(const at::Tensor& x);
 
   /// Statistics that normalize a layer's sums.
   struct Statistics {
@@ -44,6 +45,10 @@ class OnlineMlp : public torch::nn::Module {
   const torch::nn::Sequential& net() const { return net_; }
 
  private:
+  /// As forward. Calls visit(sums) with the sums of each layer, in order.
+  template <class Visit>
+  at::Tensor Forward(at::Tensor x, const Visit& visit);
+
   torch::nn::Sequential net_{nullptr};
 };
 

@@ -6,6 +6,7 @@
 
 #include "lab/tasks/digit_cases.h"
 #include "lab/tasks/online-ln/model.h"
+#include "src/norm/online/alpha_rule.h"
 
 namespace planish::lab {
 
@@ -16,7 +17,7 @@ constexpr int64_t kTrainProbe = 10'000;
 constexpr int64_t kEvaluationBatch = 1'000;
 constexpr size_t kLayers = 3;
 
-// Names that combine norm and alpha, because none and layer have no alpha and are compared with
+// Names that combine norm and alpha, because the other norms have no alpha and are compared with
 // each of them.
 struct Alpha {
   const char* norm;
@@ -29,9 +30,15 @@ constexpr Alpha kAlphas[] = {{"online-1", 1},
                              {"online-0.01", 0.01}};
 
 std::vector<std::string> Norms() {
-  std::vector<std::string> norms = {"none", "layer"};
+  std::vector<std::string> norms = {"none", "layer", "batch", "weight"};
   for (const Alpha& alpha : kAlphas) norms.emplace_back(alpha.norm);
   return norms;
+}
+
+std::vector<std::string> Schedules() {
+  std::vector<std::string> names;
+  for (const internal::AlphaRuleName& row : internal::kAlphaRules) names.emplace_back(row.name);
+  return names;
 }
 
 class OnlineLn final : public DigitExperiment {
@@ -70,6 +77,7 @@ class OnlineLn final : public DigitExperiment {
       if (options.norm != alpha.norm) continue;
       options.norm = "online";
       options.alpha = alpha.value;
+      options.schedule = settings.Text("alpha_schedule");
       break;
     }
     options.hidden.assign(kLayers - 1, settings.Int("width"));
@@ -87,7 +95,11 @@ class OnlineLnTask final : public DigitTask {
     summary = "online layer normalization with several alpha: a 784-128-128-10 network on digits";
     settings = EngineSettings(NormSetting(Norms()));
     AddSettings({{"width", 128, "units of each of the two hidden layers", 2, 65536, {}},
-                 {"eps", 1e-5, "added to the variance by norm layer", 0, 1, {}}});
+                 {"eps", 1e-5, "added to the variance by the norms layer and batch", 0, 1, {}},
+                 Choice("alpha_schedule", "constant",
+                        "online norms' weight of training case t: constant, A; inverse, 1/t; "
+                        "warmup, max(A, 1/t)",
+                        Schedules())});
     AddDigits("error");
     presets = {
         {"small",
@@ -122,7 +134,8 @@ class OnlineLnTask final : public DigitTask {
     report.notes = {
         "online-A keeps a running mean and a running deviation for each layer. Every case moves "
         "both by the fraction A towards its own mean and deviation. online-1 is layer "
-        "normalization with the unbiased deviation.",
+        "normalization with the unbiased deviation. With another alpha_schedule the fraction of "
+        "case t is 1/t or max(A, 1/t), counted from the first training case.",
         "Means and deviations of a layer: for online norms the running ones, otherwise the average "
         "over the validation cases.",
         "The post derives the method and trains nothing: network and data are our choice.",

@@ -7,8 +7,8 @@
 
 namespace planish::lab {
 
-/// Makes the task of online layer normalization with several alpha, layer normalization and none
-/// (T. Breloff, "Online Layer Normalization", 2016).
+/// Makes the task of online layer normalization with several alpha, beside layer, batch and weight
+/// normalization and none (T. Breloff, "Online Layer Normalization", 2016).
 std::unique_ptr<Task> MakeOnlineLn();
 
 }  // namespace planish::lab

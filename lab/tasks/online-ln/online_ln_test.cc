@@ -23,18 +23,32 @@ using OnlineLnTest = TaskTest<MakeOnlineLn>;
 
 TEST(OnlineMlp, HasTheExpectedNumberOfParameters) {
   const int64_t products = 784 * 128 + 128 * 128 + 128 * 10;
-  // Biases without a norm; with one, its gain and bias.
+  // Biases without a norm; with one, its gain and bias. Weight normalization has no bias.
   EXPECT_EQ(ParameterCount(OnlineMlp({.norm = "none"})), products + 266);
+  EXPECT_EQ(ParameterCount(OnlineMlp({.norm = "weight"})), products + 2 * 266);
+  EXPECT_EQ(ParameterCount(OnlineMlp({.norm = "batch"})), products + 2 * 266);
   EXPECT_EQ(ParameterCount(OnlineMlp({.norm = "layer"})), products + 2 * 266);
   EXPECT_EQ(ParameterCount(OnlineMlp({.norm = "online"})), products + 2 * 266);
 }
 
 // Computes the equations case by case.
 TEST(OnlineMlp, MatchesItsEquations) {
-  for (const double alpha : {1.0, 0.3}) {
+  struct Case {
+    const char* schedule;
+    double (*alpha)(double t);
+  };
+  for (const auto& [schedule, alpha_of] :
+       {Case{"constant", [](double /*t*/) { return 0.3; }},
+        Case{"inverse", [](double t) { return 1 / t; }},
+        Case{"warmup", [](double t) { return std::max(0.3, 1 / t); }}}) {
+    SCOPED_TRACE(schedule);
     at::manual_seed(1);
-    OnlineMlp model(
-        {.norm = "online", .alpha = alpha, .inputs = 5, .hidden = {4, 3}, .classes = 2});
+    OnlineMlp model({.norm = "online",
+                     .alpha = 0.3,
+                     .schedule = schedule,
+                     .inputs = 5,
+                     .hidden = {4, 3},
+                     .classes = 2});
     model.to(at::kDouble);
     const at::Tensor x = at::randn({6, 5}, at::kDouble);
     std::vector<double> mu(3, 0), sigma(3, 1);
@@ -46,6 +60,7 @@ TEST(OnlineMlp, MatchesItsEquations) {
     at::NoGradGuard no_grad;
     std::vector<at::Tensor> rows;
     for (int64_t n = 0; n < 6; ++n) {
+      const double alpha = alpha_of(static_cast<double>(n + 1));
       at::Tensor y = x[n];
       for (size_t layer = 0; layer < 3; ++layer) {
         const at::Tensor a = at::mv(weights[layer], y);
@@ -70,6 +85,43 @@ TEST(OnlineMlp, MatchesItsEquations) {
   }
 }
 
+TEST(OnlineMlp, MatchesBatchAndWeightNormalization) {
+  at::manual_seed(2);
+  const at::Tensor x = at::randn({6, 5}, at::kDouble);
+  for (const std::string norm : {"batch", "weight"}) {
+    OnlineMlp model({.norm = norm, .inputs = 5, .hidden = {4, 3}, .classes = 2});
+    model.to(at::kDouble);
+    at::NoGradGuard no_grad;
+    for (auto& p : model.parameters()) p.normal_();
+    const auto p = model.named_parameters();
+    at::Tensor y = x;
+    std::vector<at::Tensor> sums;
+    for (size_t layer = 0; layer < 3; ++layer) {
+      const std::string at = "net." + std::to_string(3 * layer),
+                        of = "net." + std::to_string(3 * layer + 1);
+      const at::Tensor w = p[at + ".weight"];
+      if (norm == "weight") {
+        const at::Tensor length = w.square().sum(1, /*keepdim=*/true).sqrt();
+        sums.push_back(at::linear(y, p[of + ".gain"].unsqueeze(1) * w / length, p[at + ".bias"]));
+        y = sums.back();
+      } else {
+        sums.push_back(at::linear(y, w));
+        const at::Tensor centred = sums.back() - sums.back().mean(0);
+        y = centred / (centred.square().mean(0) + 1e-5).sqrt() * p[of + ".norm.weight"] +
+            p[of + ".norm.bias"];
+      }
+      if (layer < 2) y = y.relu();
+    }
+    // Three layers of sums of at most six terms, in double.
+    EXPECT_LT((model.forward(x) - y).abs().max().item<double>(), 1e-12) << norm;
+    const auto statistics = model.StatisticsOf(x);
+    ASSERT_EQ(statistics.size(), 3u);
+    for (size_t layer = 0; layer < 3; ++layer) {
+      EXPECT_NEAR(statistics[layer].mu, sums[layer].mean().item<double>(), 1e-12) << norm;
+    }
+  }
+}
+
 TEST(OnlineMlp, StatisticsWithoutAStateAreThoseOfTheCases) {
   OnlineMlp model({.norm = "none", .inputs = 5, .hidden = {4, 3}, .classes = 2});
   at::NoGradGuard no_grad;
@@ -85,8 +137,8 @@ TEST(OnlineMlp, StatisticsWithoutAStateAreThoseOfTheCases) {
 }
 
 TEST_F(OnlineLnTest, StartsEveryNormFromTheSameWeights) {
-  ExpectSameInitialWeights(*task, {"none", "layer", "online-1", "online-0.01"}, 3,
-                           [](const std::string&, const at::Tensor& p) { return p.dim() == 2; });
+  ExpectSameInitialWeights(*task, {"none", "layer", "batch", "weight", "online-1", "online-0.01"},
+                           3, [](const std::string&, const at::Tensor& p) { return p.dim() == 2; });
 }
 
 TEST_F(OnlineLnTest, MeasuresEveryMetricItDeclares) {
@@ -101,7 +153,7 @@ TEST_F(OnlineLnTest, MeasuresEveryMetricItDeclares) {
 TEST_F(OnlineLnTest, LearnsWithEveryNorm) {
   const auto data = task->Load(Chosen("smoke"), {});
   const auto norms = std::ranges::find(task->settings, "norm", &SettingSpec::name)->choices;
-  ASSERT_EQ(norms.size(), 7u);
+  ASSERT_EQ(norms.size(), 9u);
   for (const std::string& norm : norms) {
     at::manual_seed(1);
     const Settings settings = Chosen("smoke", {{"norm", norm}, {"lr", "0.01"}});
@@ -112,6 +164,28 @@ TEST_F(OnlineLnTest, LearnsWithEveryNorm) {
 
 TEST_F(OnlineLnTest, ResumesExactly) {
   ExpectExactResume(*task, {{"norm", "online-0.03"}, {"batch_size", "64"}});
+  // The number of cases continues, too.
+  for (const std::string schedule : {"inverse", "warmup"}) {
+    ExpectExactResume(
+        *task, {{"norm", "online-0.03"}, {"batch_size", "64"}, {"alpha_schedule", schedule}});
+  }
+}
+
+TEST_F(OnlineLnTest, LearnsWithEverySchedule) {
+  const auto data = task->Load(Chosen("smoke"), {});
+  for (const std::string schedule : {"inverse", "warmup"}) {
+    at::manual_seed(1);
+    const Settings settings =
+        Chosen("smoke", {{"norm", "online-0.1"}, {"alpha_schedule", schedule}, {"lr", "0.01"}});
+    const auto experiment = task->Make(settings, *data);
+    EXPECT_LT(LossRatio(*task, *experiment, settings, 64, 21), 0.6) << schedule;
+  }
+}
+
+TEST_F(OnlineLnTest, RefusesBatchNormOfASingleCase) {
+  const auto data = task->Load(Chosen("smoke"), {});
+  EXPECT_THROW(task->Make(Chosen("smoke", {{"norm", "batch"}, {"batch_size", "1"}}), *data),
+               UsageError);
 }
 
 TEST_F(OnlineLnTest, PrintsTheNetwork) {
