@@ -1,11 +1,15 @@
 #include "lab/tasks/tasks.h"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "lab/error.h"
 #include "lab/papers/paper.h"
+#include "lab/tasks/task_testing.h"
 
 namespace planish::lab {
 namespace {
@@ -38,6 +42,31 @@ TEST(Tasks, AreComplete) {
       Settings(task->settings).Apply(*preset);
     }
   }
+}
+
+// The released code's AdaNorm with the scales of its scripts, in all experiments of Xu et al. 2019.
+TEST(Tasks, TrainWithTheReleasedAdaNorm) {
+  const TestFolder folder;
+  setenv("XDG_CACHE_HOME", (folder / "cache").c_str(), 1);  // vocabularies must not stay
+  for (const std::string name : {"mt", "enwik8", "rt", "sst5", "mnist-cnn", "parser"}) {
+    const Task& task = FindTask(name);
+    const auto data = task.Load(PresetSettings(task, "smoke"), {});
+    std::vector<double> first;
+    for (const std::string c : {"1", "2"}) {
+      SCOPED_TRACE(name + ", C = " + c);
+      const Settings settings =
+          PresetSettings(task, "smoke", {{"norm", "ada-as-coded"}, {"ada_c", c}});
+      at::manual_seed(1);
+      const auto experiment = task.Make(settings, *data);
+      experiment->model().train();
+      const std::vector<double> losses = LossesOf(task, *experiment, settings, 16);
+      first.push_back(losses.front());
+      // Batches differ, so the lowest of the last four counts.
+      EXPECT_LT(*std::min_element(losses.end() - 4, losses.end()), losses.front());
+    }
+    EXPECT_NE(first[0], first[1]) << name;
+  }
+  unsetenv("XDG_CACHE_HOME");
 }
 
 TEST(Tasks, AreFoundByName) {
