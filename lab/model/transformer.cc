@@ -3,8 +3,10 @@
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/nn/init.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -17,12 +19,31 @@ namespace planish::lab {
 
 namespace {
 
-// Returns a linear layer whose weights are uniform with variance gain^2 * 2 / (inputs + outputs),
-// as in fairseq. Multiplies those of outputs from `scaled_from` on by beta.
-Linear MakeLinear(int64_t inputs, int64_t outputs, double gain = 1, double beta = 1,
+struct InitialWeightsRow {
+  const char* name;
+  InitialWeights init;
+  bool kaiming_attention, kaiming_feed_forward;
+};
+constexpr InitialWeightsRow kInitialWeights[] = {
+    {"glorot", InitialWeights::kGlorot, false, false},
+    {"kaiming", InitialWeights::kKaiming, true, true},
+    {"kaiming-attention", InitialWeights::kKaimingAttention, true, false},
+};
+
+const InitialWeightsRow& RowOf(InitialWeights init) {
+  return *std::ranges::find(kInitialWeights, init, &InitialWeightsRow::init);
+}
+
+// Returns a linear layer with uniform weights: of variance gain^2 * 2 / (inputs + outputs), or with
+// `kaiming` within 1 / sqrt(inputs). Multiplies those of outputs from `scaled_from` on by beta.
+Linear MakeLinear(int64_t inputs, int64_t outputs, bool kaiming, double gain = 1, double beta = 1,
                   int64_t scaled_from = 0) {
   Linear linear(inputs, outputs);
-  torch::nn::init::xavier_uniform_(linear->weight, gain);
+  if (kaiming) {
+    torch::nn::init::kaiming_uniform_(linear->weight, std::sqrt(5));
+  } else {
+    torch::nn::init::xavier_uniform_(linear->weight, gain);
+  }
   torch::nn::init::zeros_(linear->bias);
   if (beta != 1) {
     const at::NoGradGuard no_grad;
@@ -118,6 +139,20 @@ at::Tensor Normalized(const std::shared_ptr<NormModule>& norm, const at::Tensor&
 
 }  // namespace
 
+std::vector<std::string> InitialWeightsNames() {
+  std::vector<std::string> names;
+  for (const InitialWeightsRow& row : kInitialWeights) names.emplace_back(row.name);
+  return names;
+}
+
+InitialWeights InitialWeightsOf(const std::string& name) {
+  for (const InitialWeightsRow& row : kInitialWeights) {
+    if (row.name == name) return row.init;
+  }
+  throw UsageError(fmt::format("[InitialWeightsOf] init must be one of {}, got \"{}\"",
+                               fmt::join(InitialWeightsNames(), ", "), name));
+}
+
 at::Tensor SinusoidalPositions(int64_t length, int64_t width) {
   if (width % 2 != 0) {
     throw UsageError(fmt::format("[SinusoidalPositions] width must be even, got {}", width));
@@ -147,8 +182,10 @@ QueryKeyNorms::QueryKeyNorms(torch::nn::Module& attention, const TransformerOpti
 SelfAttention::SelfAttention(const TransformerOptions& options, double beta)
     : options_(options),
       qkv_(register_module(
-          "qkv", MakeLinear(options.width, 3 * options.width, 1, beta, 2 * options.width))),
-      out_(register_module("out", MakeLinear(options.width, options.width, 1, beta))),
+          "qkv", MakeLinear(options.width, 3 * options.width, RowOf(options.init).kaiming_attention,
+                            1, beta, 2 * options.width))),
+      out_(register_module("out", MakeLinear(options.width, options.width,
+                                             RowOf(options.init).kaiming_attention, 1, beta))),
       norms_(*this, options) {}
 
 at::Tensor SelfAttention::forward(const at::Tensor& x, const at::Tensor& mask, bool causal) {
@@ -168,10 +205,14 @@ at::Tensor SelfAttention::Step(const at::Tensor& x, KeysValues& past) {
 
 CrossAttention::CrossAttention(const TransformerOptions& options, double beta)
     : options_(options),
-      query_(register_module("query", MakeLinear(options.width, options.width, kOneOfThree))),
+      query_(
+          register_module("query", MakeLinear(options.width, options.width,
+                                              RowOf(options.init).kaiming_attention, kOneOfThree))),
       kv_(register_module(
-          "kv", MakeLinear(options.width, 2 * options.width, kTwoOfThree, beta, options.width))),
-      out_(register_module("out", MakeLinear(options.width, options.width, 1, beta))),
+          "kv", MakeLinear(options.width, 2 * options.width, RowOf(options.init).kaiming_attention,
+                           kTwoOfThree, beta, options.width))),
+      out_(register_module("out", MakeLinear(options.width, options.width,
+                                             RowOf(options.init).kaiming_attention, 1, beta))),
       norms_(*this, options) {}
 
 KeysValues CrossAttention::Project(const at::Tensor& memory) {
@@ -192,8 +233,11 @@ at::Tensor CrossAttention::forward(const at::Tensor& x, const KeysValues& memory
 
 FeedForward::FeedForward(const TransformerOptions& options, double beta)
     : dropout_(options.activation_dropout),
-      hidden_(register_module("hidden", MakeLinear(options.width, options.ffn, 1, beta))),
-      out_(register_module("out", MakeLinear(options.ffn, options.width, 1, beta))) {}
+      hidden_(
+          register_module("hidden", MakeLinear(options.width, options.ffn,
+                                               RowOf(options.init).kaiming_feed_forward, 1, beta))),
+      out_(register_module("out", MakeLinear(options.ffn, options.width,
+                                             RowOf(options.init).kaiming_feed_forward, 1, beta))) {}
 
 at::Tensor FeedForward::forward(const at::Tensor& x) {
   return out_->forward(Dropout(hidden_->forward(x).relu(), dropout_, is_training()));

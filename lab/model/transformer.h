@@ -18,6 +18,20 @@
 // positions as rows, so every norm works except batch norm.
 namespace planish::lab {
 
+/// Distributions of the initial weights of linear layers; biases start at 0. A matrix [3D, D] or
+/// [2D, D] is several stacked matrices.
+enum class InitialWeights {
+  kGlorot,   ///< uniform, variance 2 / (inputs + outputs) (Glorot & Bengio 2010), as fairseq
+  kKaiming,  ///< uniform within 1 / sqrt(inputs), kaiming_uniform_(a = sqrt(5)) of PyTorch
+  kKaimingAttention,  ///< kKaiming in attentions, kGlorot in feed-forward sublayers
+};
+
+/// Returns their names, kGlorot's first.
+std::vector<std::string> InitialWeightsNames();
+
+/// Returns the value with that name. Throws UsageError for an unknown name.
+InitialWeights InitialWeightsOf(const std::string& name);
+
 struct TransformerOptions {
   int64_t layers = 6;
   int64_t width = 512;
@@ -34,6 +48,7 @@ struct TransformerOptions {
   /// et al. 2023). The heads of an attention share a norm for queries and one for keys.
   bool qk_norm = false;
   int64_t decoder_layers = 0;  ///< layers of the decoder that reads the encoder's output, if any
+  InitialWeights init = InitialWeights::kGlorot;
 };
 
 /// Returns sines and cosines of positions 0 .. length - 1 [length, width] (Vaswani et al. 2017,
@@ -63,8 +78,7 @@ class QueryKeyNorms {
   std::shared_ptr<NormModule> query_, key_;
 };
 
-/// Self-attention with one GEMM for queries, keys and values. Weights start as in fairseq: uniform
-/// after Glorot & Bengio, biases 0. `beta` is ResidualFactors::beta.
+/// Self-attention with one GEMM for queries, keys and values. `beta` is ResidualFactors::beta.
 class SelfAttention final : public torch::nn::Module {
  public:
   explicit SelfAttention(const TransformerOptions& options, double beta = 1);
@@ -83,7 +97,7 @@ class SelfAttention final : public torch::nn::Module {
   QueryKeyNorms norms_;
 };
 
-/// Attention to the positions of another sequence. Weights start like SelfAttention's.
+/// Attention to the positions of another sequence. `beta` is ResidualFactors::beta.
 class CrossAttention final : public torch::nn::Module {
  public:
   explicit CrossAttention(const TransformerOptions& options, double beta = 1);
@@ -101,7 +115,7 @@ class CrossAttention final : public torch::nn::Module {
   QueryKeyNorms norms_;
 };
 
-/// Linear, ReLU, linear, position by position. Weights start like SelfAttention's.
+/// Linear, ReLU, linear, position by position. `beta` is ResidualFactors::beta.
 class FeedForward final : public torch::nn::Module {
  public:
   explicit FeedForward(const TransformerOptions& options, double beta = 1);

@@ -20,6 +20,19 @@ using Weights = std::map<std::string, at::Tensor>;
 
 constexpr double kEpsilon = 1e-5;
 
+TEST(InitialWeights, HaveNames) {
+  EXPECT_THAT(InitialWeightsNames(), ElementsAre("glorot", "kaiming", "kaiming-attention"));
+  EXPECT_EQ(InitialWeightsOf("kaiming-attention"), InitialWeights::kKaimingAttention);
+  try {
+    InitialWeightsOf("he");
+    FAIL();
+  } catch (const UsageError& e) {
+    EXPECT_STREQ(e.what(),
+                 "[InitialWeightsOf] init must be one of glorot, kaiming, kaiming-attention, got "
+                 "\"he\"");
+  }
+}
+
 // Results of size 1 to 10 from sums of some tens of terms in double, a few layers deep.
 constexpr double kDouble = 1e-12;
 

@@ -41,6 +41,7 @@ TransformerOptions LayersOf(const Settings& s) {
   options.norm_options = NormOptionsOf(s);
   options.placement = PlacementOf(s.Text("placement"));
   options.qk_norm = s.Flag("qk_norm");
+  options.init = InitialWeightsOf(s.Text("init"));
   return options;
 }
 
@@ -235,6 +236,11 @@ std::vector<SettingSpec> ModelSettings() {
        0.99,
        {}},
       {"label_smoothing", 0.1, "label smoothing of the training loss", 0, 0.99, {}},
+      Choice(
+          "init", "glorot",
+          "initial weights: uniform after Glorot & Bengio, or Kaiming He's in all linear layers, "
+          "or only in attentions, as the paper's code has them",
+          InitialWeightsNames()),
   };
 }
 
