@@ -25,17 +25,12 @@ struct Added {
 };
 const std::vector<Added>& AddedSettings() {
   static const std::vector<Added> added = {
-      {"mt", "placement", "pre"},
-      {"rt", "placement", "pre"},
-      {"sst5", "placement", "pre"},
-      {"mt", "qk_norm", false},
-      {"rt", "qk_norm", false},
-      {"sst5", "qk_norm", false},
-      {"enwik8", "qk_norm", false},
-      {"char-lm", "heads", 1},
-      {"handwriting", "heads", 1},
-      {"mt", "init", "glorot"},
-      {"online-ln", "alpha_schedule", "constant"},
+      {"mt", "placement", "pre"},     {"rt", "placement", "pre"},
+      {"sst5", "placement", "pre"},   {"mt", "qk_norm", false},
+      {"rt", "qk_norm", false},       {"sst5", "qk_norm", false},
+      {"enwik8", "qk_norm", false},   {"char-lm", "heads", 1},
+      {"handwriting", "heads", 1},    {"mt", "init", "glorot"},
+      {"mt", "source_vocabulary", 0}, {"online-ln", "alpha_schedule", "constant"},
   };
   return added;
 }

@@ -29,7 +29,8 @@ TEST(FormerSettings, AreUpdatedInTheirOrder) {
 
   settings = {{"norm", "rms"}};
   UpdateSettings("mt", settings);
-  EXPECT_EQ(settings.dump(), R"({"norm":"rms","placement":"pre","qk_norm":false,"init":"glorot"})");
+  EXPECT_EQ(settings.dump(), R"({"norm":"rms","placement":"pre","qk_norm":false,"init":"glorot",)"
+                             R"("source_vocabulary":0})");
   settings = {{"norm", "rms"}, {"qk_norm", true}, {"placement", "peri"}};
   UpdateSettings("rt", settings);
   EXPECT_EQ(settings.dump(), R"({"norm":"rms","qk_norm":true,"placement":"peri"})");

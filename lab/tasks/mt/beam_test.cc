@@ -17,10 +17,13 @@ namespace {
 using ::testing::SizeIs;
 
 // Returns a model with padding, </s>, and `vocabulary` - 2 other pieces.
-std::shared_ptr<TranslationModel> MakeModel(uint64_t seed, int64_t vocabulary) {
+std::shared_ptr<TranslationModel> MakeModel(uint64_t seed, int64_t vocabulary,
+                                            int64_t source_vocabulary = 0) {
   at::manual_seed(seed);
-  auto model = std::make_shared<TranslationModel>(TranslationModel::Options{
-      .vocabulary = vocabulary, .transformer = {.layers = 2, .width = 8, .heads = 2, .ffn = 16}});
+  auto model = std::make_shared<TranslationModel>(
+      TranslationModel::Options{.vocabulary = vocabulary,
+                                .source_vocabulary = source_vocabulary,
+                                .transformer = {.layers = 2, .width = 8, .heads = 2, .ffn = 16}});
   at::NoGradGuard no_grad;
   // Far from uniform, so that translations differ.
   for (at::Tensor& weight : model->parameters()) weight.mul_(1.7);
@@ -94,8 +97,9 @@ TEST(BeamSearch, FindsTheBestOfAllWhenItsBeamHoldsAll) {
 TEST(BeamSearch, ABeamOfOneIsGreedy) {
   const at::NoGradGuard no_grad;
   for (uint64_t seed = 1; seed <= 6; ++seed) {
-    const auto model = MakeModel(seed, 30);
-    const auto [source, lengths] = Sources({6}, 30);
+    const int64_t source_vocabulary = seed % 2 == 0 ? 45 : 0;  // half of them have their own
+    const auto model = MakeModel(seed, 30, source_vocabulary);
+    const auto [source, lengths] = Sources({6}, std::max<int64_t>(source_vocabulary, 30));
     std::vector<int64_t> input = {Bpe::kEnd};
     std::vector<int32_t> expected;
     while (expected.size() < 13) {

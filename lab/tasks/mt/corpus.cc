@@ -42,12 +42,13 @@ struct LeftOut {
 };
 
 // Returns the pieces of all pairs that have at most `longest` on each side, and these pairs.
-PairSet Encode(const Bpe& bpe, std::vector<SentencePair> pairs, std::optional<int64_t> longest,
-               LeftOut& left_out) {
+PairSet Encode(const Corpus& corpus, std::vector<SentencePair> pairs,
+               std::optional<int64_t> longest, LeftOut& left_out) {
   PairSet set;
   Encoded source, target;
   for (SentencePair& pair : pairs) {
-    std::vector<int32_t> from = bpe.Encode(pair.source), to = bpe.Encode(pair.target);
+    std::vector<int32_t> from = corpus.SourceBpe().Encode(pair.source);
+    std::vector<int32_t> to = corpus.bpe.Encode(pair.target);
     if (from.empty() || to.empty()) {
       ++left_out.nothing;
     } else if (longest && std::max(std::ssize(from), std::ssize(to)) + 1 > *longest) {
@@ -79,11 +80,12 @@ std::string HashOf(const std::string& pairs, const PairSet& set) {
   return sha.Hex();
 }
 
-std::vector<std::string> BothSides(const std::vector<SentencePair>& pairs) {
+// Returns the lines of these sides of all pairs.
+std::vector<std::string> Sides(const std::vector<SentencePair>& pairs, bool source, bool target) {
   std::vector<std::string> lines;
   for (const SentencePair& pair : pairs) {
-    lines.push_back(pair.source);
-    lines.push_back(pair.target);
+    if (source) lines.push_back(pair.source);
+    if (target) lines.push_back(pair.target);
   }
   return lines;
 }
@@ -118,12 +120,15 @@ std::vector<at::Tensor> SortedBatches(const at::Tensor& lengths, int64_t max_tok
 }
 
 Corpus::Corpus(ParallelText text, int64_t vocabulary, int64_t max_length,
-               const std::optional<std::filesystem::path>& cache)
-    : bpe(Bpe::TrainOnce(BothSides(text.train), vocabulary, cache)) {
+               const std::optional<std::filesystem::path>& cache, int64_t source_vocabulary)
+    : bpe(Bpe::TrainOnce(Sides(text.train, source_vocabulary == 0, true), vocabulary, cache)) {
+  if (source_vocabulary > 0) {
+    source_bpe = Bpe::TrainOnce(Sides(text.train, true, false), source_vocabulary, cache);
+  }
   LeftOut left_out;
-  train = Encode(bpe, std::move(text.train), max_length, left_out);
-  valid = Encode(bpe, std::move(text.valid), max_length, left_out);
-  test = Encode(bpe, std::move(text.test), std::nullopt, left_out);
+  train = Encode(*this, std::move(text.train), max_length, left_out);
+  valid = Encode(*this, std::move(text.valid), max_length, left_out);
+  test = Encode(*this, std::move(text.test), std::nullopt, left_out);
   for (const auto& [split, set] :
        {std::pair("training", &train), std::pair("validation", &valid), std::pair("test", &test)}) {
     if (set->size() == 0) {
@@ -135,8 +140,12 @@ Corpus::Corpus(ParallelText text, int64_t vocabulary, int64_t max_length,
   about.source = text.source;
   about.sha256 = HashOf(text.sha256, train);
   about.sizes = {{"train", train.size()}, {"valid", valid.size()}, {"test", test.size()}};
-  about.description = fmt::format("{}; {} pieces in the vocabulary of both languages",
-                                  text.description, FormatInteger(bpe.size()));
+  about.description =
+      source_bpe ? fmt::format("{}; {} pieces in the source's vocabulary, {} in the target's",
+                               text.description, FormatInteger(source_bpe->size()),
+                               FormatInteger(bpe.size()))
+                 : fmt::format("{}; {} pieces in the vocabulary of both languages",
+                               text.description, FormatInteger(bpe.size()));
   if (left_out.too_long > 0) {
     about.description +=
         fmt::format("; {} of more than {} pieces left out of training and validation",

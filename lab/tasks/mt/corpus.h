@@ -41,18 +41,25 @@ struct PairSet {
 /// including padding, but of one case or more.
 std::vector<at::Tensor> SortedBatches(const at::Tensor& lengths, int64_t max_tokens);
 
-/// Sentence pairs with the vocabulary of both languages, trained on the training pairs.
+/// Sentence pairs with the vocabulary of both languages, or one for each, trained on the training
+/// pairs.
 struct Corpus final : Dataset {
-  Bpe bpe;
+  Bpe bpe;                        ///< of both languages, or of the target
+  std::optional<Bpe> source_bpe;  ///< of the source, if it has its own vocabulary
   PairSet train, valid, test;
 
   /// Leaves out training and validation pairs with more than `max_length` pieces, including </s>,
   /// on a side; keeps all test pairs, because BLEU depends on them.
   /// `about` has the numbers of left-out pairs and of unknown pieces outside training; its sha256
-  /// is of the pairs and of the training pairs' pieces. The vocabulary is cached in `cache` as in
-  /// Bpe::TrainOnce. Throws DataError if a split has no pairs left, and like Bpe::Train.
+  /// is of the pairs and of the training pairs' pieces. `bpe` has `vocabulary` pieces, and
+  /// `source_bpe` has `source_vocabulary`; 0 means that there is none. Vocabularies are cached in
+  /// `cache` as in Bpe::TrainOnce. Throws DataError if a split has no pairs left, and like
+  /// Bpe::Train.
   Corpus(ParallelText text, int64_t vocabulary, int64_t max_length,
-         const std::optional<std::filesystem::path>& cache);
+         const std::optional<std::filesystem::path>& cache, int64_t source_vocabulary = 0);
+
+  /// Returns the vocabulary of the source.
+  const Bpe& SourceBpe() const { return source_bpe ? *source_bpe : bpe; }
 };
 
 }  // namespace planish::lab

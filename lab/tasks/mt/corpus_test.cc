@@ -63,6 +63,31 @@ TEST(Corpus, HasPiecesWithTheirEndAndPadding) {
   }
 }
 
+TEST(Corpus, HasAVocabularyForEachLanguage) {
+  const ParallelText text = SomeText();
+  const Corpus corpus(text, 30, 100, {}, 25), joint(text, 30, 100, {});
+  EXPECT_FALSE(joint.source_bpe);
+  EXPECT_EQ(&joint.SourceBpe(), &joint.bpe);
+  ASSERT_TRUE(corpus.source_bpe);
+  EXPECT_NE(corpus.about.sha256, joint.about.sha256);
+  std::vector<std::string> source, target;
+  for (const SentencePair& pair : text.train) {
+    source.push_back(pair.source);
+    target.push_back(pair.target);
+  }
+  EXPECT_EQ(corpus.SourceBpe().model(), Bpe::Train(source, 25).model());
+  EXPECT_EQ(corpus.bpe.model(), Bpe::Train(target, 30).model());
+  EXPECT_THAT(corpus.about.description,
+              HasSubstr("some; " + std::to_string(corpus.source_bpe->size()) +
+                        " pieces in the source's vocabulary, " + std::to_string(corpus.bpe.size()) +
+                        " in the target's"));
+  const Pieces row = corpus.train.source.Select(at::tensor({1}, at::kLong));
+  EXPECT_TRUE(row.rows.equal(EncodeLines(corpus.SourceBpe(), {{"a cat"}}).rows));
+  // "K" is no letter of the English sentences.
+  EXPECT_THAT(corpus.SourceBpe().Encode("Katze"), ::testing::Contains(Bpe::kUnknown));
+  EXPECT_THAT(corpus.bpe.Encode("Katze"), Not(::testing::Contains(Bpe::kUnknown)));
+}
+
 TEST(Corpus, SelectsRowsAndCutsThem) {
   const Corpus corpus(SomeText(), 60, 100, {});
   const Pieces& all = corpus.train.source;

@@ -69,7 +69,9 @@ class Translation final : public Experiment, public LineTranslator {
         bleu_sentences_(s.Int("bleu_sentences")),
         beam_{.beam = s.Int("beam"), .length_penalty = s.Real("length_penalty")},
         lengths_(Longer(corpus.train)),
-        model_({.vocabulary = corpus.bpe.size(), .transformer = LayersOf(s)}) {}
+        model_({.vocabulary = corpus.bpe.size(),
+                .source_vocabulary = corpus.source_bpe ? corpus.source_bpe->size() : 0,
+                .transformer = LayersOf(s)}) {}
 
   torch::nn::Module& model() override { return model_; }
 
@@ -124,7 +126,7 @@ class Translation final : public Experiment, public LineTranslator {
 
   std::vector<std::string> Translate(const std::vector<std::string>& lines) override {
     if (lines.empty()) return {};
-    return Translate(EncodeLines(corpus_.bpe, lines), beam_);
+    return Translate(EncodeLines(corpus_.SourceBpe(), lines), beam_);
   }
 
  private:
@@ -256,7 +258,18 @@ std::vector<SettingSpec> DataSettings() {
        {},
        {},
        {}},
-      {"vocabulary", 10149, "pieces of the shared vocabulary", 8, 1'000'000, {}},
+      {"vocabulary",
+       10149,
+       "pieces of the shared vocabulary, or of the target's",
+       8,
+       1'000'000,
+       {}},
+      {"source_vocabulary",
+       0,
+       "pieces of the source's own vocabulary; 0: the languages share one, and embeddings",
+       0,
+       1'000'000,
+       {}},
       {"train_pairs", 10'000'000, "maximum number of training pairs", 1, 1e15, {}},
       {"max_length", 256, "pairs with more pieces on a side are left out of training", 2, 1e6, {}},
   };
@@ -298,6 +311,30 @@ std::vector<Preset> MakePresets() {
       {"paper",
        "6 + 6 layers of 512 as printed for German to English; 55 epochs (not printed)",
        {}},
+      {"en-de",
+       "6 + 6 layers of 1024 as printed for English to German: 210 million weights",
+       {{"data", "files"},
+        {"direction", "en-de"},
+        {"vocabulary", 32'765},
+        {"width", 1024},
+        {"heads", 16},
+        {"ffn", 4096},
+        {"accumulate", 1},
+        {"lr", 1e-3},
+        {"warmup", 4000}}},
+      {"en-vi",
+       "6 + 6 layers of 512 as printed for English to Vietnamese: a vocabulary for each",
+       {{"data", "files"},
+        {"direction", "en-vi"},
+        {"source_vocabulary", 7669},
+        {"vocabulary", 6669},
+        {"heads", 8},
+        {"ffn", 2048},
+        {"dropout", 0.1},
+        {"attention_dropout", 0.0},
+        {"activation_dropout", 0.0},
+        {"accumulate", 1},
+        {"lr", 1e-3}}},
       {"smoke",
        "2 + 2 layers of 16 on 300 pairs for 2 epochs: a test that it runs",
        {{"layers", 2},
@@ -362,7 +399,8 @@ class MtTask final : public Task {
     return std::make_unique<Corpus>(OpenParallel(path, {.data = s.Text("data"),
                                                         .direction = s.Text("direction"),
                                                         .train_pairs = s.Int("train_pairs")}),
-                                    s.Int("vocabulary"), s.Int("max_length"), CacheFolder());
+                                    s.Int("vocabulary"), s.Int("max_length"), CacheFolder(),
+                                    s.Int("source_vocabulary"));
   }
 
   void Check(const Settings& s, const Dataset& data) const override {

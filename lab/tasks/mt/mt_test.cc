@@ -19,6 +19,7 @@
 #include "lab/tasks/mt/corpus.h"
 #include "lab/tasks/mt/model.h"
 #include "lab/tasks/task_testing.h"
+#include "lab/testing/long_tests.h"
 
 namespace planish::lab {
 namespace {
@@ -119,6 +120,94 @@ TEST_F(MtTest, GivesEveryNormTheSameStartAndTheSameBatches) {
       }
     }
   }
+}
+
+// The model of a preset with its printed vocabularies.
+TranslationModel ModelOf(const Settings& s) {
+  return TranslationModel({.vocabulary = s.Int("vocabulary"),
+                           .source_vocabulary = s.Int("source_vocabulary"),
+                           .transformer = {.layers = s.Int("layers"),
+                                           .width = s.Int("width"),
+                                           .heads = s.Int("heads"),
+                                           .ffn = s.Int("ffn")}});
+}
+
+// fairseq's transformer_wmt_en_de (6 + 6 layers of 512, 8 heads, 2,048 hidden units) without shared
+// matrices, and transformer_wmt_en_de_big_t2t (1024, 16, 4,096) with one.
+TEST_F(MtTest, PresetsHaveThePrintedSizes) {
+  const Settings vi = Chosen("en-vi");
+  EXPECT_EQ(ParameterCount(ModelOf(vi)), ByHand(6, 512, 2048, 7'669 + 2 * 6'669, 1024));
+  EXPECT_EQ(vi.Int("heads"), 8);
+  EXPECT_EQ(vi.Real("dropout"), 0.1);
+  const Settings de = Chosen("en-de");
+  const int64_t parameters = ByHand(6, 1024, 4096, 32'765, 2048);
+  EXPECT_EQ(parameters, 209'912'832);
+  EXPECT_EQ(ByHand(6, de.Int("width"), de.Int("ffn"), de.Int("vocabulary"), 2048), parameters);
+  if (RunsLongTests()) EXPECT_EQ(ParameterCount(ModelOf(de)), parameters);
+  EXPECT_EQ(de.Int("heads"), 16);
+  EXPECT_EQ(de.Real("dropout"), 0.3);
+  for (const auto& [settings, warmup] : {std::pair(vi, 8000), std::pair(de, 4000)}) {
+    EXPECT_EQ(settings.Int("warmup"), warmup);
+    EXPECT_EQ(settings.Real("lr"), 1e-3);
+    EXPECT_EQ(settings.Int("batch_size"), 4096);
+    EXPECT_EQ(settings.Real("adam_beta2"), 0.98);
+    EXPECT_EQ(settings.Int("accumulate"), 1);
+  }
+}
+
+// Each preset's network on small vocabularies. That of en-de has 176 million weights.
+TEST_F(MtTest, TrainsThePrintedNetworks) {
+  for (const std::string preset : {"en-vi", "en-de"}) {
+    SCOPED_TRACE(preset);
+    if (preset == "en-de" && !RunsLongTests()) continue;
+    const bool separate = preset == "en-vi";
+    const Settings settings = Chosen(preset, {{"data", "synthetic"},
+                                              {"direction", "en-de"},
+                                              {"train_pairs", "300"},
+                                              {"source_vocabulary", separate ? "180" : "0"},
+                                              {"vocabulary", "200"}});
+    const auto data = task->Load(settings, {});
+    at::manual_seed(1);
+    const auto experiment = task->Make(settings, *data);
+    const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), settings);
+    experiment->model().train();
+    const std::vector<at::Tensor> batches = {at::tensor({0, 1}, at::kLong)};
+    const double first = UpdateWeights(*experiment, *optimizer, batches).loss;
+    UpdateWeights(*experiment, *optimizer, batches);
+    EXPECT_LT(UpdateWeights(*experiment, *optimizer, batches).loss, first);
+  }
+}
+
+TEST_F(MtTest, TwoVocabulariesShareNoEmbedding) {
+  const Sets sets = {{"source_vocabulary", "150"}, {"dropout", "0"}};
+  const auto data = Load(sets);
+  const auto& corpus = dynamic_cast<const Corpus&>(*data);
+  ASSERT_TRUE(corpus.source_bpe);
+  EXPECT_EQ(corpus.source_bpe->size(), 150);
+  EXPECT_EQ(corpus.bpe.size(), 200);
+  const auto experiment = Make(*data, sets);
+  const auto p = experiment->model().named_parameters();
+  EXPECT_EQ(p["source_embedding"].sizes(), at::IntArrayRef({150, 16}));
+  EXPECT_EQ(p["embedding"].sizes(), at::IntArrayRef({200, 16}));
+  EXPECT_EQ(p["output"].sizes(), at::IntArrayRef({200, 16}));
+  EXPECT_EQ(ParameterCount(experiment->model()), ByHand(2, 16, 32, 150 + 2 * 200, 32));
+  // Normal with variance 1/16, from 2,400 elements or more: the deviation's own is 1.5%.
+  for (const char* name : {"source_embedding", "embedding", "output"}) {
+    EXPECT_NEAR(p[name].std().item<double>(), 0.25, 0.02) << name;
+  }
+  // Each matrix gets the gradients of its own side.
+  experiment->model().train();
+  experiment->Loss(experiment->Batch(at::tensor({3}, at::kLong))).backward();
+  const auto used = [&](const char* name) {
+    return p[name].grad().abs().sum(1).gt(0).nonzero().squeeze(1);
+  };
+  const at::Tensor source = corpus.train.source.rows[3];
+  EXPECT_TRUE(
+      used("source_embedding")
+          .equal(
+              std::get<0>(at::_unique(source.masked_select(source.ne(Bpe::kPad)))).to(at::kLong)));
+  EXPECT_EQ(used("output").numel(), 200);
+  ExpectExactResume(*task, {{"source_vocabulary", "150"}, {"bleu_sentences", "3"}}, {1, 2});
 }
 
 // The bounds of torch.nn.init.kaiming_uniform_(a=sqrt(5)): 1 / sqrt(inputs). Glorot's are
