@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "lab/model/norms.h"
+
 // Capabilities of a trained experiment on the command line. An Experiment inherits those that it
 // has. Every call runs with the model in evaluation mode and gradients off. kTask completes "a task
 // that ..." in messages.
@@ -120,6 +122,28 @@ class SequenceReader {
   /// Returns the mean loss of the predictions from the last layer's last state h [B, H], in h's
   /// type. It can be differentiated.
   virtual at::Tensor LastLoss(const at::Tensor& h, const at::Tensor& target) = 0;
+};
+
+/// Capability of a network with linear layers directly before norms: `planish analyze invariance`.
+class LinearLayersWithNorms {
+ public:
+  static constexpr char kTask[] = "has linear layers directly before norms";
+
+  virtual ~LinearLayersWithNorms() = default;
+
+  struct Layer {
+    std::string name;     ///< of the linear layer in the model
+    std::string norm;     ///< in InvarianceNorms() (lab/papers/invariances.h)
+    NormOptions options;  ///< of the norm
+    at::Tensor x;         ///< [cases, inputs] inputs of the layer
+    at::Tensor weight;    ///< [units, inputs]
+    at::Tensor bias;      ///< [units] of the linear layer, or undefined
+    const torch::nn::Module* of_norm = nullptr;  ///< has the norm's parameters; of the model
+  };
+
+  /// Returns all linear layers but those whose norm is none, with their inputs for the first
+  /// `cases` test cases, or all if there are fewer. Computes in the type of the model's parameters.
+  virtual std::vector<Layer> LayersWithNorms(int64_t cases) = 0;
 };
 
 }  // namespace planish::lab

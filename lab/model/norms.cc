@@ -12,6 +12,7 @@
 #include <numbers>
 #include <utility>
 
+#include "lab/base/norm_name.h"
 #include "lab/error.h"
 #include "lab/model/batch_statistics.h"
 #include "planish/torch.h"
@@ -169,14 +170,6 @@ class RowNorm final : public NormModule {
   internal::Recipe recipe_;
   nn::RowNorm norm_;
 };
-
-// Returns the number of groups for GroupNorm: the largest divisor of `channels` up to 8 that gives
-// each group at least 4 elements. A channel has `size` elements.
-int64_t GroupsOf(int64_t channels, int64_t size) {
-  int64_t groups = 8;
-  while (groups > 1 && (channels % groups != 0 || channels * size < 4 * groups)) --groups;
-  return groups;
-}
 
 // Group normalization (Wu & He 2018): normalizes groups of channels, over all positions of an
 // image; each channel has its own gain and bias. Its rows are the groups.
@@ -365,20 +358,12 @@ Module Batch(Shape shape, Options o) {
 
 constexpr char kNone[] = "none", kBatch[] = "batch", kWeight[] = "weight", kGroup[] = "group";
 
-// Returns the lab's name of a norm over rows: hyphens, and the papers' word for the deviation.
-std::string NameOf(const internal::NormName& row) {
-  if (row.norm == Norm::kDetachDeviation) return "detach-std";
-  std::string name = row.name;
-  std::ranges::replace(name, '_', '-');
-  return name;
-}
-
 }  // namespace
 
 const std::vector<std::string>& NormNames() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all = {kNone, kBatch, kWeight};
-    for (const internal::NormName& row : internal::kNormNames) all.push_back(NameOf(row));
+    for (const internal::NormName& row : internal::kNormNames) all.push_back(LabNameOf(row));
     all.push_back(kGroup);
     for (const ElementFunction& row : kElementFunctions) all.push_back(row.name);
     return all;
@@ -402,7 +387,7 @@ std::shared_ptr<NormModule> MakeNorm(const std::string& name, const std::vector<
   if (name == kWeight) return std::make_shared<WeightNorm>(shape);
   if (name == kGroup) return std::make_shared<GroupNorm>(shape, options);
   for (const internal::NormName& row : internal::kNormNames) {
-    if (NameOf(row) == name) return std::make_shared<RowNorm>(row, shape, options);
+    if (LabNameOf(row) == name) return std::make_shared<RowNorm>(row, shape, options);
   }
   for (const ElementFunction& row : kElementFunctions) {
     if (row.name == name) return std::make_shared<ElementwiseNorm>(row, shape);

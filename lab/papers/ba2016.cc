@@ -36,9 +36,9 @@ PaperInvariances TableOne() {
   return {
       "Table 1",
       "Invariance properties under the normalization methods.",
-      {{Normalization::kBatch, "Batch norm", {true, false, true, true, true, false}},
-       {Normalization::kWeight, "Weight norm", {true, false, true, false, false, false}},
-       {Normalization::kLayer, "Layer norm", {true, true, false, true, false, true}}},
+      {{"batch", "Batch norm", {true, false, true, true, true, false}},
+       {"weight", "Weight norm", {true, false, true, false, false, false}},
+       {"layer", "Layer norm", {true, true, false, true, false, true}}},
       {"Section 5.1 says that all three are invariant to re-scaling the dataset. The table says "
        "that weight norm is not, and the table is right: the length of a unit's weights does not "
        "depend on the data.",

@@ -6,8 +6,10 @@
 #include <span>
 #include <utility>
 
+#include "lab/base/norm_name.h"
 #include "planish/batch_norm.h"
 #include "planish/norm.h"
+#include "planish/pointwise_norm.h"
 #include "planish/weight_norm.h"
 
 namespace planish::lab {
@@ -27,14 +29,20 @@ std::vector<double> Draw(int64_t count, std::mt19937_64& generator) {
 }
 
 // Returns x W^T [cases, units].
-Matrix Product(const LinearLayer& layer, const Matrix& w) {
-  const auto inputs = static_cast<size_t>(layer.inputs);
-  Matrix a;
+Matrix Product(const LinearLayer& layer, const Matrix& x, const Matrix& w) {
+  const auto inputs = static_cast<size_t>(layer.inputs), units = static_cast<size_t>(layer.units);
+  // Transposed, so that the innermost loop is over units, which the compiler vectorizes. Each sum
+  // is over the inputs in order.
+  Matrix columns(w.size()), a(static_cast<size_t>(layer.cases) * units);
+  for (size_t u = 0; u < units; ++u) {
+    for (size_t i = 0; i < inputs; ++i) columns[i * units + u] = w[u * inputs + i];
+  }
   for (size_t n = 0; n < static_cast<size_t>(layer.cases); ++n) {
-    for (size_t u = 0; u < static_cast<size_t>(layer.units); ++u) {
-      double sum = 0;
-      for (size_t i = 0; i < inputs; ++i) sum += layer.x[n * inputs + i] * w[u * inputs + i];
-      a.push_back(sum);
+    double* row = a.data() + n * units;
+    for (size_t i = 0; i < inputs; ++i) {
+      const double value = x[n * inputs + i];
+      const double* weights = columns.data() + i * units;
+      for (size_t u = 0; u < units; ++u) row[u] += value * weights[u];
     }
   }
   return a;
@@ -53,6 +61,75 @@ std::span<double> Row(Matrix& rows, int64_t row, int64_t cols) {
   return std::span(rows).subspan(static_cast<size_t>(row * cols), static_cast<size_t>(cols));
 }
 
+const double* OrNull(const Matrix& values) { return values.empty() ? nullptr : values.data(); }
+
+constexpr char kBatch[] = "batch", kWeight[] = "weight", kGroup[] = "group", kDyt[] = "dyt",
+               kDerf[] = "derf";
+
+// Replaces a [layer.cases, cols] by its norm, with the gains and biases of `layer`.
+void NormalizeInPlace(const std::string& norm, const LinearLayer& layer, int64_t cols, Matrix& a,
+                      const InvarianceOptions& options) {
+  const double *gain = OrNull(layer.gain), *bias = OrNull(layer.bias);
+  const auto over_rows = [&](Norm row, int64_t groups) {
+    const bool affine = internal::RecipeOf(row).output == internal::Output::kAffine;
+    NormForward<double>(row,
+                        {.rows = layer.cases * groups,
+                         .cols = cols / groups,
+                         .x = a.data(),
+                         .gain = affine ? gain : nullptr,
+                         .bias = affine ? bias : nullptr,
+                         .y = a.data(),
+                         .sets = groups,
+                         .set_rows = groups > 1 ? 1 : 0},
+                        {.eps = options.eps, .scale = options.scale, .slope = options.slope});
+  };
+  if (norm == kBatch && !layer.mean.empty()) {
+    BatchNormEvaluate<double>({.batch = layer.cases,
+                               .channels = cols,
+                               .x = a.data(),
+                               .gain = gain,
+                               .bias = bias,
+                               .running_mean = layer.mean.data(),
+                               .running_var = layer.variance.data(),
+                               .y = a.data()},
+                              {.eps = options.eps});
+  } else if (norm == kBatch) {
+    BatchNormForward<double>({.batch = layer.cases,
+                              .channels = cols,
+                              .x = a.data(),
+                              .gain = gain,
+                              .bias = bias,
+                              .y = a.data()},
+                             {.eps = options.eps});
+  } else if (norm == kGroup) {
+    over_rows(Norm::kLayer, GroupsOf(cols, 1));
+  } else if (norm == kDyt || norm == kDerf) {
+    PointwiseNormForward<double>(norm == kDyt ? Pointwise::kTanh : Pointwise::kErf,
+                                 {.rows = layer.cases,
+                                  .cols = cols,
+                                  .x = a.data(),
+                                  .alpha = &layer.alpha,
+                                  .shift = norm == kDerf ? &layer.shift : nullptr,
+                                  .gain = gain,
+                                  .bias = bias,
+                                  .y = a.data()});
+  }
+  for (const OnlineNormName& online : kOnlineNormNames) {
+    if (norm != online.name) continue;
+    const int64_t rows = layer.state ? 1 : layer.cases;
+    for (int64_t first = 0; first < layer.cases; first += rows) {
+      OnlineState state = layer.state.value_or(OnlineState{});
+      double* y = a.data() + first * cols;
+      OnlineNormForward<double>(
+          {.rows = rows, .cols = cols, .x = y, .gain = gain, .bias = bias, .y = y}, state,
+          {.alpha = online.alpha});
+    }
+  }
+  for (const internal::NormName& row : internal::kNormNames) {
+    if (norm == LabNameOf(row)) over_rows(row.norm, 1);
+  }
+}
+
 }  // namespace
 
 std::string_view LabelOf(Transformation transformation) {
@@ -69,13 +146,26 @@ std::string_view LabelOf(Transformation transformation) {
       return "Dataset re-centering";
     case Transformation::kCaseScale:
       return "Single training case re-scaling";
+    case Transformation::kWeightMatrixJoint:
+      return "Weight matrix re-scaling and re-centering";
   }
   return "";
 }
 
-LinearLayer RandomLinearLayer() {
-  std::mt19937_64 generator(1);
-  LinearLayer layer{.cases = 32, .inputs = 20, .units = 50};
+const std::vector<std::string>& InvarianceNorms() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all = {"none", kBatch, kWeight};
+    for (const internal::NormName& row : internal::kNormNames) all.push_back(LabNameOf(row));
+    for (const char* name : {kGroup, kDyt, kDerf}) all.emplace_back(name);
+    for (const OnlineNormName& online : kOnlineNormNames) all.emplace_back(online.name);
+    return all;
+  }();
+  return names;
+}
+
+LinearLayer RandomLinearLayer(int64_t cases, int64_t inputs, int64_t units, uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  LinearLayer layer{.cases = cases, .inputs = inputs, .units = units};
   layer.x = Draw(layer.cases * layer.inputs, generator);
   layer.w = Draw(layer.units * layer.inputs, generator);
   layer.gain = Draw(layer.units, generator);
@@ -84,9 +174,9 @@ LinearLayer RandomLinearLayer() {
   return layer;
 }
 
-std::vector<TransformationParameters> RandomTransformationParameters() {
-  std::mt19937_64 generator(2);
-  const LinearLayer layer = RandomLinearLayer();
+std::vector<TransformationParameters> RandomTransformationParameters(const LinearLayer& layer,
+                                                                     uint64_t seed) {
+  std::mt19937_64 generator(seed);
   std::vector<TransformationParameters> all;
   for (const double d : {2.0, 0.5, 3.0}) {
     TransformationParameters parameters{.d = d, .gamma = Draw(layer.inputs, generator)};
@@ -102,12 +192,14 @@ LinearLayer Transformed(LinearLayer layer, Transformation transformation,
   switch (transformation) {
     case Transformation::kWeightMatrixScale:
       Scale(layer.w, parameters.d);
+      Scale(layer.offset, parameters.d);
       break;
     case Transformation::kWeightMatrixCentre:
       Shift(layer.w, parameters.gamma);
       break;
     case Transformation::kWeightVectorScale:
       Scale(Row(layer.w, parameters.unit, layer.inputs), parameters.d);
+      if (!layer.offset.empty()) Scale(Row(layer.offset, parameters.unit, 1), parameters.d);
       break;
     case Transformation::kDataScale:
       Scale(layer.x, parameters.d);
@@ -118,56 +210,76 @@ LinearLayer Transformed(LinearLayer layer, Transformation transformation,
     case Transformation::kCaseScale:
       Scale(Row(layer.x, parameters.row, layer.inputs), parameters.d);
       break;
+    case Transformation::kWeightMatrixJoint:
+      Scale(layer.w, parameters.d);
+      Scale(layer.offset, parameters.d);
+      Shift(layer.w, parameters.gamma);
+      break;
   }
   return layer;
 }
 
-std::vector<double> NormalizedOutputs(Normalization norm, const LinearLayer& layer) {
-  if (norm == Normalization::kWeight) {
+std::vector<double> NormalizedSums(const std::string& norm, const LinearLayer& layer, Matrix a,
+                                   const InvarianceOptions& options) {
+  NormalizeInPlace(norm, layer, layer.units, a, options);
+  return a;
+}
+
+std::vector<double> SumsOf(const std::string& norm, const LinearLayer& layer) {
+  Matrix a;
+  if (norm == kWeight) {
+    const Matrix ones(static_cast<size_t>(layer.units), 1);
     Matrix w(layer.w.size());
     WeightNormForward<double>({.rows = layer.units,
                                .cols = layer.inputs,
                                .v = layer.w.data(),
-                               .g = layer.gain.data(),
+                               .g = layer.gain.empty() ? ones.data() : layer.gain.data(),
                                .w = w.data()});
-    Matrix y = Product(layer, w);
-    Shift(y, layer.bias);
-    return y;
-  }
-  const Matrix a = Product(layer, layer.w);
-  Matrix y(a.size());
-  if (norm == Normalization::kBatch) {
-    BatchNormForward<double>({.batch = layer.cases,
-                              .channels = layer.units,
-                              .x = a.data(),
-                              .gain = layer.gain.data(),
-                              .bias = layer.bias.data(),
-                              .y = y.data()},
-                             {.eps = 0});
+    a = Product(layer, layer.x, w);
+    if (!layer.bias.empty()) Shift(a, layer.bias);
   } else {
-    NormForward<double>(Norm::kLayer,
-                        {.rows = layer.cases,
-                         .cols = layer.units,
-                         .x = a.data(),
-                         .gain = layer.gain.data(),
-                         .bias = layer.bias.data(),
-                         .y = y.data()},
-                        {.eps = 0});
+    a = Product(layer, layer.x, layer.w);
   }
-  return y;
+  if (!layer.offset.empty()) Shift(a, layer.offset);
+  return a;
 }
 
-double LargestChange(Normalization norm, Transformation transformation) {
-  const LinearLayer layer = RandomLinearLayer();
-  const std::vector<double> plain = NormalizedOutputs(norm, layer);
+std::vector<double> NormalizedOutputs(const std::string& norm, const LinearLayer& layer,
+                                      const InvarianceOptions& options) {
+  return NormalizedSums(norm, layer, SumsOf(norm, layer), options);
+}
+
+std::vector<double> OutputsOfNormalizedInputs(const std::string& norm, const LinearLayer& layer,
+                                              const InvarianceOptions& options) {
+  LinearLayer inputs{.cases = layer.cases};
+  inputs.alpha = layer.alpha;
+  inputs.shift = layer.shift;
+  Matrix x = layer.x;
+  NormalizeInPlace(norm, inputs, layer.inputs, x, options);
+  return Product(layer, x, layer.w);
+}
+
+double LargestChange(const LayerOutputs& outputs, const LinearLayer& layer,
+                     Transformation transformation,
+                     const std::vector<TransformationParameters>& parameters) {
+  const std::vector<double> plain = outputs(layer);
   double largest = 0, change = 0;
   for (const double y : plain) largest = std::max(largest, std::abs(y));
-  for (const TransformationParameters& parameters : RandomTransformationParameters()) {
-    const std::vector<double> y =
-        NormalizedOutputs(norm, Transformed(layer, transformation, parameters));
-    for (size_t i = 0; i < y.size(); ++i) change = std::max(change, std::abs(y[i] - plain[i]));
+  for (const TransformationParameters& of : parameters) {
+    const std::vector<double> y = outputs(Transformed(layer, transformation, of));
+    for (size_t i = 0; i < y.size(); ++i) {
+      const double difference = std::abs(y[i] - plain[i]);
+      if (std::isnan(difference)) return difference;
+      change = std::max(change, difference);
+    }
   }
   return change / largest;
+}
+
+double LargestChange(const std::string& norm, Transformation transformation) {
+  const LinearLayer layer = RandomLinearLayer();
+  return LargestChange([&](const LinearLayer& of) { return NormalizedOutputs(norm, of); }, layer,
+                       transformation, RandomTransformationParameters(layer));
 }
 
 }  // namespace planish::lab

@@ -153,7 +153,7 @@ struct TaskClaims {
 /// Table of invariances. The report measures them when it is written.
 struct PaperInvariances {
   struct Line {
-    Normalization norm;
+    std::string norm;                                     ///< in InvarianceNorms()
     std::string label;                                    ///< as printed
     std::array<bool, kTransformations.size()> invariant;  ///< as printed
   };

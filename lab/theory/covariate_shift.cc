@@ -398,13 +398,13 @@ std::vector<LayerValues> MeasureLayers(PixelMlp& model, PixelMlp& earlier, const
   exact.epsilon = 1e-30;  // far below a variance, but prevents 0/0
   std::vector<LayerValues> values;
   at::Tensor h = x;
-  for (size_t layer = 0; layer + 1 < model.linears().size(); ++layer) {
+  for (size_t layer = 0; layer + 1 < model.layers().size(); ++layer) {
     const at::Tensor sums = model.Sums(layer, h);
     const at::Tensor below = &earlier == &model ? sums : earlier.Sums(layer, h);
     // A new norm has gains of 1 and biases of 0.
     const auto norm = MakeNorm(options.norm, {options.width}, exact);
     norm->to(at::kDouble);
-    const at::Tensor outputs = model.norms()[layer]->forward(sums);
+    const at::Tensor outputs = model.layers()[layer].norm->forward(sums);
     h = outputs.relu();
     const at::Tensor exact_sums = sums.to(at::kDouble);
     values.push_back({.sums = exact_sums,

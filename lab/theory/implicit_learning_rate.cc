@@ -30,7 +30,7 @@ constexpr double kClosedFormError = 1e-9;
 
 // Weights of a layer that are scale-invariant together: the rows of a matrix.
 at::Tensor InvariantVectors(const PixelMlp& model, size_t layer, bool of_gradients) {
-  const auto& linear = model.linears()[layer];
+  const auto& linear = model.layers()[layer].linear;
   const auto pick = [&](const at::Tensor& t) { return of_gradients ? t.grad() : t.detach(); };
   const std::string& norm = model.options().norm;
   if (norm == "weight" || norm == "batch") return pick(linear->weight);
@@ -48,7 +48,7 @@ std::shared_ptr<PixelMlp> ScaledCopy(const PixelMlp& model, double scale) {
   const std::vector<at::Tensor> from = model.parameters(), to = copy->parameters();
   for (size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
   for (size_t layer = 0; layer + 1 < copy->linears().size(); ++layer) {
-    const auto& linear = copy->linears()[layer];
+    const auto& linear = copy->layers()[layer].linear;
     linear->weight.mul_(scale);
     if (options.norm != "weight" && options.norm != "batch") linear->bias.mul_(scale);
   }
@@ -73,7 +73,7 @@ at::Tensor RelativeUpdates(const PixelMlp& model, double scale, const Tensors& b
     Sgd(ParametersOf(*copy), learning_rate).Step();
   }
   for (size_t layer = 0; layer + 1 < before.size(); ++layer) {
-    const WeightMoves moves = MeasureMoves(before[layer], copy->linears()[layer]->weight);
+    const WeightMoves moves = MeasureMoves(before[layer], copy->layers()[layer].linear->weight);
     relative.push_back(moves.turned.sqrt() / moves.length);
   }
   return at::cat(relative);
@@ -108,8 +108,8 @@ struct Trainings {
 // Weights of the hidden layers.
 std::vector<at::Tensor> HiddenWeights(const PixelMlp& model) {
   std::vector<at::Tensor> weights;
-  for (size_t layer = 0; layer + 1 < model.linears().size(); ++layer) {
-    weights.push_back(model.linears()[layer]->weight.detach().to(at::kDouble));
+  for (size_t layer = 0; layer + 1 < model.layers().size(); ++layer) {
+    weights.push_back(model.layers()[layer].linear->weight.detach().to(at::kDouble));
   }
   return weights;
 }

@@ -128,13 +128,13 @@ TEST(ScaleInvariance, IsThatOfAutogradOnComposedOperators) {
 TEST(ScaleInvariance, DoesNotChangeTheModelAndNeedsGradients) {
   const Seeded seeded;
   Problem problem("layer");
-  const at::Tensor before = problem.model.linears()[0]->weight.detach().clone();
+  const at::Tensor before = problem.model.layers()[0].linear->weight.detach().clone();
   MeasureInvariance(problem.model, {problem.x, problem.labels});
-  EXPECT_TRUE(problem.model.linears()[0]->weight.equal(before));
-  EXPECT_FALSE(problem.model.linears()[0]->weight.grad().defined());
+  EXPECT_TRUE(problem.model.layers()[0].linear->weight.equal(before));
+  EXPECT_FALSE(problem.model.layers()[0].linear->weight.grad().defined());
   {
     const at::NoGradGuard no_grad;
-    problem.model.linears()[2]->weight.zero_();  // no gradient reaches the hidden layers
+    problem.model.layers()[2].linear->weight.zero_();  // no gradient reaches the hidden layers
   }
   const ScaleInvariance none = MeasureInvariance(problem.model, {problem.x, problem.labels});
   EXPECT_EQ(none.growth, 0);
@@ -148,7 +148,7 @@ TEST(ScaleInvariance, LengthIsTheSumOfAllUpdates) {
     Problem problem(norm);
     const double rate = 0.3;
     const auto vectors = [&] {
-      const auto& linear = problem.model.linears()[1];
+      const auto& linear = problem.model.layers()[1].linear;
       return norm == "layer"
                  ? at::cat({linear->weight.flatten(), linear->bias}).detach().unsqueeze(0).clone()
                  : linear->weight.detach().clone();
@@ -156,7 +156,7 @@ TEST(ScaleInvariance, LengthIsTheSumOfAllUpdates) {
     at::Tensor expected = vectors().square().sum(1);
     for (int step = 0; step < 50; ++step) {
       at::cross_entropy_loss(problem.model.forward(problem.x), problem.labels).backward();
-      const auto& linear = problem.model.linears()[1];
+      const auto& linear = problem.model.layers()[1].linear;
       const at::Tensor g =
           norm == "layer"
               ? at::cat({linear->weight.grad().flatten(), linear->bias.grad()}).unsqueeze(0)
@@ -235,7 +235,7 @@ TEST_F(PairedTest, CasesOfASeedStartAndSeeTheSame) {
       EXPECT_TRUE(training.NextBatch().equal(batches.back()));
       EXPECT_TRUE(std::isfinite(training.Step()));
     }
-    EXPECT_FALSE(training.model().linears()[0]->weight.equal(weights[0])) << which.Name();
+    EXPECT_FALSE(training.model().layers()[0].linear->weight.equal(weights[0])) << which.Name();
     if (first.empty()) {
       first = weights;
       first_batches = batches;
@@ -245,7 +245,7 @@ TEST_F(PairedTest, CasesOfASeedStartAndSeeTheSame) {
   }
   EXPECT_FALSE(first_batches[0].equal(first_batches[5]));
   DigitTraining other = trainings.Start(trainings.Cases()[0], 1);
-  EXPECT_FALSE(other.model().linears()[0]->weight.equal(first[0]));
+  EXPECT_FALSE(other.model().layers()[0].linear->weight.equal(first[0]));
   EXPECT_FALSE(other.NextBatch().equal(first_batches[0]));
 }
 

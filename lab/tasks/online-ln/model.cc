@@ -71,15 +71,18 @@ at::Tensor OnlineMlp::Forward(at::Tensor x, const Visit& visit) {
       continue;
     }
     const auto next = std::next(layer);
-    auto* norm = next == net_->end() ? nullptr : next->ptr()->as<NormModule>();
-    x = norm ? InputOfNorm(*norm, linear, x) : linear->forward(x);
-    visit(x);
+    auto* norm = next == net_->end() ? nullptr : next->ptr().get();
+    if (norm != nullptr && norm->as<torch::nn::ReLU>() != nullptr) norm = nullptr;
+    auto* weights = norm == nullptr ? nullptr : norm->as<NormModule>();
+    const Layer visited{x, linear.get(), norm};
+    x = weights ? InputOfNorm(*weights, linear, x) : linear->forward(x);
+    visit(visited, x);
   }
   return x;
 }
 
 at::Tensor OnlineMlp::forward(const at::Tensor& x) {
-  return Forward(x, [](const at::Tensor& /*sums*/) {});
+  return Forward(x, [](const Layer& /*layer*/, const at::Tensor& /*sums*/) {});
 }
 
 std::vector<OnlineMlp::Statistics> OnlineMlp::StatisticsOf(const at::Tensor& x) {
@@ -90,11 +93,17 @@ std::vector<OnlineMlp::Statistics> OnlineMlp::StatisticsOf(const at::Tensor& x) 
     }
   }
   if (!statistics.empty()) return statistics;
-  Forward(x, [&](const at::Tensor& sums) {
+  Forward(x, [&](const Layer& /*layer*/, const at::Tensor& sums) {
     statistics.push_back({sums.mean().item<double>(),
                           sums.std(at::OptionalIntArrayRef(1), true).mean().item<double>()});
   });
   return statistics;
+}
+
+std::vector<OnlineMlp::Layer> OnlineMlp::Layers(const at::Tensor& x) {
+  std::vector<Layer> layers;
+  Forward(x, [&](const Layer& layer, const at::Tensor& /*sums*/) { layers.push_back(layer); });
+  return layers;
 }
 
 }  // namespace planish::lab

@@ -3,6 +3,7 @@
 
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 
 #include <cstdint>
 #include <string>
@@ -42,10 +43,19 @@ class OnlineMlp : public torch::nn::Module {
   /// normalization.
   std::vector<Statistics> StatisticsOf(const at::Tensor& x);
 
+  struct Layer {
+    at::Tensor x;  ///< [N, inputs]
+    const torch::nn::LinearImpl* linear;
+    const torch::nn::Module* norm;  ///< null with the norm none
+  };
+
+  /// Returns the layers with their inputs for x [N, inputs].
+  std::vector<Layer> Layers(const at::Tensor& x);
+
   const torch::nn::Sequential& net() const { return net_; }
 
  private:
-  /// As forward. Calls visit(sums) with the sums of each layer, in order.
+  /// As forward. Calls visit(layer, sums) with each layer and its sums, in order.
   template <class Visit>
   at::Tensor Forward(at::Tensor x, const Visit& visit);
 

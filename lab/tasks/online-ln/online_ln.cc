@@ -1,9 +1,12 @@
 #include "lab/tasks/online-ln/online_ln.h"
 
 #include <fmt/format.h>
+#include <torch/nn/modules/linear.h>
 
 #include <sstream>
 
+#include "lab/base/norm_name.h"
+#include "lab/engine/capabilities.h"
 #include "lab/tasks/digit_cases.h"
 #include "lab/tasks/online-ln/model.h"
 #include "src/norm/online/alpha_rule.h"
@@ -17,21 +20,11 @@ constexpr int64_t kTrainProbe = 10'000;
 constexpr int64_t kEvaluationBatch = 1'000;
 constexpr size_t kLayers = 3;
 
-// Names that combine norm and alpha, because the other norms have no alpha and are compared with
-// each of them.
-struct Alpha {
-  const char* norm;
-  double value;
-};
-constexpr Alpha kAlphas[] = {{"online-1", 1},
-                             {"online-0.3", 0.3},
-                             {"online-0.1", 0.1},
-                             {"online-0.03", 0.03},
-                             {"online-0.01", 0.01}};
-
+// Names of online norms combine norm and alpha, because the other norms have no alpha and are
+// compared with each of them.
 std::vector<std::string> Norms() {
   std::vector<std::string> norms = {"none", "layer", "batch", "weight"};
-  for (const Alpha& alpha : kAlphas) norms.emplace_back(alpha.norm);
+  for (const OnlineNormName& online : kOnlineNormNames) norms.emplace_back(online.name);
   return norms;
 }
 
@@ -41,13 +34,31 @@ std::vector<std::string> Schedules() {
   return names;
 }
 
-class OnlineLn final : public DigitExperiment {
+class OnlineLn final : public DigitExperiment, public LinearLayersWithNorms {
  public:
   OnlineLn(const Settings& settings, const DigitCases& data)
       : DigitExperiment({settings.Int("batch_size"), kTrainProbe, kEvaluationBatch}, data),
+        norm_(settings.Text("norm")),
+        norm_options_(MakeOptions(settings).norm_options),
         model_(MakeOptions(settings)) {}
 
   torch::nn::Module& model() override { return model_; }
+
+  std::vector<Layer> LayersWithNorms(int64_t cases) override {
+    std::vector<Layer> found;
+    if (norm_ == "none") return found;
+    const at::Tensor x = FirstCases(data().test, cases).x.to(model_.parameters()[0].options());
+    for (const OnlineMlp::Layer& layer : model_.Layers(x)) {
+      found.push_back({.name = "linear" + std::to_string(found.size()),
+                       .norm = norm_,
+                       .options = norm_options_,
+                       .x = layer.x,
+                       .weight = layer.linear->weight,
+                       .bias = layer.linear->bias,
+                       .of_norm = layer.norm});
+    }
+    return found;
+  }
 
   Values Evaluate() override {
     Values values = DigitExperiment::Evaluate();
@@ -73,10 +84,10 @@ class OnlineLn final : public DigitExperiment {
   static OnlineMlp::Options MakeOptions(const Settings& settings) {
     OnlineMlp::Options options;
     options.norm = settings.Text("norm");
-    for (const Alpha& alpha : kAlphas) {
-      if (options.norm != alpha.norm) continue;
+    for (const OnlineNormName& online : kOnlineNormNames) {
+      if (options.norm != online.name) continue;
       options.norm = "online";
-      options.alpha = alpha.value;
+      options.alpha = online.alpha;
       options.schedule = settings.Text("alpha_schedule");
       break;
     }
@@ -85,6 +96,8 @@ class OnlineLn final : public DigitExperiment {
     return options;
   }
 
+  std::string norm_;
+  NormOptions norm_options_;
   OnlineMlp model_;
 };
 

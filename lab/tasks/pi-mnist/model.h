@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lab/model/norms.h"
@@ -27,21 +28,29 @@ class PixelMlp : public torch::nn::Module {
   explicit PixelMlp(const Options& options);
 
   /// x: [N, inputs] -> logits [N, classes].
-  at::Tensor forward(at::Tensor x);
+  at::Tensor forward(at::Tensor x) { return Run(std::move(x), nullptr); }
+
+  struct Layer {
+    torch::nn::Linear linear;
+    std::shared_ptr<NormModule> norm;
+    std::string norm_name;
+  };
+  /// The last layer is that of the logits.
+  const std::vector<Layer>& layers() const { return layers_; }
+
+  /// Returns the inputs of all layers for x [N, inputs].
+  std::vector<at::Tensor> InputsOfLayers(at::Tensor x);
 
   /// Returns the summed inputs of a layer, those of its norm, from the outputs of the layer before.
   at::Tensor Sums(size_t layer, const at::Tensor& x);
 
   const Options& options() const { return options_; }
 
-  /// The layers; the last ones are of the logits.
-  const std::vector<torch::nn::Linear>& linears() const { return linears_; }
-  const std::vector<std::shared_ptr<NormModule>>& norms() const { return norms_; }
-
  private:
+  at::Tensor Run(at::Tensor x, std::vector<at::Tensor>* inputs);
+
   Options options_;
-  std::vector<torch::nn::Linear> linears_;
-  std::vector<std::shared_ptr<NormModule>> norms_;
+  std::vector<Layer> layers_;
 };
 
 }  // namespace planish::lab

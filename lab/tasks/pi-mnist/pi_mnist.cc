@@ -1,5 +1,6 @@
 #include "lab/tasks/pi-mnist/pi_mnist.h"
 
+#include "lab/engine/capabilities.h"
 #include "lab/tasks/digit_cases.h"
 #include "lab/tasks/pi-mnist/model.h"
 
@@ -14,15 +15,35 @@ constexpr int64_t kTrainProbe = 10'000;
 constexpr int64_t kEvaluationBatch = 1'000;
 constexpr bool kTestCurves = true;  // as in the figure
 
-class PiMnist final : public DigitExperiment {
+class PiMnist final : public DigitExperiment, public LinearLayersWithNorms {
  public:
   PiMnist(const Settings& settings, const DigitCases& data)
       : DigitExperiment(
             {settings.Int("batch_size"), kTrainProbe, kEvaluationBatch, "error", kTestCurves},
             data),
+        norm_options_(MakeOptions(settings).norm_options),
         model_(MakeOptions(settings)) {}
 
   torch::nn::Module& model() override { return model_; }
+
+  std::vector<Layer> LayersWithNorms(int64_t cases) override {
+    const std::vector<PixelMlp::Layer>& layers = model_.layers();
+    const at::Tensor x = FirstCases(data().test, cases).x.to(layers[0].linear->weight.options());
+    const std::vector<at::Tensor> inputs = model_.InputsOfLayers(x);
+    std::vector<Layer> found;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const auto& [linear, norm, name] = layers[i];
+      if (name == "none") continue;
+      found.push_back({.name = "linear" + std::to_string(i),
+                       .norm = name,
+                       .options = norm_options_,
+                       .x = inputs[i],
+                       .weight = linear->weight,
+                       .bias = linear->bias,
+                       .of_norm = norm.get()});
+    }
+    return found;
+  }
 
  protected:
   at::Tensor Logits(const at::Tensor& x) override { return model_.forward(x); }
@@ -41,6 +62,7 @@ class PiMnist final : public DigitExperiment {
     return options;
   }
 
+  NormOptions norm_options_;
   PixelMlp model_;
 };
 
