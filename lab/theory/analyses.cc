@@ -52,8 +52,9 @@ void CheckFiles(const TheoryAnalysis& analysis, const AnalysisInput& input) {
 
 std::span<const TheoryAnalysis> Analyses() {
   static const std::vector<TheoryAnalysis> all = {
-      GradientStatistics(), AdaNormTheory(),      FisherGeometry(),       Reparametrization(),
-      InitialGains(),       RecurrentStability(), ImplicitLearningRate(), CovariateShift()};
+      GradientStatistics(), AdaNormTheory(),        FisherGeometry(),
+      Invariance(),         Reparametrization(),    InitialGains(),
+      RecurrentStability(), ImplicitLearningRate(), CovariateShift()};
   return all;
 }
 

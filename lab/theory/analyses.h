@@ -95,6 +95,7 @@ TheoryResult RunAnalysis(const TheoryAnalysis& analysis, const std::map<std::str
 TheoryAnalysis GradientStatistics();    ///< Theorem 1 of Xu et al. 2019
 TheoryAnalysis AdaNormTheory();         ///< Theorem 2 and Eq. 7 of Xu et al. 2019
 TheoryAnalysis FisherGeometry();        ///< section 5.2 of Ba, Kiros & Hinton 2016
+TheoryAnalysis Invariance();            ///< section 5.1 of Ba, Kiros & Hinton 2016
 TheoryAnalysis Reparametrization();     ///< section 4 of Ba, Kiros & Hinton 2016
 TheoryAnalysis InitialGains();          ///< supplement of Ba, Kiros & Hinton 2016
 TheoryAnalysis RecurrentStability();    ///< section 3.1 of Ba, Kiros & Hinton 2016

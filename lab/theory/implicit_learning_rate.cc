@@ -47,7 +47,7 @@ std::shared_ptr<PixelMlp> ScaledCopy(const PixelMlp& model, double scale) {
   copy->to(at::kDouble);
   const std::vector<at::Tensor> from = model.parameters(), to = copy->parameters();
   for (size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
-  for (size_t layer = 0; layer + 1 < copy->linears().size(); ++layer) {
+  for (size_t layer = 0; layer + 1 < copy->layers().size(); ++layer) {
     const auto& linear = copy->layers()[layer].linear;
     linear->weight.mul_(scale);
     if (options.norm != "weight" && options.norm != "batch") linear->bias.mul_(scale);
@@ -65,7 +65,7 @@ at::Tensor RelativeUpdates(const PixelMlp& model, double scale, const Tensors& b
   const std::shared_ptr<PixelMlp> copy = ScaledCopy(model, scale);
   Differentiate(*copy, batch);
   std::vector<at::Tensor> before, relative;
-  for (const auto& linear : copy->linears()) before.push_back(linear->weight.detach().clone());
+  for (const auto& layer : copy->layers()) before.push_back(layer.linear->weight.detach().clone());
   if (adam) {
     // epsilon is far below all gradients, so that their scale cancels.
     Adam(ParametersOf(*copy), {.learning_rate = learning_rate, .epsilon = 1e-30}).Step();
@@ -433,7 +433,7 @@ ScaleInvariance MeasureInvariance(const PixelMlp& model, const Tensors& batch) {
   Differentiate(*copy, batch);
   std::vector<at::Tensor> vectors;
   double weights = 0, gradients = 0;  // squared lengths
-  for (size_t layer = 0; layer + 1 < copy->linears().size(); ++layer) {
+  for (size_t layer = 0; layer + 1 < copy->layers().size(); ++layer) {
     const at::Tensor w = InvariantVectors(*copy, layer, false).clone();
     const at::Tensor g = InvariantVectors(*copy, layer, true);
     const auto lengths = [](const at::Tensor& t) { return t.norm(2, at::IntArrayRef{1}); };

@@ -180,6 +180,7 @@ TEST(Analyses, AreTheSameForASeed) {
         {"gradients", {{"rows", 500}}},
         {"theorem2", {{"elements", 500}}},
         {"geometry", {{"largest", 6}, {"cases", 8}}},
+        {"invariance", {{"units", 8}, {"inputs", 4}, {"cases", 8}, {"steps", 2}}},
         {"reparametrization", {{"units", 5}, {"cases", 4}}},
         {"initialization", {{"units", 5}, {"cases", 4}}},
         {"stability", {{"units", 4}, {"steps", 8}, {"seeds", 2}}},

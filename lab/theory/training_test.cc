@@ -226,7 +226,7 @@ TEST_F(PairedTest, CasesOfASeedStartAndSeeTheSame) {
   for (const TrainingCase& which : trainings.Cases()) {
     DigitTraining training = trainings.Start(which, 0);
     std::vector<at::Tensor> weights, batches;
-    for (const auto& linear : training.model().linears()) {
+    for (const auto& [linear, norm, name] : training.model().layers()) {
       weights.push_back(linear->weight.detach().clone());
       weights.push_back(linear->bias.detach().clone());
     }

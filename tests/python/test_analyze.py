@@ -10,6 +10,7 @@ FEW = {
     "gradients": ("--rows", 500),
     "theorem2": ("--elements", 500),
     "geometry": ("--largest", 6),
+    "invariance": ("--units", 12, "--inputs", 6, "--cell", "lstm,ln_rnn,ln_lstm", "--steps", 4),
     "reparametrization": ("--cases", 4),
     "initialization": ("--cases", 4),
     "stability": ("--units", 8, "--steps", 20, "--seeds", 3),
@@ -21,8 +22,12 @@ MEASURED = {"stability", "implicit-lr", "shift"}
 # Of statements that hold for all random data.
 EXACT = ("holds", "holds with a correction")
 ANY = (*EXACT, "holds in part", "does not hold", "cannot tell")
-# Statements that do not hold as printed.
-FAILED = {"geometry": ["The Fisher matrix with LN has the blocks of Eq. 13."]}
+# Statements that do not hold as printed, and their verdicts.
+FAILED = {
+    "The Fisher matrix with LN has the blocks of Eq. 13.": "does not hold",
+    "All the normalization methods are invariant to re-scaling the dataset.": "holds in part",
+    "Layer norm is invariant to per training-case feature shifting and scaling.": "holds in part",
+}
 
 
 def test_help_names_the_analyses(shared):
@@ -41,8 +46,8 @@ def test_text_and_json(planish, name):
     assert result["statements"]
     for statement in result["statements"]:
         expected = ANY if name in MEASURED else EXACT
-        if statement["text"] in FAILED.get(name, ()):
-            expected = ("does not hold",)
+        if statement["text"] in FAILED:
+            expected = (FAILED[statement["text"]],)
         assert statement["verdict"] in expected
         assert f"\n  {statement['verdict']}\n" in text
     for table in result["tables"]:
@@ -146,7 +151,7 @@ def test_runs_that_cannot_be_analyzed(runs, status, arguments, text):
 @pytest.mark.parametrize(
     "arguments, text",
     [
-        ((), "[analyze] the command must be one of gradients, theorem2, geometry, reparametrization, initialization, stability, implicit-lr, shift, got none"),
+        ((), "[analyze] the command must be one of gradients, theorem2, geometry, invariance, reparametrization, initialization, stability, implicit-lr, shift, got none"),
         (("theorem3",), "shift, got \"theorem3\" (see planish analyze --help)"),
         (("gradients", "--rows", 0), "[analyze gradients] --rows must be a whole number from 1 to 1000000000, got \"0\""),
         (("gradients", "--width", 1), "--width must be a whole number from 2 to 4096"),
@@ -154,6 +159,10 @@ def test_runs_that_cannot_be_analyzed(runs, status, arguments, text):
         (("theorem2", "--k", 20), "[analyze theorem2] k must be a number from 0.001 to 10, got 20"),
         (("theorem2", "--json", ""), "--json is empty"),
         (("geometry", "--inputs", 4096), "[analyze geometry] units, largest, inputs and cases must need at most 1073741824 bytes"),
+        (("invariance", "--eps", -1), "[analyze invariance] eps must be a number from 0 to 1, got -1"),
+        (("invariance", "--norm", "layers"), "[analyze invariance] norm must be names of none, batch, weight, layer"),
+        (("invariance", "--cell", "lstm,lstn"), "slstm, got \"lstn\""),
+        (("invariance", "--data", "."), "[analyze invariance] reads no data without a run, got ."),
         (("stability", "--sequences", 1), "--sequences must be a whole number from 4 to 64"),
         (("implicit-lr", "--norm", "none,rms"), "[analyze implicit-lr] norm must be names of none, weight, batch, layer, got \"rms\""),
         (("implicit-lr", "--optimizer", ""), "--optimizer is empty"),
@@ -220,3 +229,47 @@ def test_results_are_a_section_of_the_report(planish):
 def test_a_report_of_nothing(shared, tmp_path):
     (tmp_path / "some.json").write_text("{}", encoding="utf-8")
     assert_one_line(shared("report", tmp_path, "-o", tmp_path / "page.html"), 3, "there is no run in")
+
+
+@pytest.fixture(scope="module")
+def analyzed_runs(shared):
+    """The folder of small runs of pi-mnist by norm, and of another task."""
+    for norm in ("layer", "batch", "none"):
+        shared.ok("train", "pi-mnist", "--preset", "smoke", "--norm", norm, "--seeds", 1, "--out", "analyzed")
+    shared.ok("train", "mnist-cnn", "--preset", "smoke", "--norm", "layer", "--seeds", 1, "--out", "analyzed")
+    return shared.folder / "analyzed"
+
+
+def run_of(analyzed_runs, task, norm):
+    return next(path.parent for path in sorted(analyzed_runs.glob(f"{task}/**/result.json")) if norm in str(path))
+
+
+@pytest.mark.parametrize("norm", ["layer", "batch"])
+def test_invariance_of_a_run(shared, analyzed_runs, norm):
+    run = run_of(analyzed_runs, "pi-mnist", norm)
+    text = shared.ok("analyze", "invariance", run, "--cases", 16, "--json", "invariance.json").stdout
+    assert max(map(len, text.splitlines())) <= 80
+    result = json.loads((shared.folder / "invariance.json").read_text(encoding="utf-8"))
+    assert result["settings"]["run"] == f"pi-mnist, norm {norm}, seed 1"
+    assert result["settings"]["eps"] == 1e-5
+    verdicts = {statement["text"]: statement["verdict"] for statement in result["statements"]}
+    assert next(iter(verdicts.values())) == "holds"
+    # Batch norm subtracts a bias before it with the mean of its unit.
+    biases = "holds" if norm == "batch" else "holds in part"
+    assert verdicts["The trained layers have these invariances with their biases before the norm."] == biases
+    assert verdicts["The invariances to re-scaling are exact."] == "holds with a correction"
+    if norm == "batch":
+        assert verdicts["The invariances hold with the running estimates that evaluation uses."] == "does not hold"
+    # Layers of pi-mnist with a norm: batch norm is also on the logits.
+    heads = [table["head"][0] for table in result["tables"]]
+    assert heads == ["linear0", "linear1", *(["linear2"] if norm == "batch" else []), "layer", "layer"]
+
+
+def test_runs_that_invariance_refuses(shared, analyzed_runs):
+    def refused(run, text, *arguments):
+        assert_one_line(shared("analyze", "invariance", run, *arguments), 2, text)
+
+    refused(run_of(analyzed_runs, "pi-mnist", "none"), "must have layers with a norm, got pi-mnist, norm none, seed 1")
+    refused(run_of(analyzed_runs, "mnist-cnn", "layer"), "that has linear layers directly before norms, got task mnist-cnn")
+    refused(run_of(analyzed_runs, "pi-mnist", "layer"), "norm must have that of the run, layer, got rms", "--norm", "rms")
+    assert_one_line(shared("analyze", "invariance", "no-such-run"), 1, "no-such-run")
