@@ -137,7 +137,8 @@ std::vector<double> ChangesByStep(const RecurrentLayer& layer,
                                   const std::vector<RecurrentParameters>& parameters);
 
 /// Largest change that counts as rounding in a recurrent layer. Each step rounds by about 1e-15,
-/// and can amplify earlier errors. Hidden states that are not invariant change by hundredths.
+/// and can amplify earlier errors: to 1e-12 in 32 steps, but to 1e-6 in 50 steps of bn_lstm with
+/// four sequences. Hidden states that are not invariant change by hundredths.
 inline constexpr double kRecurrentInvariant = 1e-9;
 
 }  // namespace planish::lab

@@ -1,9 +1,8 @@
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <optional>
-#include <span>
+#include <utility>
 
 #include "lab/base/norm_name.h"
 #include "lab/theory/invariance.h"

@@ -36,6 +36,14 @@ TheoryLine EpsLine(const std::string& name, const NormalizedValues& values, doub
   return line;
 }
 
+// What eps does to the normalized values of a layer.
+struct EpsEffect {
+  double sigma = 0;                 // the smallest
+  double measured = 0, closed = 0;  // BreakingScale
+  double above = 0;                 // the largest change for d > 1
+  double slope = 0, closed_slope = 0;
+};
+
 EpsEffect EffectOfEps(const NormalizedValues& values, double eps, double change) {
   EpsEffect effect;
   const std::vector<double> sigmas = DeviationsOf(values);
@@ -138,8 +146,10 @@ EpsReport::EpsReport(double eps, double change, const std::string& first_head)
 
 void EpsReport::Add(const std::string& name, const NormalizedValues& values) {
   const EpsEffect effect = EffectOfEps(values, eps_, change_);
-  table_.rows.push_back({name, effect.sigma, effect.measured, effect.closed, effect.above,
-                         effect.slope, effect.closed_slope});
+  // NaN: the norm's backward is not the derivative of its forward.
+  const TheoryCell slope = std::isnan(effect.slope) ? TheoryCell("-") : TheoryCell(effect.slope);
+  table_.rows.push_back({name, effect.sigma, effect.measured, effect.closed, effect.above, slope,
+                         effect.closed_slope});
   chart_.lines.push_back(EpsLine(name, values, eps_));
   if (eps_ > 0) error_ = std::max(error_, std::abs(effect.measured / effect.closed - 1));
   has_coded_ |= values.norm == "ada-as-coded";

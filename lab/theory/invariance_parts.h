@@ -58,14 +58,6 @@ class ChangeRange {
 /// Returns the line of Table 1 as a sentence.
 std::string LineText(const std::string& label, const InvariantColumns& invariant);
 
-/// What eps does to the normalized values of a layer. docs/commands.md explains the columns.
-struct EpsEffect {
-  double sigma = 0;                 ///< the smallest
-  double measured = 0, closed = 0;  ///< BreakingScale
-  double above = 0;                 ///< the largest change for d > 1
-  double slope = 0, closed_slope = 0;
-};
-
 /// Table, chart and statement about eps, of several layers.
 class EpsReport {
  public:

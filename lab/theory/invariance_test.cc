@@ -9,6 +9,8 @@
 #include <cmath>
 #include <complex>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
