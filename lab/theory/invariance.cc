@@ -225,12 +225,12 @@ class RandomInvariance {
   TheoryResult result_;
 };
 
-TheoryResult MeasureInvariance(const AnalysisSettings& settings) {
+TheoryResult MeasureInvariances(const AnalysisSettings& settings) {
   return settings.input().run.empty() ? RandomInvariance(settings).Measure()
                                       : MeasureTrainedInvariance(settings);
 }
 
-std::vector<std::string> CellNames() {
+std::vector<std::string> NamesOfCells() {
   std::vector<std::string> names;
   for (const internal::NamedCell& cell : internal::kNamedCells) names.emplace_back(cell.name);
   return names;
@@ -250,9 +250,9 @@ TheoryAnalysis Invariance() {
                        {"change", "relative change from which eps counts", 0.01, 1e-6, 0.5, false},
                        {"seed", "of the random numbers", 1, 0, 0x1p53}},
           .lists = {{"norm", "norms of a linear layer", InvarianceNorms(), {}},
-                    {"cell", "recurrent cells", CellNames(), {}}},
+                    {"cell", "recurrent cells", NamesOfCells(), {}}},
           .files = AnalysisFiles::kRun,
-          .measure = MeasureInvariance};
+          .measure = MeasureInvariances};
 }
 
 }  // namespace planish::lab
