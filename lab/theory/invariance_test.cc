@@ -319,7 +319,9 @@ TEST(OnlineScaleFactors, AreTheMeasuredOnes) {
       for (size_t i = 0; i < y.size(); ++i) expected.push_back(y[i] * factors[i / 50]);
       // Relative to values of up to d times 4, where the state has not forgotten its scale.
       EXPECT_LT(LargestDifference(z, expected) / d, kTolerance) << norm << d;
-      if (alpha == 1) EXPECT_EQ(factors, Doubles(32, 1));
+      if (alpha == 1) {
+        EXPECT_EQ(factors, Doubles(32, 1));
+      }
     }
   }
 }

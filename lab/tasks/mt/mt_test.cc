@@ -143,7 +143,9 @@ TEST_F(MtTest, PresetsHaveThePrintedSizes) {
   const int64_t parameters = ByHand(6, 1024, 4096, 32'765, 2048);
   EXPECT_EQ(parameters, 209'912'832);
   EXPECT_EQ(ByHand(6, de.Int("width"), de.Int("ffn"), de.Int("vocabulary"), 2048), parameters);
-  if (RunsLongTests()) EXPECT_EQ(ParameterCount(ModelOf(de)), parameters);
+  if (RunsLongTests()) {
+    EXPECT_EQ(ParameterCount(ModelOf(de)), parameters);
+  }
   EXPECT_EQ(de.Int("heads"), 16);
   EXPECT_EQ(de.Real("dropout"), 0.3);
   for (const auto& [settings, warmup] : {std::pair(vi, 8000), std::pair(de, 4000)}) {
