@@ -32,9 +32,8 @@ void AddReport(CLI::App& app, Action& action) {
       "Example:\n"
       "  planish report runs -o report.html");
   report
-      ->add_option(
-          "FOLDER", flags->folders,
-          "Folders with runs or analyses, at any depth, archives, and JSON files of analyses")
+      ->add_option("FOLDER", flags->folders,
+                   "Folders with runs and analyses at any depth, archives, JSON files")
       ->type_name("")
       ->required()
       ->check(NotEmpty("report", "FOLDER"));

@@ -76,6 +76,9 @@ Markup RenderTheoryTable(const TheoryTable& table) {
   return Tag("p", {}, table.caption) + ScrollingTable(table.caption, Tag("tr", {}, head), rows);
 }
 
+// Logarithmic axes of a small range have few labels.
+bool IsWide(double low, double high) { return high >= 4 * low; }
+
 bool IsShown(double value, bool log) { return std::isfinite(value) && (!log || value > 0); }
 
 std::string TickText(double value) { return fmt::format("{:.4g}", value); }
@@ -121,8 +124,8 @@ Plot PlotOf(const TheoryChart& chart, const std::string& id) {
     plot.lines.push_back(std::move(drawn));
   }
   if (plot.lines.empty()) return plot;
-  plot.x = SpacedAxis(low_x, high_x, chart.log_x && low_x < high_x);
-  plot.y = SpacedAxis(low_y, high_y, chart.log_y && low_y < high_y);
+  plot.x = SpacedAxis(low_x, high_x, chart.log_x && IsWide(low_x, high_x));
+  plot.y = SpacedAxis(low_y, high_y, chart.log_y && IsWide(low_y, high_y));
   return plot;
 }
 
@@ -180,7 +183,12 @@ std::string CountsOf(const std::vector<TheoryResult>& results) {
 
 }  // namespace
 
-Markup RenderTheorySection(const std::vector<TheoryResult>& results, const std::string& id) {
+Markup RenderTheorySection(const std::vector<TheoryResult>& found, const std::string& id) {
+  // An analysis of random data comes before those of runs.
+  std::vector<TheoryResult> results = found;
+  std::ranges::stable_sort(results, {}, [](const TheoryResult& result) {
+    return std::pair(result.name, result.settings.contains("run"));
+  });
   Markup content =
       Tag("h2", {}, kTheoryTitle) +
       Tag("p", {{"class", "source"}},

@@ -150,8 +150,8 @@ class Geometry {
   }
 
   void State(std::string source, std::string text, TheoryVerdict verdict, std::string measured) {
-    result_.statements.push_back(
-        {"Ba et al. 2016, " + std::move(source), std::move(text), verdict, std::move(measured)});
+    result_.statements.push_back({"Ba, Kiros & Hinton 2016, " + std::move(source), std::move(text),
+                                  verdict, std::move(measured)});
   }
 
   // Eq. 8.

@@ -174,7 +174,7 @@ def test_runs_that_cannot_be_analyzed(runs, status, arguments, text):
          "[analyze implicit-lr] sgd-lr must be small enough for a finite loss with norm weight, got 1000"),
         (("shift", "--probe", 3), "--probe must be a whole number from 4 to 10000"),
         (("shift", "--depth", 0), "--depth must be a whole number from 1 to 16"),
-        (("stability", "--data", "."), "--data"),
+        (("shift", "--data", ""), "--data is empty"),
         (("stability", "--input", 0), "[analyze stability] input must be a number from 0.001 to 1000, got 0"),
     ],
 )
