@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -12,12 +13,22 @@
 #include "lab/commands/options.h"
 #include "lab/data/source.h"
 #include "lab/engine/sweep.h"
+#include "lab/error.h"
 #include "lab/run/atomic_file.h"
 #include "lab/theory/analyses.h"
 
 namespace planish::lab {
 
 namespace {
+
+// Throws UsageError if the result would replace a file of a run.
+void CheckJson(const std::filesystem::path& json, const std::string& command) {
+  const bool is_run = std::filesystem::exists(json.parent_path() / "config.json");
+  if (is_run && (json.filename() == "config.json" || std::filesystem::exists(json))) {
+    throw UsageError(
+        fmt::format("[{}] --json must not be a file of a run, got {}", command, json.string()));
+  }
+}
 
 void AddAnalysis(CLI::App& analyze, const TheoryAnalysis& analysis, Action& action) {
   struct Flags {
@@ -40,7 +51,7 @@ void AddAnalysis(CLI::App& analyze, const TheoryAnalysis& analysis, Action& acti
     app->add_option_function<std::string>(
            flag,
            [flags, name = setting.name](const std::string& text) {
-             flags->values[name] = std::stod(text);
+             flags->values[name] = std::strtod(text.c_str(), nullptr);  // also subnormal numbers
            },
            fmt::format("{} (default: {:.10g})", setting.help, setting.value))
         ->type_name("N")
@@ -70,8 +81,9 @@ void AddAnalysis(CLI::App& analyze, const TheoryAnalysis& analysis, Action& acti
   app->add_option("--json", flags->json, "Also write the result to this file, as JSON")
       ->type_name("FILE")
       ->check(NotEmpty(command, "--json"));
-  app->callback([&action, flags, &analysis] {
-    action = [flags, &analysis] {
+  app->callback([&action, flags, command, &analysis] {
+    action = [flags, command, &analysis] {
+      CheckJson(flags->json, command);
       AnalysisInput input = flags->input;
       for (const auto& [name, text] : flags->lists) {
         if (text.empty()) continue;  // not given

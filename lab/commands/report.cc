@@ -7,6 +7,7 @@
 
 #include "lab/commands/commands.h"
 #include "lab/commands/options.h"
+#include "lab/error.h"
 #include "lab/run/results.h"
 #include "lab/theory/result_files.h"
 
@@ -44,12 +45,22 @@ void AddReport(CLI::App& app, Action& action) {
       ->check(NotEmpty("report", "--output"));
   report->callback([&action, flags] {
     action = [flags] {
+      for (const fs::path& folder : flags->folders) {
+        std::error_code ignored;
+        if (fs::equivalent(folder, flags->output, ignored)) {
+          throw UsageError(fmt::format("[report] --output must not be a file that is read, got {}",
+                                       flags->output.string()));
+        }
+      }
       const FoundTheory theory = FindTheoryResults(flags->folders);
       for (const std::string& fault : theory.faults) WarnOfLeftOutRun(fault);
       std::vector<fs::path> folders = flags->folders;
       std::erase_if(folders, [&](const fs::path& folder) {
         return std::ranges::count(theory.roots, folder) > 0;
       });
+      if (folders.empty() && theory.results.empty()) {
+        throw DataError("there is no run, and no result of planish analyze can be read");
+      }
       const std::vector<Run> runs =
           folders.empty() ? std::vector<Run>() : FindReadableRuns(folders);
       WriteReport(runs, flags->output, theory.results);

@@ -201,11 +201,16 @@ double NiceStep(double span, int max_ticks) {
   return 10 * decade;
 }
 
+// NiceStep makes at most this many for a linear axis.
+constexpr int kMaxTicks = 5;
+
 std::vector<double> LinearTicks(double low, double high) {
-  const double step = NiceStep(high - low, 5);
+  const double step = NiceStep(high - low, kMaxTicks);
   std::vector<double> ticks;
-  for (double i = std::ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; ++i) {
-    ticks.push_back(i * step + 0.0);  // not -0
+  const double first = std::ceil(low / step - 1e-9);
+  // Counted, because a double above 2^53 plus 1 is the same double.
+  for (int i = 0; i <= kMaxTicks && (first + i) * step <= high + 1e-9 * step; ++i) {
+    ticks.push_back((first + i) * step + 0.0);  // not -0
   }
   return ticks;
 }
@@ -254,7 +259,8 @@ Axis SpacedAxis(double low, double high, bool log) {
     axis.high = std::min(high * pad, kMaxPlotted);
     return axis;
   }
-  if (low == high) {
+  // Equal, or different by rounding only.
+  if (high - low <= 1e-12 * std::max(std::abs(low), std::abs(high))) {
     const double pad = low == 0 ? 1 : 0.1 * std::abs(low);
     low -= pad;
     high += pad;

@@ -107,7 +107,7 @@ Plot PlotOf(const TheoryChart& chart, const std::string& id) {
                    .crosses = {}};
     for (auto [x, y] : line.points) {
       if (!IsShown(x, chart.log_x) || !IsShown(y, chart.log_y)) continue;
-      x = std::clamp(x, -kMaxPlotted, kMaxPlotted);
+      x = std::clamp(x, chart.log_x ? kMinPlotted : -kMaxPlotted, kMaxPlotted);
       y = std::clamp(y, chart.log_y ? kMinPlotted : -kMaxPlotted, kMaxPlotted);
       drawn.points.push_back({.x = x,
                               .y = y,
@@ -178,6 +178,7 @@ std::string CountsOf(const std::vector<TheoryResult>& results) {
     all += count;
     if (count > 0) counts.push_back(fmt::format("{}: {}", TextOf(verdict), count));
   }
+  if (counts.empty()) return "no statements";
   return fmt::format("{} statements; {}", all, fmt::join(counts, ", "));
 }
 

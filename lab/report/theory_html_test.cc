@@ -79,5 +79,22 @@ TEST(TheoryHtmlTest, StandsBesideRuns) {
   EXPECT_THROW(RenderReport({}, {}), RunError);
 }
 
+// Ticks of an axis on which neighboring numbers differ by less than a step.
+TEST(TheoryHtmlTest, DrawsValuesThatDifferByRounding) {
+  for (const double value : {0.25, 1.0, 100.0, 0x1p53, -0x1p60, 1e300}) {
+    TheoryResult result = Result();
+    result.charts = {{"c",
+                      "x",
+                      "y",
+                      false,
+                      false,
+                      {{"a", {{1, value}, {2, std::nextafter(value, 2e300)}}},
+                       {"b", {{value, 1}, {std::nextafter(value, 2e300), 2}}}}}};
+    EXPECT_THAT(RenderTheorySection({result}, "t").html(), Not(HasSubstr("nan")));
+  }
+  EXPECT_LE((Axis{.low = 1, .high = std::nextafter(1, 2)}).Ticks().size(), 6u);
+  EXPECT_LE((Axis{.low = 0x1p53, .high = 0x1p53 + 2}).Ticks().size(), 6u);
+}
+
 }  // namespace
 }  // namespace planish::lab

@@ -11,13 +11,28 @@
 namespace planish::lab {
 namespace {
 
+// The use of settings that the call does not read.
+SettingUse UnusedOf(const AnalysisInput& input) {
+  return input.run.empty() ? SettingUse::kRun : SettingUse::kRandomData;
+}
+
 // Fills the lists that are not given, and checks the others.
 void CompleteLists(const TheoryAnalysis& analysis, AnalysisInput& input,
                    nlohmann::ordered_json& settings) {
   for (const AnalysisList& list : analysis.lists) {
+    if (list.use == UnusedOf(input)) {
+      if (!input.lists.contains(list.name)) continue;
+      throw UsageError(fmt::format("[analyze {}] {} must not be given {} a run, got {}",
+                                   analysis.name, list.name, input.run.empty() ? "without" : "with",
+                                   fmt::join(input.lists[list.name], ",")));
+    }
     const auto [names, is_default] =
         input.lists.try_emplace(list.name, list.value.empty() ? list.choices : list.value);
     for (const std::string& name : names->second) {
+      if (std::ranges::count(names->second, name) > 1) {
+        throw UsageError(fmt::format("[analyze {}] {} must have each name once, got {}",
+                                     analysis.name, list.name, fmt::join(names->second, ",")));
+      }
       if (std::ranges::count(list.choices, name) == 1) continue;
       throw UsageError(fmt::format("[analyze {}] {} must be names of {}, got \"{}\"", analysis.name,
                                    list.name, fmt::join(list.choices, ", "), name));
@@ -65,8 +80,7 @@ TheoryResult RunAnalysis(const TheoryAnalysis& analysis, const std::map<std::str
   nlohmann::ordered_json settings = nlohmann::ordered_json::object();
   for (const AnalysisSetting& setting : analysis.settings) {
     const auto found = given.find(setting.name);
-    const SettingUse other = input.run.empty() ? SettingUse::kRun : SettingUse::kRandomData;
-    if (setting.use == other) {
+    if (setting.use == UnusedOf(input)) {
       if (found == given.end()) continue;
       throw UsageError(fmt::format("[analyze {}] {} must not be given {} a run, got {:.10g}",
                                    analysis.name, setting.name,

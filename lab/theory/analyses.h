@@ -38,6 +38,7 @@ struct AnalysisList {
   std::string help;
   std::vector<std::string> choices;
   std::vector<std::string> value;  ///< default; empty: all choices
+  SettingUse use = SettingUse::kAlways;
 };
 
 /// What a call gives beside its numbers.

@@ -64,7 +64,7 @@ constexpr Form kForms[] = {
      "With LayerNorm-simple, the mean of the gradients is 0 and their variance at most "
      "D_g/sigma^2.",
      TheoryVerdict::kHolds,
-     ". The variance is (D_g - m^2)/sigma^2"},
+     ". With eps = 0, the variance is (D_g - m^2)/sigma^2"},
     {Norm::kDetachMean,
      "mean detached",
      {.via_mean = false, .via_deviation = true},
@@ -72,7 +72,7 @@ constexpr Form kForms[] = {
      "With the mean detached, the mean of the gradients is gbar/sigma and their variance at most "
      "D_g/sigma^2.",
      TheoryVerdict::kHolds,
-     ". The variance is (D_g - m^2)/sigma^2"},
+     ". With eps = 0, the variance is (D_g - m^2)/sigma^2"},
     {Norm::kDetachDeviation,
      "deviation detached",
      {.via_mean = true, .via_deviation = false},

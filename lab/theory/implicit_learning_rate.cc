@@ -17,6 +17,7 @@
 #include "lab/analysis/statistics.h"
 #include "lab/engine/adam.h"
 #include "lab/engine/sgd.h"
+#include "lab/error.h"
 #include "lab/theory/analyses.h"
 #include "lab/theory/paired_training.h"
 
@@ -203,6 +204,12 @@ class ImplicitRate {
   void AddInvariance(DigitTraining& training, ScaleInvariance& worst) {
     const ScaleInvariance found = MeasureInvariance(
         training.model(), TakeCases(trainings_.data().train, training.NextBatch()));
+    if (found.sgd_ratio == 0) {
+      throw UsageError(fmt::format(
+          "[analyze implicit-lr] width and depth must leave gradients after the training with norm "
+          "{}, got none",
+          training.model().options().norm));
+    }
     worst.orthogonality = std::max(worst.orthogonality, found.orthogonality);
     worst.growth = std::max(worst.growth, found.growth);
     worst.sgd_error = std::max(worst.sgd_error, found.sgd_error);
@@ -245,8 +252,10 @@ class ImplicitRate {
         .head = {"norm, optimizer", "first", "last", "ratio", "95%", "by rate", "by rest"}};
     TheoryTable forms{
         .caption =
-            "Closed forms in double, with eps = 1e-30, after the training: |w.g| / (||w|| ||g||), "
-            "g = dL/dw; the relative error of SGD's growth of ||w||^2, lr^2 ||g||^2; and ||dw|| / "
+            "Closed forms in double, with eps = 1e-30, after the training: the largest |w.g| over "
+            "the "
+            "largest ||w|| ||g||, g = dL/dw; the relative error of SGD's growth of ||w||^2, lr^2 "
+            "||g||^2; and ||dw|| / "
             "||w|| after all hidden weights are doubled, relative to before, with SGD and in the "
             "first update of Adam. w is a neuron's vector (weight, batch) or all weights and "
             "biases of a layer (layer, none).",
@@ -433,20 +442,19 @@ ScaleInvariance MeasureInvariance(const PixelMlp& model, const Tensors& batch) {
   Differentiate(*copy, batch);
   std::vector<at::Tensor> vectors;
   double weights = 0, gradients = 0;  // squared lengths
+  double product = 0, largest = 0;
   for (size_t layer = 0; layer + 1 < copy->layers().size(); ++layer) {
     const at::Tensor w = InvariantVectors(*copy, layer, false).clone();
     const at::Tensor g = InvariantVectors(*copy, layer, true);
     const auto lengths = [](const at::Tensor& t) { return t.norm(2, at::IntArrayRef{1}); };
-    const double largest = (lengths(w) * lengths(g)).max().item<double>();
-    if (largest > 0) {
-      found.orthogonality =
-          std::max(found.orthogonality, (w * g).sum(1).abs().max().item<double>() / largest);
-    }
+    product = std::max(product, (w * g).sum(1).abs().max().item<double>());
+    largest = std::max(largest, (lengths(w) * lengths(g)).max().item<double>());
     weights += w.square().sum().item<double>();
     gradients += g.square().sum().item<double>();
     vectors.push_back(w);
   }
   if (!(gradients > 0)) return found;
+  found.orthogonality = product / largest;
   const double learning_rate = std::sqrt(weights / gradients);
   Sgd(ParametersOf(*copy), learning_rate).Step();
   double growth = 0;

@@ -24,7 +24,7 @@ WeightMoves MeasureMoves(const at::Tensor& before, const at::Tensor& after);
 /// w . dL/dw = 0 and, with SGD, ||w||^2 grows by lr^2 ||dL/dw||^2. w is the vector of a neuron with
 /// `weight` and `batch`, and all weights and biases of a layer with other norms.
 struct ScaleInvariance {
-  /// Largest |w . dL/dw| over the largest ||w|| ||dL/dw|| of the layer.
+  /// Largest |w . dL/dw| over the largest ||w|| ||dL/dw||.
   double orthogonality = 0;
   /// Difference of the growth of all ||w||^2 from lr^2 ||dL/dw||^2, relative to the latter.
   double growth = 0;

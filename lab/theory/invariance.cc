@@ -239,20 +239,24 @@ std::vector<std::string> NamesOfCells() {
 }  // namespace
 
 TheoryAnalysis Invariance() {
-  return {.name = "invariance",
-          .summary = "Invariances of norms and cells (Ba et al. 2016, section 5.1 and Table 1)",
-          .settings = {{"cases", "cases of a layer", 32, 4, 1024},
-                       {"inputs", "inputs of a random layer", 20, 2, 256},
-                       {"units", "units of a random layer", 50, 4, 256},
-                       {"steps", "of a sequence", 10, 2, 32},
-                       {"sequences", "in a batch of a recurrent layer", 8, 8, 64},
-                       {"eps", "of the norms; with RUN that of the run", 1e-5, 0, 1, false},
-                       {"change", "relative change from which eps counts", 0.01, 1e-6, 0.5, false},
-                       {"seed", "of the random numbers", 1, 0, 0x1p53}},
-          .lists = {{"norm", "norms of a linear layer", InvarianceNorms(), {}},
-                    {"cell", "recurrent cells", NamesOfCells(), {}}},
-          .files = AnalysisFiles::kRun,
-          .measure = MeasureInvariances};
+  return {
+      .name = "invariance",
+      .summary = "Invariances of norms and cells (Ba et al. 2016, section 5.1 and Table 1)",
+      .settings = {{"cases", "cases of a layer", 32, 4, 1024},
+                   {"inputs", "inputs of a random layer", 20, 2, 256, true,
+                    SettingUse::kRandomData},
+                   {"units", "units of a random layer", 50, 4, 256, true, SettingUse::kRandomData},
+                   {"steps", "of a sequence", 10, 2, 32, true, SettingUse::kRandomData},
+                   {"sequences", "in a batch of a recurrent layer", 8, 8, 64, true,
+                    SettingUse::kRandomData},
+                   {"eps", "of the norms; a run has its own", 1e-5, 0, 1, false,
+                    SettingUse::kRandomData},
+                   {"change", "relative change from which eps counts", 0.01, 1e-6, 0.5, false},
+                   {"seed", "of the random numbers", 1, 0, 0x1p53}},
+      .lists = {{"norm", "norms of a linear layer", InvarianceNorms(), {}},
+                {"cell", "recurrent cells", NamesOfCells(), {}, SettingUse::kRandomData}},
+      .files = AnalysisFiles::kRun,
+      .measure = MeasureInvariances};
 }
 
 }  // namespace planish::lab

@@ -38,11 +38,17 @@ double NumberOf(const Json& json) {
   return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
 }
 
+const Json& ArrayAt(const Json& json, const char* key) {
+  const Json& array = json.at(key);
+  if (!array.is_array()) throw std::invalid_argument(fmt::format("\"{}\" is no array", key));
+  return array;
+}
+
 TheoryTable TableOf(const Json& json) {
   TheoryTable table{.caption = json.at("caption").get<std::string>(),
                     .head = json.at("head").get<std::vector<std::string>>(),
                     .rows = {}};
-  for (const Json& cells : json.at("rows")) {
+  for (const Json& cells : ArrayAt(json, "rows")) {
     auto& row = table.rows.emplace_back();
     for (const Json& cell : cells) {
       row.push_back(cell.is_string() ? TheoryCell(cell.get<std::string>())
@@ -63,9 +69,10 @@ TheoryChart ChartOf(const Json& json) {
                     .log_x = json.at("log_x").get<bool>(),
                     .log_y = json.at("log_y").get<bool>(),
                     .lines = {}};
-  for (const Json& line : json.at("lines")) {
+  for (const Json& line : ArrayAt(json, "lines")) {
     TheoryLine& added = chart.lines.emplace_back(line.at("name").get<std::string>());
-    for (const Json& point : line.at("points")) {
+    for (const Json& point : ArrayAt(line, "points")) {
+      if (point.size() != 2) throw std::invalid_argument("a point has no two numbers");
       added.points.emplace_back(NumberOf(point.at(0)), NumberOf(point.at(1)));
     }
   }
@@ -151,7 +158,7 @@ TheoryResult TheoryFromJson(const Json& json) {
                       .tables = {},
                       .charts = {}};
   if (!result.settings.is_object()) throw std::invalid_argument("\"settings\" is no object");
-  for (const Json& statement : json.at("statements")) {
+  for (const Json& statement : ArrayAt(json, "statements")) {
     const auto text = statement.at("verdict").get<std::string>();
     const auto* verdict =
         std::ranges::find(kTheoryVerdicts, text, [](TheoryVerdict v) { return TextOf(v); });
@@ -163,8 +170,8 @@ TheoryResult TheoryFromJson(const Json& json) {
                                  .verdict = *verdict,
                                  .measured = statement.at("measured").get<std::string>()});
   }
-  for (const Json& table : json.at("tables")) result.tables.push_back(TableOf(table));
-  for (const Json& chart : json.at("charts")) result.charts.push_back(ChartOf(chart));
+  for (const Json& table : ArrayAt(json, "tables")) result.tables.push_back(TableOf(table));
+  for (const Json& chart : ArrayAt(json, "charts")) result.charts.push_back(ChartOf(chart));
   return result;
 }
 

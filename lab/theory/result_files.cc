@@ -18,26 +18,33 @@ namespace fs = std::filesystem;
 
 bool IsJson(const fs::path& path) { return path.extension() == ".json"; }
 
-// JSON files below a root that are not parts of runs, and whether there are runs.
+// JSON files below a root, and whether there are runs.
 struct Files {
   std::vector<fs::path> json;
   bool has_runs = false;
 };
 
-Files FilesOf(const fs::path& root) {
+Files FilesOf(const fs::path& root) try {
   Files files;
-  if (fs::is_regular_file(root)) {
+  if (!fs::is_directory(root)) {
     if (IsJson(root)) files.json.push_back(root);
     files.has_runs = IsArchive(root);
     return files;
   }
-  if (!fs::is_directory(root)) return files;
   files.has_runs = fs::exists(root / "config.json");
   VisitEntries(root, [&](const fs::path& path) {
     files.has_runs |= path.filename() == "config.json" || IsArchive(path);
-    if (IsJson(path) && !fs::exists(path.parent_path() / "config.json")) files.json.push_back(path);
+    if (IsJson(path) && fs::is_regular_file(path)) files.json.push_back(path);
   });
   return files;
+} catch (const fs::filesystem_error& e) {
+  throw CannotRead(e.path1().empty() ? root : e.path1(), e.code().message());
+}
+
+// Results of runs, and other JSON, are no results of analyses.
+bool IsOfAnotherKind(const fs::path& path, const std::string& text) {
+  return path.filename() == "config.json" || path.filename() == "result.json" ||
+         text.find("\"analysis\"") == std::string::npos;
 }
 
 }  // namespace
@@ -49,10 +56,10 @@ FoundTheory FindTheoryResults(const std::vector<fs::path>& roots) {
     const Files files = FilesOf(root);
     bool any = false;
     for (const fs::path& path : files.json) {
+      any |= path == root;
       try {
         const std::string text = ReadRegularFile(path, kMaxJsonBytes);
-        // Other JSON is nobody's result.
-        if (path != root && text.find("\"analysis\"") == std::string::npos) continue;
+        if (path != root && IsOfAnotherKind(path, text)) continue;
         any = true;
         results.emplace(fs::canonical(path), TheoryFromJson(ParseJson(text)));
       } catch (const RunError& e) {

@@ -17,7 +17,7 @@ struct FoundTheory {
 };
 
 /// Reads the results in each root that is a JSON file, and in the JSON files at or below each
-/// folder, each once. Does not look into run folders. Throws RunError if a folder cannot be read.
+/// folder, each once. Throws RunError if a folder cannot be read.
 FoundTheory FindTheoryResults(const std::vector<std::filesystem::path>& roots);
 
 }  // namespace planish::lab

@@ -255,7 +255,7 @@ TEST(Result, FilesAreFound) {
   EXPECT_EQ(names(found), "first second ");
   EXPECT_EQ(found.roots.size(), 2u);
   found = FindTheoryResults({folder / "runs"});
-  EXPECT_EQ(names(found), "second ");
+  EXPECT_EQ(names(found), "second first ");
   EXPECT_TRUE(found.roots.empty());
   found = FindTheoryResults({folder / "bad", folder / "none", folder / "theory/1.txt"});
   EXPECT_EQ(names(found), "");

@@ -162,6 +162,7 @@ def test_runs_that_cannot_be_analyzed(runs, status, arguments, text):
         (("invariance", "--eps", -1), "[analyze invariance] eps must be a number from 0 to 1, got -1"),
         (("invariance", "--norm", "layers"), "[analyze invariance] norm must be names of none, batch, weight, layer"),
         (("invariance", "--cell", "lstm,lstn"), "slstm, got \"lstn\""),
+        (("invariance", "--norm", "layer,rms,layer"), "[analyze invariance] norm must have each name once, got layer,rms,layer"),
         (("invariance", "--data", "."), "[analyze invariance] reads no data without a run, got ."),
         (("stability", "--sequences", 1), "--sequences must be a whole number from 4 to 64"),
         (("implicit-lr", "--norm", "none,rms"), "[analyze implicit-lr] norm must be names of none, weight, batch, layer, got \"rms\""),
@@ -226,7 +227,26 @@ def test_results_are_a_section_of_the_report(planish):
     assert result.returncode == 0 and "theory/cut.json is no result of planish analyze" in result.stderr
 
 
+def test_files_are_not_overwritten(shared, analyzed_runs):
+    run = run_of(analyzed_runs, "pi-mnist", "layer")
+    few = ("analyze", "theorem2", *FEW["theorem2"], "--json")
+    for name in ("config.json", "result.json"):
+        before = (run / name).read_bytes()
+        assert_one_line(shared(*few, run / name), 2, "--json must not be a file of a run")
+        assert (run / name).read_bytes() == before
+    shared.ok(*few, run / "theorem2.json")
+    assert "Theory of the papers" in shared.ok("report", run, "-o", "of-a-run.html").stdout
+    path = run / "theorem2.json"
+    assert_one_line(shared("report", path, "-o", path), 2, "--output must not be a file that is read")
+    path.unlink()
+
+
 def test_a_report_of_nothing(shared, tmp_path):
+    (tmp_path / "cut.json").write_text('{"analysis": "theorem2"', encoding="utf-8")
+    result = shared("report", tmp_path / "cut.json", "-o", tmp_path / "page.html")
+    assert result.returncode == 3 and not (tmp_path / "page.html").exists()
+    assert result.stderr.splitlines()[-1].endswith("no result of planish analyze can be read")
+    (tmp_path / "cut.json").unlink()
     (tmp_path / "some.json").write_text("{}", encoding="utf-8")
     assert_one_line(shared("report", tmp_path, "-o", tmp_path / "page.html"), 3, "there is no run in")
 
@@ -270,6 +290,9 @@ def test_runs_that_invariance_refuses(shared, analyzed_runs):
         assert_one_line(shared("analyze", "invariance", run, *arguments), 2, text)
 
     refused(run_of(analyzed_runs, "pi-mnist", "none"), "must have layers with a norm, got pi-mnist, norm none, seed 1")
+    layer = run_of(analyzed_runs, "pi-mnist", "layer")
+    refused(layer, "[analyze invariance] eps must not be given with a run, got 0.1", "--eps", 0.1)
+    refused(layer, "[analyze invariance] cell must not be given with a run, got gru", "--cell", "gru")
     refused(run_of(analyzed_runs, "mnist-cnn", "layer"), "that has linear layers directly before norms, got task mnist-cnn")
     refused(run_of(analyzed_runs, "pi-mnist", "layer"), "norm must have that of the run, layer, got rms", "--norm", "rms")
     assert_one_line(shared("analyze", "invariance", "no-such-run"), 1, "no-such-run")
