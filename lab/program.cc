@@ -10,16 +10,20 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lab/base/escape.h"
+#include "lab/base/nearest.h"
 #include "lab/commands/commands.h"
 #include "lab/engine/machine.h"
 #include "lab/engine/memory.h"
 #include "lab/error.h"
+#include "lab/run/json.h"
 #include "planish/error.h"
 #include "planish/target.h"
 #include "src/base/tuning.h"
@@ -50,6 +54,42 @@ int Fail(int status, const std::string& message) {
   return status;
 }
 
+// Returns "; did you mean train?" if a choice is near enough to `text`, else "".
+std::string Suggestion(const std::string& text, const std::vector<std::string>& choices) {
+  const std::optional<std::string> nearest = Nearest(text, choices);
+  return nearest ? fmt::format("; did you mean {}?", *nearest) : "";
+}
+
+// Returns a message about arguments that `command` does not have, in the order given.
+std::string UnknownText(const CLI::App& command, const std::vector<std::string>& unknown) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  const char* what = unknown.size() > 1            ? "unexpected arguments"
+                     : unknown[0].starts_with('-') ? "unknown option"
+                                                   : "unexpected argument";
+  const std::string text = fmt::format("{} {}", what, fmt::join(unknown, " "));
+  for (const std::string& argument : unknown) {
+    if (!argument.starts_with('-')) continue;
+    const std::string suggestion = Suggestion(argument.substr(0, argument.find('=')), names);
+    if (!suggestion.empty()) return text + suggestion;
+  }
+  return text;
+}
+
+// Returns CLI11's message about the number of an option's values in plain words.
+std::string MismatchText(const std::string& what) {
+  const std::string option = what.substr(0, what.find_first_of(": "));
+  if (what.ends_with(" missing")) return option + " must have a value";
+  constexpr std::string_view kReceived = " received ";
+  const size_t received = what.rfind(kReceived);
+  if (received == std::string::npos) return what;
+  return fmt::format("{} must be given once, got {} values", option,
+                     what.substr(received + kReceived.size()));
+}
+
 // Returns an error of the command line in the form of the other errors.
 std::string UsageText(const CLI::App& app, const CLI::ParseError& e) {
   const CLI::App* chosen = &app;  // the innermost command
@@ -64,23 +104,26 @@ std::string UsageText(const CLI::App& app, const CLI::ParseError& e) {
   for (const CLI::App* choice : chosen->get_subcommands(nullptr)) {
     choices.push_back(choice->get_name());
   }
-  if (!choices.empty() && e.get_name() == "RequiredError") {
-    const std::vector<std::string> given = chosen->remaining();
-    return fmt::format("[{}] the command must be one of {}, got {} (see {})", program,
-                       fmt::join(choices, ", "),
-                       given.empty() ? "none" : fmt::format("\"{}\"", given[0]), help);
+  const bool is_required = e.get_name() == "RequiredError";
+  std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
+  const bool starts_with_option = !unknown.empty() && unknown[0].starts_with('-');
+  if (!choices.empty() && is_required && !starts_with_option) {
+    return fmt::format(
+        "[{}] the command must be one of {}, got {} (see {})", program, fmt::join(choices, ", "),
+        unknown.empty() ? "none"
+                        : fmt::format("\"{}\"{}", unknown[0], Suggestion(unknown[0], choices)),
+        help);
   }
   std::string what = FirstLine(e.what());
-  std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
-  if (e.get_name() == "RequiredError") {
+  if (is_required) {
     // CLI11 checks for missing arguments first, but an unknown option is the likelier mistake.
     std::erase_if(unknown, [](const std::string& argument) { return !argument.starts_with('-'); });
   }
-  // ExtrasError lists the last argument first.
   const bool has_extras = e.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
-  if (has_extras || (e.get_name() == "RequiredError" && !unknown.empty())) {
-    std::ranges::reverse(unknown);
-    what = CLI::ExtrasError(unknown).what();
+  if ((has_extras || is_required) && !unknown.empty()) {
+    what = UnknownText(*chosen, unknown);
+  } else if (e.get_exit_code() == static_cast<int>(CLI::ExitCodes::ArgumentMismatch)) {
+    what = MismatchText(what);
   }
   return fmt::format("[{}] {} (see {})", program, what, help);
 }
@@ -137,6 +180,11 @@ int RunCommand(int argc, char** argv) {
                        "Print version, compiler, libtorch, CPU and what serves it, and exit");
   Action action;
   AddCommands(app, action);
+  if (argc <= 1) {  // nothing was asked and nothing failed: like --help
+    Print(app.help());
+    FlushStdout();
+    return 0;
+  }
   try {
     app.parse(ArgumentsOf(argc, argv));
   } catch (const CLI::ParseError& e) {
@@ -161,8 +209,11 @@ int StatusOf(int argc, char** argv) {
     return Fail(kUsage, e.what());
   } catch (const DataError& e) {
     return Fail(kData, e.what());
+  } catch (const std::filesystem::filesystem_error& e) {
+    return Fail(kFailure,
+                fmt::format("cannot access {}: {}", e.path1().string(), e.code().message()));
   } catch (const std::exception& e) {
-    return Fail(kFailure, IsOutOfMemory(e) ? kOutOfMemory : e.what());
+    return Fail(kFailure, IsOutOfMemory(e) ? kOutOfMemory : JsonReason(e));
   }
 }
 

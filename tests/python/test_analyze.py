@@ -152,7 +152,7 @@ def test_runs_that_cannot_be_analyzed(runs, status, arguments, text):
     "arguments, text",
     [
         ((), "[analyze] the command must be one of gradients, theorem2, geometry, invariance, reparametrization, initialization, stability, implicit-lr, shift, got none"),
-        (("theorem3",), "shift, got \"theorem3\" (see planish analyze --help)"),
+        (("theorem3",), "shift, got \"theorem3\"; did you mean theorem2? (see planish analyze --help)"),
         (("gradients", "--rows", 0), "[analyze gradients] --rows must be a whole number from 1 to 1000000000, got \"0\""),
         (("gradients", "--width", 1), "--width must be a whole number from 2 to 4096"),
         (("theorem2", "--k", "many"), "[analyze theorem2] --k must be a number, got \"many\""),
