@@ -20,13 +20,6 @@ bool ValueLess(const Json& a, const Json& b) {
   return SettingText(a) < SettingText(b);
 }
 
-// Returns the settings including the preset, which also determines a run.
-Json AllSettings(const RunConfig& config) {
-  Json settings = config.settings;
-  settings["preset"] = config.preset;
-  return settings;
-}
-
 std::string StartedAt(const Run& run) {
   const auto started = run.config.stamps.find("started");
   return started == run.config.stamps.end() ? "" : started->second;
@@ -293,6 +286,18 @@ Status StatusOf(const Run& run) {
   return run.result->status == "finished" ? Status::kFinished : Status::kDiverged;
 }
 
+std::string_view NameOf(Status status) {
+  switch (status) {
+    case Status::kFinished:
+      return "finished";
+    case Status::kDiverged:
+      return "diverged";
+    case Status::kUnfinished:
+      return "unfinished";
+  }
+  return "";
+}
+
 int Group::CountOf(Status status) const {
   return static_cast<int>(std::count_if(runs.begin(), runs.end(),
                                         [&](const Run* run) { return StatusOf(*run) == status; }));
@@ -317,6 +322,12 @@ std::string Section::Named(std::string_view value) const {
 
 int Section::IndexOf(std::string_view value) const {
   return static_cast<int>(std::find(values.begin(), values.end(), value) - values.begin());
+}
+
+Json AllSettings(const RunConfig& config) {
+  Json settings = config.settings;
+  settings["preset"] = config.preset;
+  return settings;
 }
 
 std::vector<Section> Summarize(const std::vector<Run>& runs) {
@@ -345,6 +356,14 @@ SeedValues Values(const Group& group, const std::string& metric, Measure measure
     if (const auto value = Read(*run, metric, measure)) values[run->config.seed] = *value;
   }
   return values;
+}
+
+Estimate TrainingSeconds(const Group& group) {
+  std::vector<double> seconds;
+  for (const Run* run : group.runs) {
+    if (StatusOf(*run) == Status::kFinished) seconds.push_back(run->result->seconds);
+  }
+  return EstimateMean(seconds);
 }
 
 bool HasMeasure(const Group& group, const MetricSpec& metric, Measure measure) {

@@ -17,6 +17,9 @@ enum class Status { kFinished, kDiverged, kUnfinished };
 
 Status StatusOf(const Run& run);
 
+/// Returns "finished", "diverged" or "unfinished".
+std::string_view NameOf(Status status);
+
 /// Point of a run at which a metric is read.
 enum class Measure {
   kFinal,        ///< after the last step
@@ -67,6 +70,9 @@ struct Section {
   int IndexOf(std::string_view value) const;
 };
 
+/// Returns the settings of a run and its preset, which also determines it.
+nlohmann::ordered_json AllSettings(const RunConfig& config);
+
 /// Returns the sections of `runs`, ordered by task and data.
 std::vector<Section> Summarize(const std::vector<Run>& runs);
 
@@ -76,6 +82,9 @@ Measure HeadlineMeasure(const Section& section);
 
 /// Returns seed -> measure of each finished run that has it.
 SeedValues Values(const Group& group, const std::string& metric, Measure measure);
+
+/// Returns the mean training time of the finished runs in seconds.
+Estimate TrainingSeconds(const Group& group);
 
 /// Returns true if a finished run of the group has the measure. For kStepsTo it must have been
 /// evaluated; for kCatchUp it must have a best evaluation.

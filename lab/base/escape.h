@@ -42,7 +42,7 @@ inline bool IsControlCharacter(std::string_view sequence) {
 }
 
 /// Returns `text` with control characters and invalid UTF-8 bytes as \xNN. With `keep_lines`, tabs
-/// and line feeds stay. Escaping the result again leaves it unchanged.
+/// and line ends, LF or CR LF, stay. Escaping the result again leaves it unchanged.
 inline std::string Escaped(std::string_view text, bool keep_lines = false) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string escaped;
@@ -50,7 +50,8 @@ inline std::string Escaped(std::string_view text, bool keep_lines = false) {
   while (!text.empty()) {
     const size_t length = Utf8SequenceLength(text);
     const std::string_view sequence = text.substr(0, length == 0 ? 1 : length);
-    const bool kept = keep_lines && (sequence == "\n" || sequence == "\t");
+    const bool kept =
+        keep_lines && (sequence == "\n" || sequence == "\t" || text.starts_with("\r\n"));
     if (kept || (length > 0 && !IsControlCharacter(sequence))) {
       escaped += sequence;
     } else {

@@ -18,6 +18,7 @@ TEST(Escaped, WritesControlCharactersAndInvalidUtf8AsHexadecimal) {
 
 TEST(Escaped, KeepsTabsAndLineFeedsOnRequest) {
   EXPECT_EQ(Escaped("a\tb\n\r", /*keep_lines=*/true), "a\tb\n\\x0d");
+  EXPECT_EQ(Escaped("a\r\n\rb\r\r\n", /*keep_lines=*/true), "a\r\n\\x0db\\x0d\r\n");
 }
 
 TEST(Escaped, LeavesEscapedTextUnchanged) {

@@ -20,11 +20,8 @@ std::string EstimateText(const MetricSpec& metric, const SeedValues& values) {
 }
 
 std::string SecondsText(const Group& group) {
-  std::vector<double> seconds;
-  for (const Run* run : group.runs) {
-    if (StatusOf(*run) == Status::kFinished) seconds.push_back(run->result->seconds);
-  }
-  return seconds.empty() ? "-" : FormatSignificant(EstimateMean(seconds).mean, 3);
+  const Estimate seconds = TrainingSeconds(group);
+  return seconds.count == 0 ? "-" : FormatSignificant(seconds.mean, 3);
 }
 
 std::string RenderPanel(const Section& section, const Panel& panel, const TableOptions& options) {

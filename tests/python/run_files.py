@@ -34,6 +34,16 @@ def read_metrics(run):
     return [without_times(json.loads(line)) for line in lines]
 
 
+def read_run(folder):
+    """Returns the contents of the JSON files of a run; the result is None if it has none."""
+    result = folder / "result.json"
+    return {
+        "config": json.loads((folder / "config.json").read_text()),
+        "result": json.loads(result.read_text()) if result.exists() else None,
+        "metrics": read_metrics(folder),
+    }
+
+
 def without_times(values):
     return {key: value for key, value in values.items() if key not in CLOCK}
 
