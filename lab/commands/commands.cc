@@ -9,6 +9,7 @@ void AddCommands(CLI::App& app, Action& action) {
   AddReport(app, action);
   AddThin(app, action);
   AddShow(app, action);
+  AddDiff(app, action);
   AddList(app, action);
   AddSample(app, action);
   AddTranslate(app, action);

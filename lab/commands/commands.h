@@ -37,6 +37,7 @@ void AddSweep(CLI::App& app, Action& action);
 void AddReport(CLI::App& app, Action& action);
 void AddThin(CLI::App& app, Action& action);
 void AddShow(CLI::App& app, Action& action);
+void AddDiff(CLI::App& app, Action& action);
 void AddList(CLI::App& app, Action& action);
 void AddSample(CLI::App& app, Action& action);
 void AddBench(CLI::App& app, Action& action);
