@@ -184,12 +184,13 @@ core: build/core/build.ninja
 	ctest --preset core
 
 install: build/full/build.ninja
-	cmake --build --preset full --target planish planish_torch
+	cmake --build --preset full --target planish planish_torch planish_shell_files
 	cmake --install build/full --prefix $(PREFIX) >/dev/null
 
 # Needs no build. lib* is lib, or lib64 where the system has that.
 uninstall:
 	rm -rf $(PREFIX)/bin/planish $(PREFIX)/include/planish $(PREFIX)/lib*/planish $(PREFIX)/lib*/cmake/planish
+	rm -f $(PREFIX)/share/man/man1/planish.1 $(PREFIX)/share/bash-completion/completions/planish
 	rm -f $(PREFIX)/lib*/libplanish.a $(PREFIX)/lib*/libplanish_torch-*.so $(PREFIX)/lib*/pkgconfig/planish.pc
 
 accuracy: build/full/build.ninja

@@ -19,6 +19,8 @@ void AddCommands(CLI::App& app, Action& action) {
   AddDownstream(app, action);
   AddAnalyze(app, action);
   AddBench(app, action);
+  AddCompletion(app, action);
+  AddMan(app, action);
 }
 
 }  // namespace planish::lab

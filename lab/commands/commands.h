@@ -47,6 +47,8 @@ void AddSearch(CLI::App& app, Action& action);
 void AddWrite(CLI::App& app, Action& action);
 void AddMake(CLI::App& app, Action& action);
 void AddDownstream(CLI::App& app, Action& action);
+void AddCompletion(CLI::App& app, Action& action);
+void AddMan(CLI::App& app, Action& action);
 
 /// Returns the options of a table on this process's stdout: the terminal's width, with emphasis. A
 /// file, a pipe, NO_COLOR or TERM=dumb gives 80 plain columns.

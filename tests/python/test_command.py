@@ -79,7 +79,7 @@ def test_version(shared):
         assert re.search(rf"^{name} +\S", text, re.M), text
 
 
-@pytest.mark.parametrize("command", [(), ("train",), ("report",), ("show",), ("diff",), ("list",)])
+@pytest.mark.parametrize("command", [(), ("train",), ("report",), ("show",), ("diff",), ("list",), ("completion",), ("man",)])
 def test_help(shared, command):
     text = shared.ok(*command, "--help").stdout
     assert "Usage: planish" in text
@@ -360,7 +360,7 @@ def test_a_diverged_run_names_a_parameter_that_is_not_finite(planish):
         (
             ("trian",),
             "must be one of train, reproduce, sweep, report, thin, show, diff, list, sample, translate, search, write, "
-            'make, downstream, analyze, bench, got "trian"; did you mean train? (see',
+            'make, downstream, analyze, bench, completion, man, got "trian"; did you mean train? (see',
         ),
         (("train",), "TASK"),
         (("train", "pi-mnits"), "pi-mnist"),
