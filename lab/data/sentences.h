@@ -28,7 +28,8 @@ inline constexpr char kUnknownSentences[] = "labelled sentences";
 /// Sets of a task, with the fields of RunConfig::Data.
 struct SentenceSets {
   Sentences train, valid, test;
-  std::string name;         ///< "rt", "sst5", kUnknownSentences or "synthetic opinions"
+  int64_t classes = 0;      ///< labels are from 0 to classes - 1
+  std::string name;         ///< "rt", "sst5", "synthetic opinions", or another name of files
   std::string source;       ///< "files" or "embedded"
   std::string description;  ///< one sentence
   std::string sha256;       ///< of the files' lines, each with "\n", or of the synthetic sentences
@@ -48,6 +49,9 @@ class SentenceReader {
   /// invalid line, and like ReadLines.
   Sentences ReadLabelled(const std::filesystem::path& file, int64_t classes);
 
+  /// Appends the words of `line`, cut to `longest`, to `sentences`. Only counts it if it has none.
+  void Add(std::string_view line, int64_t label, Sentences* sentences);
+
   int64_t empty() const { return empty_; }  ///< lines without words, left out
   int64_t cut() const { return cut_; }      ///< sentences that were cut
 
@@ -59,7 +63,6 @@ class SentenceReader {
   std::string Sha256OfLines() { return sha_.Hex(); }
 
  private:
-  void Add(std::string_view line, int64_t label, Sentences* sentences);
   void Hash(const std::vector<std::string>& lines);
 
   int64_t longest_;

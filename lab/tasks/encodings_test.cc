@@ -11,6 +11,7 @@
 
 #include "lab/data/conllu.h"
 #include "lab/data/sentences.h"
+#include "lab/data/table.h"
 #include "lab/data/test_files.h"
 #include "lab/data/text.h"
 #include "lab/downstream/sentence_sets.h"
@@ -58,6 +59,14 @@ std::string Words(const Sentences& sentences) {
 std::string Pairs(const std::vector<SentencePair>& pairs) {
   std::string text;
   for (const SentencePair& pair : pairs) text += pair.source + "|" + pair.target + ";";
+  return text;
+}
+
+std::string Rows(const Table& table) {
+  std::string text = table.ColumnNames();
+  for (const TableRow& row : table.rows) {
+    for (const auto& field : row.fields) text += field.value_or("none") + "|";
+  }
   return text;
 }
 
@@ -109,6 +118,21 @@ std::vector<Loader> FileLoaders() {
          return Words(SentenceReader(9).ReadLabelled(folder / "a", 2));
        },
        /*may_be_empty=*/true},  // SentenceTask::Load refuses a split without sentences
+      {"Csv",
+       [](const fs::path& folder, const Change& change) {
+         WriteFile(folder / "a.csv", change("text,label\n\"so, good\",1\nbad,0\nfine,1\nno,0\n"));
+       },
+       [](const fs::path& folder) { return Rows(ReadTable(folder / "a.csv")); }},
+      {"Tsv",
+       [](const fs::path& folder, const Change& change) {
+         WriteFile(folder / "a.tsv", change("text\tlabel\ngood \"film\t1\nbad\t0\n"));
+       },
+       [](const fs::path& folder) { return Rows(ReadTable(folder / "a.tsv")); }},
+      {"JsonLines",
+       [](const fs::path& folder, const Change& change) {
+         WriteFile(folder / "a.jsonl", change("{\"text\": \"good\"}\n{\"text\": \"bad\"}\n"));
+       },
+       [](const fs::path& folder) { return Rows(ReadTable(folder / "a.jsonl")); }},
       {"Sick",
        [](const fs::path& folder, const Change& change) {
          WriteFile(folder / "a",

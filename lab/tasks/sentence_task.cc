@@ -59,14 +59,15 @@ Numbered Number(const Sentences& sentences, const Lexicon& lexicon) {
 
 struct Corpus final : Dataset {
   Numbered train, valid, test;
+  int64_t classes = 0;
   int64_t words = 0;    // in the lexicon
   int64_t longest = 0;  // words of a sentence
 };
 
-SentenceClassifier::Options ModelOptions(const Settings& s, const Corpus& corpus, int64_t classes) {
+SentenceClassifier::Options ModelOptions(const Settings& s, const Corpus& corpus) {
   return {.words = corpus.words,
           .longest = corpus.longest,
-          .classes = classes,
+          .classes = corpus.classes,
           .encoder = {.layers = s.Int("layers"),
                       .width = s.Int("width"),
                       .heads = s.Int("heads"),
@@ -83,10 +84,11 @@ SentenceClassifier::Options ModelOptions(const Settings& s, const Corpus& corpus
 
 class SentenceExperiment final : public Experiment {
  public:
-  SentenceExperiment(const Settings& settings, const Corpus& corpus, int64_t classes)
+  SentenceExperiment(const Settings& settings, const Corpus& corpus, bool has_test_loss)
       : corpus_(corpus),
         batch_tokens_(settings.Int("batch_size")),
-        model_(ModelOptions(settings, corpus, classes)) {}
+        has_test_loss_(has_test_loss),
+        model_(ModelOptions(settings, corpus)) {}
 
   torch::nn::Module& model() override { return model_; }
 
@@ -108,7 +110,10 @@ class SentenceExperiment final : public Experiment {
   }
 
   Values Test() override {
-    return {{"test_accuracy", Measure(corpus_.test, corpus_.test.size()).accuracy}};
+    const Result test = Measure(corpus_.test, corpus_.test.size());
+    Values values = {{"test_accuracy", test.accuracy}};
+    if (has_test_loss_) values["test_loss"] = test.loss;
+    return values;
   }
 
  private:
@@ -146,6 +151,7 @@ class SentenceExperiment final : public Experiment {
 
   const Corpus& corpus_;
   int64_t batch_tokens_;
+  bool has_test_loss_;
   SentenceClassifier model_;
 };
 
@@ -202,6 +208,11 @@ SentenceTask::SentenceTask(std::string task_name, int64_t classes) : classes_(cl
   report.headline = "test_accuracy";
 }
 
+void SentenceTask::AddTestLoss() {
+  metrics.push_back({"test_loss", "test loss", "nats", true});
+  has_test_loss_ = true;
+}
+
 std::unique_ptr<Dataset> SentenceTask::Load(
     const Settings& s, const std::optional<std::filesystem::path>& folder) const {
   SentenceSets sets = folder ? Read(s, *folder) : MakeSentences({.classes = classes_});
@@ -221,6 +232,7 @@ std::unique_ptr<Dataset> SentenceTask::Load(
   corpus->train = Number(sets.train, lexicon);
   corpus->valid = Number(sets.valid, lexicon);
   corpus->test = Number(sets.test, lexicon);
+  corpus->classes = sets.classes;
   corpus->words = lexicon.size();
   for (const Numbered* set : {&corpus->train, &corpus->valid, &corpus->test}) {
     corpus->longest = std::max(corpus->longest, set->words.size(1));
@@ -245,7 +257,7 @@ void SentenceTask::Check(const Settings& s, const Dataset& data) const {
 }
 
 std::unique_ptr<Experiment> SentenceTask::Make(const Settings& s, const Dataset& data) const {
-  return std::make_unique<SentenceExperiment>(s, dynamic_cast<const Corpus&>(data), classes_);
+  return std::make_unique<SentenceExperiment>(s, dynamic_cast<const Corpus&>(data), has_test_loss_);
 }
 
 }  // namespace planish::lab

@@ -21,17 +21,22 @@ class SentenceTask : public Task {
   std::unique_ptr<Experiment> Make(const Settings& settings, const Dataset& data) const override;
 
  protected:
-  /// Sets settings, presets, metrics and the report, except its title and source.
+  /// Sets settings, presets, metrics and the report, except its title and source. Synthetic
+  /// sentences have `classes` classes.
   SentenceTask(std::string name, int64_t classes);
 
   /// Reads the task's sets from the files below `folder`.
   virtual SentenceSets Read(const Settings& settings,
                             const std::filesystem::path& folder) const = 0;
 
+  /// Adds the metric test_loss. The runs of Xu et al.'s tasks do not have it.
+  void AddTestLoss();
+
   int64_t classes() const { return classes_; }
 
  private:
   int64_t classes_;
+  bool has_test_loss_ = false;
 };
 
 }  // namespace planish::lab

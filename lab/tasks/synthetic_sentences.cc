@@ -121,6 +121,7 @@ SentenceSets MakeSentences(const SyntheticSentences& options) {
       sha.Update({reinterpret_cast<const uint8_t*>(line.data()), line.size()});
     }
   }
+  sets.classes = options.classes;
   sets.name = "synthetic opinions";
   sets.source = "embedded";
   sets.description = fmt::format(

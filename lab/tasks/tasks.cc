@@ -13,6 +13,7 @@
 #include "lab/tasks/parser/parser.h"
 #include "lab/tasks/pi-mnist/pi_mnist.h"
 #include "lab/tasks/rt/rt.h"
+#include "lab/tasks/sentences/sentences.h"
 #include "lab/tasks/skip-thoughts/skip_thoughts.h"
 #include "lab/tasks/sst5/sst5.h"
 
@@ -27,6 +28,7 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     all.push_back(MakeEnwik8());
     all.push_back(MakeRt());
     all.push_back(MakeSst5());
+    all.push_back(MakeSentencesTask());
     all.push_back(MakeMnistCnn());
     all.push_back(MakeParser());
     all.push_back(MakeOrderEmbedding());

@@ -12,8 +12,8 @@ import pytest
 from test_command import assert_one_line, on_a_terminal
 
 TASKS = (
-    "pi-mnist", "char-lm", "mnist-cnn", "rt", "sst5", "parser", "mt", "enwik8", "order-embedding", "draw", "convnet",
-    "online-ln", "handwriting", "attentive-reader", "skip-thoughts",
+    "pi-mnist", "char-lm", "mnist-cnn", "rt", "sst5", "sentences", "parser", "mt", "enwik8", "order-embedding", "draw",
+    "convnet", "online-ln", "handwriting", "attentive-reader", "skip-thoughts",
 )  # fmt: skip
 TRAIN = ("--preset", "smoke", "--threads", 1, "--quiet")
 # Every command that takes data, with its other arguments. All fail before they look for the run.

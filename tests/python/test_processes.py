@@ -22,6 +22,7 @@ TASKS = {
     "char-lm": ("--cell", "ln-lstm"),
     "rt": (),
     "sst5": (),
+    "sentences": (),
     "parser": (),
     "mt": (),
     "enwik8": (),

@@ -50,6 +50,7 @@ class RtTask final : public SentenceTask {
         set->Add(std::move(all.words[order[next]]), all.labels[order[next]]);
       }
     }
+    sets.classes = classes();
     sets.source = "files";
     sets.sha256 = reader.Sha256OfLines();
     const bool is_rt = IsPaperData("rt", sets.sha256);

@@ -27,6 +27,7 @@ class Sst5Task final : public SentenceTask {
     sets.train = reader.ReadLabelled(NeedFile(files, "stsa.fine.train"), classes());
     sets.valid = reader.ReadLabelled(NeedFile(files, "stsa.fine.dev"), classes());
     sets.test = reader.ReadLabelled(NeedFile(files, "stsa.fine.test"), classes());
+    sets.classes = classes();
     sets.source = "files";
     sets.sha256 = reader.Sha256OfLines();
     const bool is_sst = IsPaperData("sst5", sets.sha256);
