@@ -39,6 +39,8 @@ class SentencesTask final : public SentenceTask {
         {"test_share", 0.1, "share of each class for the test in a random split", 0.01, 0.45, {}},
     });
     AddTestLoss();
+    // The first preset's text speaks of the paper's data.
+    presets.front().help = "the paper's model for 6 epochs, as in rt";
     report.title = "Sentences";
     report.source = "your own classes, with the model of Xu et al. 2019, 2.2";
   }
