@@ -130,9 +130,9 @@ class ImplicitRate {
         all_(cases_.size()) {}
 
   TheoryResult Measure() {
-    for (int64_t index = 0; index < trainings_.seeds(); ++index) {
-      for (size_t i = 0; i < cases_.size(); ++i) Train(cases_[i], index, all_[i]);
-    }
+    trainings_.ForEach(cases_, [&](const TrainingCase& which, int64_t index, size_t i) {
+      Train(which, index, all_[i]);
+    });
     AddTables();
     AddCharts();
     AddStatements();

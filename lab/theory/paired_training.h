@@ -73,6 +73,14 @@ class PairedTrainings {
   int64_t seeds() const { return settings_.Whole("seeds"); }
   double LearningRate(const std::string& optimizer) const;
 
+  /// Calls train(cases[i], index, i) for each training number and case.
+  template <class Train>
+  void ForEach(const std::vector<TrainingCase>& cases, const Train& train) const {
+    for (int64_t index = 0; index < seeds(); ++index) {
+      for (size_t i = 0; i < cases.size(); ++i) train(cases[i], index, i);
+    }
+  }
+
   /// Starts training number `index` of a case. Its seed is the setting's plus `index`.
   DigitTraining Start(const TrainingCase& which, int64_t index) const;
 
