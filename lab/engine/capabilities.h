@@ -115,8 +115,11 @@ class SequenceReader {
     at::Tensor target;  ///< [B] what the model predicts after the last step
   };
 
+  /// Returns the largest number of steps that the training data is long enough for.
+  virtual int64_t MaxSteps() const = 0;
+
   /// Returns B = `count` sequences of T = `steps` steps of the training data, at places that
-  /// `generator` draws. Throws UsageError if the data is too short.
+  /// `generator` draws. Throws UsageError for more than MaxSteps().
   virtual Sequences ReadSequences(int64_t steps, int64_t count, at::Generator& generator) = 0;
 
   /// Returns the mean loss of the predictions from the last layer's last state h [B, H], in h's

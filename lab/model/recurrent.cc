@@ -153,6 +153,152 @@ class Wrapped final : public RecurrentModule {
   Layer layer_;
 };
 
+// Stack of Planish's layers with batch norm over the sequences of a batch. Training uses the
+// statistics of each time step. Evaluation uses running estimates, folded into the parameters of
+// the cell without norms.
+class BatchNormed final : public RecurrentModule {
+ public:
+  // `layer` has the parameters of all layers.
+  BatchNormed(const RecurrentOptions& options, Cell cell, std::shared_ptr<torch::nn::Module> layer)
+      : options_(options),
+        cell_(cell),
+        plain_(CellWithoutNorms(cell).value()),
+        is_joint_(internal::RecipeOf(cell).sums == internal::Sums::kJoint),
+        layer_(register_module("layer", std::move(layer))) {
+    FillGains(layer_, options.gain);
+    const int64_t sums = is_joint_ ? 1 : 2;
+    const int64_t width = internal::RecipeOf(cell).gates() * options.hidden;
+    for (int64_t l = 0; l < options.layers; ++l) {
+      means_.push_back(
+          register_buffer(fmt::format("running_mean_l{}", l), Zeros({sums, width}, *layer_)));
+      variances_.push_back(
+          register_buffer(fmt::format("running_var_l{}", l), Zeros({sums, width}, *layer_) + 1));
+    }
+  }
+
+  std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x, const at::Tensor& state,
+                                            const at::Tensor& lengths) override {
+    if (is_training() && x.size(1) < 2) {
+      throw UsageError(
+          fmt::format("[RecurrentModule] batch must have at least 2 sequences in training with "
+                      "batch norm, got {}",
+                      x.size(1)));
+    }
+    const RnnSettings settings{.eps = options_.epsilon, .composed = options_.composed};
+    at::Tensor y = x;
+    std::vector<at::Tensor> last;
+    for (int64_t l = 0; l < options_.layers; ++l) {
+      RnnTensors tensors = Params(l);
+      tensors.x = y;
+      tensors.h0 = state[0][l];
+      tensors.lengths = lengths;
+      const RnnOutputs outputs = is_training() ? rnn_forward(cell_, tensors, settings)
+                                               : rnn_forward(plain_, Folded(l, tensors), settings);
+      if (is_training()) UpdateEstimates(l, tensors, outputs.y);
+      y = outputs.y;
+      last.push_back(outputs.h_n);
+    }
+    return {y, at::stack(last).unsqueeze(0)};
+  }
+
+  at::Tensor ZeroState(int64_t batch) const override {
+    return FirstStates({1, options_.layers, batch, options_.hidden}, *layer_);
+  }
+
+  std::vector<RecurrentParams> Layers() const override {
+    std::vector<RecurrentParams> layers;
+    for (int64_t l = 0; l < options_.layers; ++l) {
+      layers.push_back(LayerOf(*layer_, cell_, options_, l));
+    }
+    return layers;
+  }
+
+ private:
+  // Weight of a new value in a running estimate: that of PyTorch's BatchNorm.
+  static constexpr double kMomentum = 0.1;
+
+  // Returns the parameters of layer number `index`.
+  RnnTensors Params(int64_t index) const {
+    const auto parameters = layer_->named_parameters(/*recurse=*/false);
+    const auto named = [&](const char* name) {
+      const at::Tensor* found = parameters.find(fmt::format("{}_l{}", name, index));
+      return found == nullptr ? at::Tensor() : *found;
+    };
+    return {.weight_ih = named("weight_ih"),
+            .weight_hh = named("weight_hh"),
+            .ln_ih_weight = named("ln_ih_weight"),
+            .ln_ih_bias = named("ln_ih_bias"),
+            .ln_hh_weight = named("ln_hh_weight"),
+            .ln_hh_bias = named("ln_hh_bias"),
+            .ln_weight = named("ln_weight"),
+            .ln_bias = named("ln_bias")};
+  }
+
+  // Returns the tensors of the cell without norms that computes what `t` does with the estimates.
+  RnnTensors Folded(int64_t index, const RnnTensors& t) const {
+    const auto l = static_cast<size_t>(index);
+    const at::Tensor rstd = (variances_[l] + options_.epsilon).rsqrt();
+    // Returns the factor of the rows of a weight, and the bias.
+    const auto fold = [&](int64_t sum, const at::Tensor& gain, const at::Tensor& bias) {
+      const at::Tensor scale = gain * rstd[sum];
+      return std::pair{scale.unsqueeze(1), bias - means_[l][sum] * scale};
+    };
+    RnnTensors plain{.x = t.x, .h0 = t.h0, .lengths = t.lengths};
+    if (is_joint_) {
+      const auto [scale, bias] = fold(0, t.ln_weight, t.ln_bias);
+      plain.weight_ih = t.weight_ih * scale;
+      plain.weight_hh = t.weight_hh * scale;
+      plain.bias = bias;
+    } else {
+      const auto [scale_ih, bias_ih] = fold(0, t.ln_ih_weight, t.ln_ih_bias);
+      const auto [scale_hh, bias_hh] = fold(1, t.ln_hh_weight, t.ln_hh_bias);
+      plain.weight_ih = t.weight_ih * scale_ih;
+      plain.weight_hh = t.weight_hh * scale_hh;
+      const std::vector<at::Tensor> biases = FoldedBiases(plain_, bias_ih, bias_hh);
+      plain.bias = biases[0];
+      if (biases.size() > 1) plain.bias_hn = biases[1];
+    }
+    return plain;
+  }
+
+  // Moves the estimates towards the means over time of the mean and the unbiased variance of each
+  // step over its sequences. Leaves out steps of a single sequence.
+  void UpdateEstimates(int64_t index, const RnnTensors& t, const at::Tensor& y) {
+    const at::NoGradGuard no_grad;
+    int64_t steps = t.x.size(0);
+    at::Tensor active;  // [T, B, 1]
+    if (t.lengths.defined()) {
+      const at::Tensor lengths = t.lengths.to(t.x.device());
+      steps = std::get<0>(lengths.sort(/*dim=*/0, /*descending=*/true))[1].item<int64_t>();
+      active = (at::arange(steps, lengths.options()).unsqueeze(1) < lengths).unsqueeze(2);
+    } else {
+      active = at::ones({steps, t.x.size(1), 1}, t.x.options().dtype(at::kBool));
+    }
+    if (steps == 0) return;
+    const at::Tensor before = at::cat({t.h0.unsqueeze(0), y.slice(0, 0, steps - 1)});
+    const at::Tensor w_hh =
+        WithoutHeads(t.weight_hh, internal::RecipeOf(cell_).gates(), options_.heads);
+    const at::Tensor zx = t.x.slice(0, 0, steps).matmul(t.weight_ih.t()),
+                     zh = before.matmul(w_hh.t());
+    const at::Tensor z = is_joint_ ? (zx + zh).unsqueeze(0) : at::stack({zx, zh});  // [S, T, B, G]
+    const at::Tensor count = active.sum(1, /*keepdim=*/true).to(z.scalar_type());   // [T, 1, 1]
+    const auto sum = [&](const at::Tensor& values) {
+      return values.masked_fill(active.logical_not(), 0).sum(2, /*keepdim=*/true);
+    };
+    const at::Tensor mean = sum(z) / count;
+    const at::Tensor variance = sum((z - mean).square()) / (count - 1);
+    const auto l = static_cast<size_t>(index);
+    means_[l].lerp_(mean.mean(1).squeeze(1), kMomentum);
+    variances_[l].lerp_(variance.mean(1).squeeze(1), kMomentum);
+  }
+
+  RecurrentOptions options_;
+  Cell cell_, plain_;
+  bool is_joint_;  ///< one norm of zx + zh; otherwise norms of zx and of zh
+  std::shared_ptr<torch::nn::Module> layer_;
+  std::vector<at::Tensor> means_, variances_;  ///< running estimates of each layer, [sums, G]
+};
+
 // Like Wrapped, but one step at a time: Layer is a cell.
 template <class Layer, int64_t kStates>
 class WrappedSteps final : public RecurrentSteps {
@@ -241,6 +387,8 @@ using TorchGru =
 template <class Options>
 constexpr bool kIsPlanishs = requires(Options options) { options.variant(); };
 
+bool IsOverBatch(Cell cell) { return internal::RecipeOf(cell).over == internal::Over::kBatch; }
+
 template <class Options>
 Options WithCell(Options options, const RecurrentOptions& o, Cell cell) {
   if constexpr (kIsPlanishs<Options>) {
@@ -254,6 +402,9 @@ Module MakeModule(const RecurrentOptions& o, Cell cell) {
   using Options = typename K::LayerOptions;
   using Layer = typename K::Layer;
   const auto options = WithCell(Options(o.inputs, o.hidden).num_layers(o.layers), o, cell);
+  if constexpr (kIsPlanishs<Options>) {
+    if (IsOverBatch(cell)) return std::make_shared<BatchNormed>(o, cell, Layer(options).ptr());
+  }
   return std::make_shared<Wrapped<Layer, K::kStates>>(o, Layer(options));
 }
 
@@ -281,6 +432,7 @@ Entry EntryOf(Cell cell) {
   return {std::move(name), cell, kOwn, MakeModule<K>, MakeSteps<K>};
 }
 
+// Without kBnLstm, whose norm of c cannot be folded into the LSTM's parameters.
 const std::vector<Entry>& Table() {
   static const std::vector<Entry> table = {
       EntryOf<Lstm>(Cell::kLstm),
@@ -291,6 +443,8 @@ const std::vector<Entry>& Table() {
       EntryOf<Rnn>(Cell::kLnRnn),
       EntryOf<Rnn>(Cell::kRnnRelu),
       EntryOf<Rnn>(Cell::kLnRnnRelu),
+      EntryOf<Rnn>(Cell::kBnRnn),
+      EntryOf<Gru>(Cell::kBnGru),
       EntryOf<Lstm>(Cell::kLnLstmHaste),
       EntryOf<Lstm>(Cell::kLnLstmFastRnns),
       EntryOf<Lstm>(Cell::kLnLstmTfa),
@@ -341,6 +495,24 @@ const std::vector<std::string>& CellNames() {
   return names;
 }
 
+std::optional<Cell> CellWithoutNorms(Cell cell) {
+  const internal::Arithmetic arithmetic = internal::RecipeOf(cell).arithmetic;
+  for (const internal::NamedCell& named : internal::kNamedCells) {
+    const internal::CellRecipe recipe = internal::RecipeOf(named.cell);
+    const bool has_norms =
+        recipe.sums != internal::Sums::kPlain || recipe.cell != internal::CellNorm::kNone;
+    if (recipe.arithmetic == arithmetic && !has_norms) return named.cell;
+  }
+  return std::nullopt;
+}
+
+bool HasBatchNorm(const std::string& name) {
+  for (const Entry& entry : Table()) {
+    if (entry.name == name) return IsOverBatch(entry.cell);
+  }
+  return false;
+}
+
 void CheckRecurrent(const std::string& name, const RecurrentOptions& options) {
   Find("CheckRecurrent", name, options);
 }
@@ -356,6 +528,10 @@ std::shared_ptr<RecurrentSteps> MakeRecurrentSteps(const std::string& name,
   const Entry& entry = Find("MakeRecurrentSteps", name, options);
   if (options.layers != 1) {
     throw UsageError(fmt::format("[MakeRecurrentSteps] layers must be 1, got {}", options.layers));
+  }
+  if (IsOverBatch(entry.cell)) {
+    throw UsageError(
+        fmt::format("[MakeRecurrentSteps] cell must not have batch norm, got \"{}\"", name));
   }
   return entry.make_steps(options, entry.cell);
 }

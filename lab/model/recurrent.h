@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,11 +80,21 @@ class RecurrentSteps : public torch::nn::Module {
   virtual RecurrentState ZeroState(int64_t batch) const = 0;
 };
 
-/// Returns the names that MakeRecurrent and MakeRecurrentSteps know: the cells of planish/rnn.h
-/// (lstm, gru, slstm, ln-lstm and so on), torch-lstm and torch-gru.
-/// Cells with batch norm are excluded: they have no running estimates, so they cannot be evaluated
-/// or sampled.
+/// Returns the names that MakeRecurrent knows: the cells of planish/rnn.h (lstm, gru, slstm,
+/// ln-lstm, bn-rnn and so on) except bn-lstm, and torch-lstm and torch-gru.
+///
+/// Cells with batch norm use the statistics of each time step over its sequences in training, where
+/// a batch must have at least two. In evaluation they use running estimates, which all time steps
+/// share: buffers running_mean_l0 and running_var_l0 [S, G] of the first layer and so on, with a
+/// row for the norm of zx + zh, or a row each for zx and zh. Each training pass moves them by 0.1
+/// towards its means over time of the steps' means and unbiased variances.
 const std::vector<std::string>& CellNames();
+
+/// Returns the cell with the same gates and states and no norms; nothing if there is none.
+std::optional<Cell> CellWithoutNorms(Cell cell);
+
+/// Returns true for names of cells with batch norm.
+bool HasBatchNorm(const std::string& name);
 
 /// Throws UsageError for an unknown name, if heads do not divide H, and for PyTorch's layers with
 /// `composed` or several heads.
@@ -91,12 +102,13 @@ void CheckRecurrent(const std::string& name, const RecurrentOptions& options);
 
 /// Returns the recurrent layer of the cell called `name`. Draws weights from the default generator,
 /// matrices of the first layer first. So with one seed, cells with the same number of gates have
-/// equal matrices. Throws like CheckRecurrent.
+/// equal matrices. Throws like CheckRecurrent. The module throws UsageError in training with batch
+/// norm if the batch has fewer than two sequences.
 std::shared_ptr<RecurrentModule> MakeRecurrent(const std::string& name,
                                                const RecurrentOptions& options);
 
 /// Like MakeRecurrent, with the same weights for one seed, but one step at a time. Throws
-/// UsageError also if layers is not 1.
+/// UsageError also if layers is not 1, and for cells with batch norm.
 std::shared_ptr<RecurrentSteps> MakeRecurrentSteps(const std::string& name,
                                                    const RecurrentOptions& options);
 

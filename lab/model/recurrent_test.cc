@@ -59,6 +59,13 @@ void Randomise(torch::nn::Module& module) {
   }
 }
 
+// Also the estimates of cells with batch norm; variances stay positive.
+void RandomiseEstimates(torch::nn::Module& module) {
+  for (auto& item : module.named_buffers()) {
+    item.value().add_(at::rand_like(item.value()));
+  }
+}
+
 void ExpectNear(const at::Tensor& a, const at::Tensor& b, const std::string& name) {
   ASSERT_EQ(a.sizes(), b.sizes()) << name;
   const double largest = std::max(1.0, b.abs().max().item<double>());
@@ -97,16 +104,27 @@ at::Tensor Leaf(at::IntArrayRef sizes) {
 }
 
 TEST(Recurrent, AreATable) {
-  EXPECT_THAT(CellNames(),
-              ElementsAre("lstm", "ln-lstm", "gru", "ln-gru", "rnn", "ln-rnn", "rnn-relu",
-                          "ln-rnn-relu", "ln-lstm-haste", "ln-lstm-fastrnns", "ln-lstm-tfa",
-                          "ln-lstm-contrib", "ln-lstm-torchaudio", "ln-lstm-tflite", "ln-gru-haste",
-                          "ln-gru-dreamer", "draw-lstm", "slstm", "torch-lstm", "torch-gru"));
+  EXPECT_THAT(
+      CellNames(),
+      ElementsAre("lstm", "ln-lstm", "gru", "ln-gru", "rnn", "ln-rnn", "rnn-relu", "ln-rnn-relu",
+                  "bn-rnn", "bn-gru", "ln-lstm-haste", "ln-lstm-fastrnns", "ln-lstm-tfa",
+                  "ln-lstm-contrib", "ln-lstm-torchaudio", "ln-lstm-tflite", "ln-gru-haste",
+                  "ln-gru-dreamer", "draw-lstm", "slstm", "torch-lstm", "torch-gru"));
   EXPECT_THROW(MakeRecurrent("ln", {.inputs = 3, .hidden = 4}), UsageError);
   EXPECT_THROW(MakeRecurrent("torch-lstm", {.inputs = 3, .hidden = 4, .composed = true}),
                UsageError);
   EXPECT_THROW(MakeRecurrentSteps("ln", {.inputs = 3, .hidden = 4}), UsageError);
   EXPECT_THROW(MakeRecurrentSteps("gru", {.inputs = 3, .hidden = 4, .layers = 2}), UsageError);
+  EXPECT_THROW(MakeRecurrentSteps("bn-rnn", {.inputs = 3, .hidden = 4}), UsageError);
+  EXPECT_TRUE(HasBatchNorm("bn-gru"));
+  EXPECT_FALSE(HasBatchNorm("ln-gru"));
+  EXPECT_FALSE(HasBatchNorm("torch-gru"));
+  EXPECT_EQ(CellWithoutNorms(Cell::kLnLstmContrib), Cell::kLstm);
+  EXPECT_EQ(CellWithoutNorms(Cell::kDrawLstm), Cell::kLstm);
+  EXPECT_EQ(CellWithoutNorms(Cell::kBnRnn), Cell::kRnn);
+  EXPECT_EQ(CellWithoutNorms(Cell::kLnRnnRelu), Cell::kRnnRelu);
+  EXPECT_EQ(CellWithoutNorms(Cell::kGru), Cell::kGru);
+  EXPECT_EQ(CellWithoutNorms(Cell::kLnGruDreamer), std::nullopt);
 }
 
 // A sequence in two pieces with the state carried between them equals the whole sequence.
@@ -158,8 +176,8 @@ TEST(Recurrent, NormsAddNothingToTheFirstWeights) {
       {"lstm",
        {"ln-lstm", "ln-lstm-haste", "ln-lstm-fastrnns", "ln-lstm-tfa", "ln-lstm-contrib",
         "ln-lstm-torchaudio", "ln-lstm-tflite"}},
-      {"gru", {"ln-gru", "ln-gru-haste", "ln-gru-dreamer"}},
-      {"rnn", {"ln-rnn", "rnn-relu", "ln-rnn-relu"}}};
+      {"gru", {"ln-gru", "ln-gru-haste", "ln-gru-dreamer", "bn-gru"}},
+      {"rnn", {"ln-rnn", "rnn-relu", "ln-rnn-relu", "bn-rnn"}}};
   for (const auto& [plain, cells] : kinds) {
     const auto expected = Parameters(*Seeded(plain, {.inputs = 3, .hidden = 4}));
     for (const std::string& cell : cells) {
@@ -185,11 +203,13 @@ TEST(Recurrent, GainsStartAtTheRequestedValue) {
         EXPECT_TRUE(without.at(name).equal(at::ones_like(tensor))) << cell;
       }
     }
-    EXPECT_EQ(gains > 0, cell.find("ln-") != cell.npos || cell == "draw-lstm") << cell;
+    EXPECT_EQ(gains > 0, cell.find("ln-") != cell.npos || HasBatchNorm(cell) || cell == "draw-lstm")
+        << cell;
   }
 }
 
-// Each sequence of a batch has the results of a run with only it, cut to its length.
+// Each sequence of a batch has the results of a run with only it, cut to its length. With batch
+// norm this holds in evaluation.
 TEST(Recurrent, StopAtTheLengthOfEachSequence) {
   const at::Tensor lengths = at::tensor({2, 5, 1, 4}, at::kLong);
   for (const std::string& cell : CellNames()) {
@@ -199,6 +219,8 @@ TEST(Recurrent, StopAtTheLengthOfEachSequence) {
       const auto module =
           Seeded(cell, {.inputs = 3, .hidden = 4, .layers = 2, .composed = composed});
       Randomise(*module);
+      RandomiseEstimates(*module);
+      if (HasBatchNorm(cell)) module->eval();
       const at::Tensor x = Leaf({6, 4, 3}), state = Leaf(module->ZeroState(4).sizes());
       const auto [y, last] = module->forward(x, state, lengths);
       std::vector<at::Tensor> ys, lasts;
@@ -239,6 +261,7 @@ TEST(Recurrent, ComposedAreAsTheKernels) {
 // Steps, fused and composed, equal a sequence and start from the same weights.
 TEST(RecurrentSteps, AreThoseOfASequence) {
   for (const std::string& cell : CellNames()) {
+    if (HasBatchNorm(cell)) continue;
     for (const bool composed : {false, true}) {
       if (composed && IsPyTorchs(cell)) continue;
       SCOPED_TRACE(cell + (composed ? ", composed" : ""));
@@ -279,6 +302,7 @@ TEST(RecurrentSteps, AreThoseOfASequence) {
 
 TEST(RecurrentSteps, StartFromZeros) {
   for (const std::string& cell : CellNames()) {
+    if (HasBatchNorm(cell)) continue;
     const auto steps = MakeRecurrentSteps(cell, {.inputs = 3, .hidden = 4});
     for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
       steps->to(type);
@@ -293,6 +317,170 @@ TEST(RecurrentSteps, StartFromZeros) {
       }
     }
   }
+}
+
+// A sum of a cell with batch norm, with PyTorch's batch norm as the oracle.
+struct ReferenceNorm {
+  at::Tensor weight, bias, mean, variance;  // mean and variance: running estimates
+
+  // Returns the norm of z [B, G]. In training, adds the step's statistics to `means` and
+  // `variances`.
+  at::Tensor operator()(const at::Tensor& z, bool training, std::vector<at::Tensor>& means,
+                        std::vector<at::Tensor>& variances) const {
+    if (!training) return at::batch_norm(z, weight, bias, mean, variance, false, 0, kEps, false);
+    const at::Tensor own_mean = at::zeros_like(mean), own_variance = at::zeros_like(variance);
+    const at::Tensor y =
+        at::batch_norm(z, weight, bias, own_mean, own_variance, true, /*momentum=*/1, kEps, false);
+    if (z.size(0) > 1) means.push_back(own_mean), variances.push_back(own_variance);
+    return y;
+  }
+  static constexpr double kEps = 1e-3;
+};
+
+// One layer of bn-rnn or bn-gru, one step and only its sequences at a time. Updates the estimates
+// in `norms`.
+std::vector<at::Tensor> ReferenceLayer(const std::map<std::string, at::Tensor>& p,
+                                       const std::string& l, std::vector<ReferenceNorm>& norms,
+                                       const at::Tensor& x, const at::Tensor& h0,
+                                       const std::vector<int64_t>& lengths, bool training) {
+  std::vector<std::vector<at::Tensor>> means(norms.size()), variances(norms.size());
+  at::Tensor h = h0;
+  std::vector<at::Tensor> ys;
+  for (int64_t t = 0; t < x.size(0); ++t) {
+    std::vector<int64_t> there;
+    for (size_t b = 0; b < lengths.size(); ++b) {
+      if (lengths[b] > t) there.push_back(static_cast<int64_t>(b));
+    }
+    const at::Tensor rows = at::tensor(there, at::kLong), own = h.index_select(0, rows);
+    const at::Tensor zx = x[t].index_select(0, rows).matmul(p.at("weight_ih" + l).t());
+    const at::Tensor zh = own.matmul(p.at("weight_hh" + l).t());
+    const auto norm = [&](size_t i, const at::Tensor& z) {
+      return norms[i](z, training, means[i], variances[i]);
+    };
+    at::Tensor next;
+    if (norms.size() == 1) {
+      next = norm(0, zx + zh).tanh();
+    } else {
+      const auto a = norm(0, zx).chunk(3, 1), b = norm(1, zh).chunk(3, 1);
+      const at::Tensor r = (a[0] + b[0]).sigmoid(), u = (a[1] + b[1]).sigmoid();
+      next = (1 - u) * (a[2] + r * b[2]).tanh() + u * own;
+    }
+    h = h.index_copy(0, rows, next);
+    ys.push_back(at::zeros_like(h).index_copy(0, rows, next));
+  }
+  for (size_t i = 0; i < norms.size() && training; ++i) {
+    const at::NoGradGuard no_grad;
+    norms[i].mean = 0.9 * norms[i].mean + 0.1 * at::stack(means[i]).mean(0);
+    norms[i].variance = 0.9 * norms[i].variance + 0.1 * at::stack(variances[i]).mean(0);
+  }
+  return {at::stack(ys), h};
+}
+
+// Two passes of training with whole and ragged batches, then an evaluation: results, gradients and
+// running estimates.
+TEST(RecurrentBatchNorm, IsThatOfPyTorchAtEveryStep) {
+  for (const std::string cell : {"bn-rnn", "bn-gru"}) {
+    for (const bool composed : {false, true}) {
+      SCOPED_TRACE(cell + (composed ? ", composed" : ""));
+      const auto module = Seeded(cell, {.inputs = 3,
+                                        .hidden = 4,
+                                        .layers = 2,
+                                        .epsilon = ReferenceNorm::kEps,
+                                        .composed = composed});
+      Randomise(*module);
+      std::map<std::string, at::Tensor> p;
+      for (const auto& [name, tensor] : Parameters(*module)) p[name.substr(6)] = tensor;
+      std::vector<std::vector<ReferenceNorm>> norms(2);
+      for (size_t l = 0; l < 2; ++l) {
+        const std::vector<std::string> prefixes = cell == "bn-rnn"
+                                                      ? std::vector<std::string>{"ln"}
+                                                      : std::vector<std::string>{"ln_ih", "ln_hh"};
+        for (const std::string& prefix : prefixes) {
+          const std::string end = "_l" + std::to_string(l);
+          const at::Tensor& weight = p.at(prefix + "_weight" + end);
+          norms[l].push_back({weight, p.at(prefix + "_bias" + end), at::zeros_like(weight).detach(),
+                              at::ones_like(weight).detach()});
+        }
+      }
+      for (const std::vector<int64_t>& lengths :
+           {std::vector<int64_t>{6, 6, 6, 6, 6}, {2, 6, 1, 4, 5}, {3, 1, 6, 2, 2}}) {
+        const bool training = lengths[0] != 3;
+        module->train(training);
+        const at::Tensor x = Leaf({6, 5, 3}), state = Leaf({1, 2, 5, 4});
+        const bool whole = lengths[0] == 6;
+        const auto [y, last] =
+            module->forward(x, state, whole ? at::Tensor() : at::tensor(lengths, at::kLong));
+        const auto first = ReferenceLayer(p, "_l0", norms[0], x, state[0][0], lengths, training);
+        const auto second =
+            ReferenceLayer(p, "_l1", norms[1], first[0], state[0][1], lengths, training);
+        const auto inputs = WithParameters(*module, {x, state});
+        ExpectSameGradients({y, last}, inputs,
+                            {second[0], at::stack({first[1], second[1]}).unsqueeze(0)}, inputs);
+        const auto buffers = module->named_buffers();
+        for (size_t l = 0; l < 2; ++l) {
+          for (size_t i = 0; i < norms[l].size(); ++i) {
+            const auto estimate = [&](const char* name) {
+              return buffers[name + std::to_string(l)][static_cast<int64_t>(i)];
+            };
+            ExpectNear(estimate("running_mean_l"), norms[l][i].mean, "mean");
+            ExpectNear(estimate("running_var_l"), norms[l][i].variance, "variance");
+          }
+        }
+      }
+    }
+  }
+}
+
+// A block-diagonal matrix equals that matrix with zeros.
+TEST(RecurrentBatchNorm, EstimatesWithHeads) {
+  for (const std::string cell : {"bn-rnn", "bn-gru"}) {
+    SCOPED_TRACE(cell);
+    const auto heads = Seeded(cell, {.inputs = 3, .hidden = 4, .heads = 2});
+    Randomise(*heads);
+    const auto whole = Seeded(cell, {.inputs = 3, .hidden = 4});
+    whole->to(at::kDouble);
+    const std::vector<RecurrentParams> layers = heads->Layers();
+    for (const auto& [name, tensor] : Parameters(*whole)) {
+      at::Tensor data = tensor;
+      const at::Tensor of_heads = Parameters(*heads).at(name).detach();
+      data.set_data(name != "layer.weight_hh_l0" ? of_heads : layers[0].tensors.at(1));
+    }
+    const at::Tensor x = at::randn({5, 3, 3}, at::kDouble);
+    const at::Tensor state = at::randn({1, 1, 3, 4}, at::kDouble);
+    for (const bool training : {true, false}) {
+      heads->train(training);
+      whole->train(training);
+      ExpectNear(heads->forward(x, state).first, whole->forward(x, state).first, "y");
+    }
+    for (const auto& item : heads->named_buffers()) {
+      ExpectNear(item.value(), whole->named_buffers()[item.key()], item.key());
+    }
+  }
+}
+
+TEST(RecurrentBatchNorm, NeedsTwoSequencesInTraining) {
+  const auto module = Seeded("bn-rnn", {.inputs = 3, .hidden = 4});
+  const auto run = [&](int64_t steps, int64_t batch) {
+    return module->forward(at::randn({steps, batch, 3}), module->ZeroState(batch)).first;
+  };
+  for (const int64_t batch : {0, 1}) {
+    try {
+      run(2, batch);
+      ADD_FAILURE() << "no error";
+    } catch (const UsageError& e) {
+      EXPECT_EQ(std::string(e.what()),
+                "[RecurrentModule] batch must have at least 2 sequences in training with batch "
+                "norm, got " +
+                    std::to_string(batch));
+    }
+  }
+  // No step changes no estimate; evaluation takes any batch.
+  EXPECT_EQ(run(0, 2).sizes(), at::IntArrayRef({0, 2, 4}));
+  EXPECT_TRUE(module->named_buffers()["running_var_l0"].equal(at::ones({1, 4})));
+  module->eval();
+  EXPECT_EQ(run(2, 1).sizes(), at::IntArrayRef({2, 1, 4}));
+  EXPECT_EQ(run(2, 0).sizes(), at::IntArrayRef({2, 0, 4}));
+  EXPECT_TRUE(module->named_buffers()["running_var_l0"].equal(at::ones({1, 4})));
 }
 
 // Each head of a layer without norms equals a layer of its units only.

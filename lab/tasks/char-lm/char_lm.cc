@@ -99,13 +99,15 @@ class CharLm final : public Experiment, public TextSampler, public SequenceReade
 
   RecurrentModule& recurrent() override { return model_.recurrent(); }
 
+  int64_t MaxSteps() const override { return corpus_.train.size(0) - 1; }
+
   Sequences ReadSequences(int64_t steps, int64_t count, at::Generator& generator) override {
-    const int64_t places = corpus_.train.size(0) - steps;
-    if (places < 1) {
+    if (steps > MaxSteps()) {
       throw UsageError(fmt::format("[ReadSequences] steps must be at most {} for this text, got {}",
-                                   corpus_.train.size(0) - 1, steps));
+                                   MaxSteps(), steps));
     }
-    const at::Tensor first = at::randint(places, {count}, generator, at::kLong);
+    const at::Tensor first =
+        at::randint(corpus_.train.size(0) - steps, {count}, generator, at::kLong);
     const at::Tensor cases = at::arange(steps).unsqueeze(1) + first;  // [T, B]
     const auto characters = [&](const at::Tensor& t) {
       return OnDevice(corpus_.train.index_select(0, t.flatten()).to(at::kLong).view(t.sizes()));
@@ -223,6 +225,7 @@ class CharLmTask final : public Task {
 
   void Check(const Settings& s, const Dataset& data) const override {
     CheckRecurrent(s.Text("cell"), {.hidden = s.Int("hidden"), .heads = s.Int("heads")});
+    if (HasBatchNorm(s.Text("cell"))) CheckBatchNorm(s);
     CheckStreams(dynamic_cast<const TextCorpus&>(data).train.size(0), s.Int("batch_size"),
                  s.Int("window"));
   }
@@ -230,6 +233,20 @@ class CharLmTask final : public Task {
   std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
     Check(s, data);
     return std::make_unique<CharLm>(s, dynamic_cast<const TextCorpus&>(data));
+  }
+
+ private:
+  static void CheckBatchNorm(const Settings& s) {
+    const int64_t streams = s.Int("batch_size"), shards = s.Int("shards");
+    if (streams < 2 * shards) {
+      throw UsageError(fmt::format(
+          "[char-lm] batch_size must be at least {} for batch norm, got {}", 2 * shards, streams));
+    }
+    if (s.Flag("sync_batch_norm")) {
+      throw UsageError(
+          "[train] sync_batch_norm must be false in char-lm, whose batch norm has statistics for "
+          "each time step, got true");
+    }
   }
 };
 

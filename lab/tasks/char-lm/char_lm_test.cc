@@ -314,6 +314,49 @@ TEST_F(CharLmTest, HeadsMustDivideTheUnits) {
   EXPECT_THROW(Make(*data, {{"cell", "torch-gru"}, {"heads", "4"}}), UsageError);
 }
 
+TEST_F(CharLmTest, BatchNormNeedsTwoStreamsInEachShard) {
+  const auto data = Load(Abc(400));
+  const auto error = [&](const Sets& sets) -> std::string {
+    try {
+      Make(*data, sets);
+    } catch (const UsageError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error({{"cell", "bn-gru"}, {"batch_size", "1"}}),
+            "[char-lm] batch_size must be at least 2 for batch norm, got 1");
+  EXPECT_EQ(error({{"cell", "bn-rnn"}, {"batch_size", "7"}, {"shards", "4"}}),
+            "[char-lm] batch_size must be at least 8 for batch norm, got 7");
+  EXPECT_EQ(error({{"cell", "bn-rnn"}, {"batch_size", "8"}, {"shards", "4"}}), "");
+  EXPECT_EQ(error({{"cell", "ln-rnn"}, {"batch_size", "1"}}), "");
+  EXPECT_EQ(error({{"cell", "bn-rnn"}, {"sync_batch_norm", "true"}}),
+            "[train] sync_batch_norm must be false in char-lm, whose batch norm has statistics for "
+            "each time step, got true");
+}
+
+// Evaluations neither depend on the other pieces of the text nor change the estimates.
+TEST_F(CharLmTest, EvaluatesBatchNormWithRunningEstimates) {
+  const auto data = Load(Abc(3'000));
+  const auto experiment = Make(*data, {{"cell", "bn-rnn"}});
+  TrainEpochs(*task, *experiment, Smoke({{"lr", "0.02"}}), 3);
+  at::NoGradGuard no_grad;
+  auto& model = dynamic_cast<CharModel&>(experiment->model());
+  model.eval();
+  const auto estimates = [&] { return model.named_buffers()["recurrent.running_var_l0"].clone(); };
+  const at::Tensor before = estimates();
+  EXPECT_GT((before - 1).abs().max().item<double>(), 0.1);
+  const at::Tensor x = at::randint(3, {9, 4}, at::kLong);
+  const at::Tensor all = model.forward(x, model.ZeroState(4)).first.view({9, 4, 3});
+  for (int64_t b = 0; b < 4; ++b) {
+    const at::Tensor one = model.forward(x.narrow(1, b, 1), model.ZeroState(1)).first;
+    // GEMMs of batches of 4 and of 1 round differently, by about 1e-6.
+    EXPECT_LT((all.select(1, b) - one).abs().max().item<double>(), 1e-4);
+  }
+  experiment->Evaluate();
+  EXPECT_TRUE(estimates().equal(before));
+}
+
 TEST_F(CharLmTest, LearnsWithEveryCell) {
   const auto data = Load(Abc(3'000));
   for (const std::string& cell : CellNames()) {
@@ -339,7 +382,7 @@ TEST_F(CharLmTest, ResumesWithTheSameBits) {
     }
     return all;
   };
-  for (const std::string cell : {"lstm", "ln-lstm", "ln-gru", "slstm"}) {
+  for (const std::string cell : {"lstm", "ln-lstm", "ln-gru", "slstm", "bn-rnn"}) {
     const RunPlan whole = Plan("whole", {{"cell", cell}});
     ASSERT_EQ(Run(whole, *data), Outcome::kFinished);
     const lab::Run expected = ReadRun(whole.folder);
@@ -347,6 +390,10 @@ TEST_F(CharLmTest, ResumesWithTheSameBits) {
     ASSERT_EQ(expected.result->steps, 140);
     const std::string carried = tensors(whole).at("model.carried");
     EXPECT_NE(carried, std::string(carried.size(), '\0'));
+    // Running estimates, of training and of the weights that validation chose.
+    for (const std::string set : {"model", "best"}) {
+      EXPECT_EQ(tensors(whole).count(set + ".recurrent.running_var_l0"), cell == "bn-rnn");
+    }
     // Within an epoch, at its end, right after the start, and twice.
     const std::vector<std::vector<int>> cuts = {{33}, {70}, {1}, {69, 2}};
     for (size_t i = 0; i < cuts.size(); ++i) {
