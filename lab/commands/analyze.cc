@@ -15,6 +15,7 @@
 #include "lab/engine/sweep.h"
 #include "lab/error.h"
 #include "lab/run/atomic_file.h"
+#include "lab/terminal/progress.h"
 #include "lab/theory/analyses.h"
 
 namespace planish::lab {
@@ -28,6 +29,15 @@ void CheckJson(const std::filesystem::path& json, const std::string& command) {
     throw UsageError(
         fmt::format("[{}] --json must not be a file of a run, got {}", command, json.string()));
   }
+}
+
+// Shows progress only on a terminal.
+TheoryResult Measure(const TheoryAnalysis& analysis, const std::map<std::string, double>& values,
+                     AnalysisInput input) {
+  const bool is_live = StderrProgressMode(/*quiet=*/false) == ProgressMode::kLive;
+  Progress progress(1, is_live ? ProgressMode::kLive : ProgressMode::kQuiet);
+  input.progress = [&progress](const std::string& text) { progress.Update(text); };
+  return RunAnalysis(analysis, values, std::move(input));
 }
 
 void AddAnalysis(CLI::App& analyze, const TheoryAnalysis& analysis, Action& action) {
@@ -66,14 +76,20 @@ void AddAnalysis(CLI::App& analyze, const TheoryAnalysis& analysis, Action& acti
         ->type_name("NAMES")
         ->check(NotEmpty(command, flag));
   }
-  if (analysis.files == AnalysisFiles::kRun) {
-    app->add_option("RUN", flags->input.run, "Folder of a trained run, in place of random data")
-        ->type_name("")
-        ->check(NotEmpty(command, "RUN"));
+  const bool reads_run = analysis.files == AnalysisFiles::kRun;
+  const bool reads_runs = analysis.files == AnalysisFiles::kRuns;
+  if (reads_run || reads_runs) {
+    CLI::Option* runs =
+        app->add_option("RUN", flags->input.runs,
+                        reads_run ? "Folder of a trained run, in place of random data"
+                                  : "Folders of trained runs, in place of random data")
+            ->type_name("")
+            ->check(NotEmpty(command, "RUN"));
+    if (reads_run) runs->expected(1);
   }
   if (analysis.files != AnalysisFiles::kNone) {
     AddDataOption(*app, flags->data,
-                  analysis.files == AnalysisFiles::kRun
+                  reads_run || reads_runs
                       ? "Data that the run was trained on (default: its original place)"
                       : "Data to train on (default: $PLANISH_DATA, else synthetic data)");
     AddThreadsOption(*app, flags->threads);
@@ -92,7 +108,7 @@ void AddAnalysis(CLI::App& analyze, const TheoryAnalysis& analysis, Action& acti
       input.data =
           analysis.files == AnalysisFiles::kData ? DataFolder(flags->data) : GivenData(flags->data);
       if (flags->threads > 0) at::set_num_threads(flags->threads);
-      const TheoryResult result = RunAnalysis(analysis, flags->values, std::move(input));
+      const TheoryResult result = Measure(analysis, flags->values, std::move(input));
       if (!flags->json.empty()) WriteOutputFile(flags->json, ToJson(result).dump(1) + "\n");
       PrintText(RenderTheory(result, StdoutTable()));
       return 0;

@@ -13,7 +13,7 @@ namespace {
 
 // The use of settings that the call does not read.
 SettingUse UnusedOf(const AnalysisInput& input) {
-  return input.run.empty() ? SettingUse::kRun : SettingUse::kRandomData;
+  return input.runs.empty() ? SettingUse::kRun : SettingUse::kRandomData;
 }
 
 // Fills the lists that are not given, and checks the others.
@@ -22,23 +22,24 @@ void CompleteLists(const TheoryAnalysis& analysis, AnalysisInput& input,
   for (const AnalysisList& list : analysis.lists) {
     if (list.use == UnusedOf(input)) {
       if (!input.lists.contains(list.name)) continue;
-      throw UsageError(fmt::format("[analyze {}] {} must not be given {} a run, got {}",
-                                   analysis.name, list.name, input.run.empty() ? "without" : "with",
-                                   fmt::join(input.lists[list.name], ",")));
+      throw UsageError(fmt::format(
+          "[analyze {}] --{} must not be given {} a run, got {}", analysis.name, list.name,
+          input.runs.empty() ? "without" : "with", fmt::join(input.lists[list.name], ",")));
     }
     const auto [names, is_default] =
         input.lists.try_emplace(list.name, list.value.empty() ? list.choices : list.value);
     for (const std::string& name : names->second) {
       if (std::ranges::count(names->second, name) > 1) {
-        throw UsageError(fmt::format("[analyze {}] {} must have each name once, got {}",
+        throw UsageError(fmt::format("[analyze {}] --{} must have each name once, got {}",
                                      analysis.name, list.name, fmt::join(names->second, ",")));
       }
       if (std::ranges::count(list.choices, name) == 1) continue;
-      throw UsageError(fmt::format("[analyze {}] {} must be names of {}, got \"{}\"", analysis.name,
-                                   list.name, fmt::join(list.choices, ", "), name));
+      throw UsageError(fmt::format("[analyze {}] --{} must be names of {}, got \"{}\"",
+                                   analysis.name, list.name, fmt::join(list.choices, ", "), name));
     }
     if (names->second.empty()) {
-      throw UsageError(fmt::format("[analyze {}] {} must not be empty", analysis.name, list.name));
+      throw UsageError(
+          fmt::format("[analyze {}] --{} must not be empty", analysis.name, list.name));
     }
     settings[list.name] = names->second;
   }
@@ -51,15 +52,20 @@ void CompleteLists(const TheoryAnalysis& analysis, AnalysisInput& input,
 }
 
 void CheckFiles(const TheoryAnalysis& analysis, const AnalysisInput& input) {
-  if (!input.run.empty() && analysis.files != AnalysisFiles::kRun) {
-    throw UsageError(
-        fmt::format("[analyze {}] does not read a run, got {}", analysis.name, input.run.string()));
+  const bool reads_runs =
+      analysis.files == AnalysisFiles::kRun || analysis.files == AnalysisFiles::kRuns;
+  if (!input.runs.empty() && !reads_runs) {
+    throw UsageError(fmt::format("[analyze {}] does not read a run, got {}", analysis.name,
+                                 input.runs[0].string()));
   }
-  if (input.data && (analysis.files == AnalysisFiles::kNone ||
-                     (analysis.files == AnalysisFiles::kRun && input.run.empty()))) {
+  if (input.runs.size() > 1 && analysis.files == AnalysisFiles::kRun) {
+    throw UsageError(fmt::format("[analyze {}] RUN must be one folder, got {}", analysis.name,
+                                 input.runs.size()));
+  }
+  if (input.data &&
+      (analysis.files == AnalysisFiles::kNone || (reads_runs && input.runs.empty()))) {
     throw UsageError(fmt::format("[analyze {}] reads no data{}, got {}", analysis.name,
-                                 analysis.files == AnalysisFiles::kRun ? " without a run" : "",
-                                 input.data->string()));
+                                 reads_runs ? " without a run" : "", input.data->string()));
   }
 }
 
@@ -82,16 +88,16 @@ TheoryResult RunAnalysis(const TheoryAnalysis& analysis, const std::map<std::str
     const auto found = given.find(setting.name);
     if (setting.use == UnusedOf(input)) {
       if (found == given.end()) continue;
-      throw UsageError(fmt::format("[analyze {}] {} must not be given {} a run, got {:.10g}",
+      throw UsageError(fmt::format("[analyze {}] --{} must not be given {} a run, got {:.10g}",
                                    analysis.name, setting.name,
-                                   input.run.empty() ? "without" : "with", found->second));
+                                   input.runs.empty() ? "without" : "with", found->second));
     }
     const double value = found == given.end() ? setting.value : found->second;
     const bool fits = value >= setting.minimum && value <= setting.maximum &&
                       (!setting.is_whole || std::floor(value) == value);
     if (!fits) {
       throw UsageError(
-          fmt::format("[analyze {}] {} must be {} from {:.10g} to {:.10g}, got {:.10g}",
+          fmt::format("[analyze {}] --{} must be {} from {:.10g} to {:.10g}, got {:.10g}",
                       analysis.name, setting.name, setting.is_whole ? "a whole number" : "a number",
                       setting.minimum, setting.maximum, value));
     }

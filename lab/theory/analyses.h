@@ -44,8 +44,9 @@ struct AnalysisList {
 /// What a call gives beside its numbers.
 struct AnalysisInput {
   std::map<std::string, std::vector<std::string>> lists;  ///< by the names of AnalysisList
-  std::filesystem::path run;                              ///< folder of a trained run, or empty
-  std::optional<std::filesystem::path> data;              ///< of the run or of a training
+  std::vector<std::filesystem::path> runs;                ///< folders of trained runs
+  std::optional<std::filesystem::path> data;              ///< of the runs or of a training
+  std::function<void(const std::string&)> progress = {};  ///< shows a text; empty: no progress
 };
 
 /// The settings of a call, by name.
@@ -60,6 +61,12 @@ class AnalysisSettings {
     return input_.lists.at(name);
   }
   const AnalysisInput& input() const { return input_; }
+  bool has_run() const { return !input_.runs.empty(); }
+
+  /// Shows the progress of a measurement that takes seconds: "seed 3 of 10".
+  void ShowProgress(const std::string& text) const {
+    if (input_.progress) input_.progress(text);
+  }
 
  private:
   std::map<std::string, double> values_;
@@ -71,6 +78,7 @@ enum class AnalysisFiles {
   kNone,
   kData,  ///< optionally, data of a task that it trains; by default the embedded data
   kRun,   ///< optionally, a trained run, and its data
+  kRuns,  ///< optionally, one or several trained runs, and their data
 };
 
 struct TheoryAnalysis {

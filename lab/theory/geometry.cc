@@ -114,10 +114,10 @@ class Geometry {
     const double parameters = h * (d + 2);
     const double bytes = 8 * (4 * parameters * parameters + 6 * h * h + n * (6 * h + d));
     if (bytes > kMaxBytes) {
-      throw UsageError(
-          fmt::format("[analyze geometry] units, largest, inputs and cases must need at most "
-                      "{:.0f} bytes, got {:.0f}",
-                      kMaxBytes, bytes));
+      throw UsageError(fmt::format(
+          "[analyze geometry] --units, --largest, --inputs and --cases must need at most "
+          "{:.0f} bytes, got {:.0f}",
+          kMaxBytes, bytes));
     }
   }
 

@@ -294,9 +294,10 @@ TEST(Geometry, TooMuchMemoryIsAUsageErrorWithTheBytes) {
     Measured({{"inputs", 4096}});
     FAIL();
   } catch (const UsageError& e) {
-    EXPECT_EQ(std::string(e.what()),
-              "[analyze geometry] units, largest, inputs and cases must need at most 1073741824 "
-              "bytes, got 8804688330752");
+    EXPECT_EQ(
+        std::string(e.what()),
+        "[analyze geometry] --units, --largest, --inputs and --cases must need at most 1073741824 "
+        "bytes, got 8804688330752");
   }
 }
 

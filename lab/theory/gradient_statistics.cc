@@ -320,7 +320,7 @@ TheoryResult MeasureRun(const AnalysisSettings& settings) {
 }
 
 TheoryResult MeasureGradients(const AnalysisSettings& settings) {
-  return settings.input().run.empty() ? MeasureRandomRows(settings) : MeasureRun(settings);
+  return settings.has_run() ? MeasureRun(settings) : MeasureRandomRows(settings);
 }
 
 }  // namespace

@@ -205,10 +205,11 @@ class ImplicitRate {
     const ScaleInvariance found = MeasureInvariance(
         training.model(), TakeCases(trainings_.data().train, training.NextBatch()));
     if (found.sgd_ratio == 0) {
-      throw UsageError(fmt::format(
-          "[analyze implicit-lr] width and depth must leave gradients after the training with norm "
-          "{}, got none",
-          training.model().options().norm));
+      throw UsageError(
+          fmt::format("[analyze implicit-lr] --width and --depth must leave gradients after the "
+                      "training with norm "
+                      "{}, got none",
+                      training.model().options().norm));
     }
     worst.orthogonality = std::max(worst.orthogonality, found.orthogonality);
     worst.growth = std::max(worst.growth, found.growth);

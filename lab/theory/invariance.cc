@@ -226,8 +226,8 @@ class RandomInvariance {
 };
 
 TheoryResult MeasureInvariances(const AnalysisSettings& settings) {
-  return settings.input().run.empty() ? RandomInvariance(settings).Measure()
-                                      : MeasureTrainedInvariance(settings);
+  return settings.has_run() ? MeasureTrainedInvariance(settings)
+                            : RandomInvariance(settings).Measure();
 }
 
 std::vector<std::string> NamesOfCells() {

@@ -483,12 +483,12 @@ TEST(Invariance, JudgesTheStatements) {
 TEST(Invariance, OfChosenNormsAndCells) {
   const TheoryResult result =
       RunAnalysis(TheInvariance(), {{"eps", 0}, {"steps", 2}},
-                  {.lists = {{"norm", {"weight", "rms"}}, {"cell", {"lstm"}}}, .run = {}});
+                  {.lists = {{"norm", {"weight", "rms"}}, {"cell", {"lstm"}}}, .runs = {}});
   EXPECT_EQ(result.tables[0].rows.size(), 2u);
   EXPECT_EQ(std::get<std::string>(result.tables[0].rows[1][0]), "rms");
   EXPECT_EQ(result.statements[7].verdict, TheoryVerdict::kHolds);  // with eps = 0
   const TheoryResult without_eps = RunAnalysis(
-      TheInvariance(), {}, {.lists = {{"norm", {"dyt"}}, {"cell", {"lstm"}}}, .run = {}});
+      TheInvariance(), {}, {.lists = {{"norm", {"dyt"}}, {"cell", {"lstm"}}}, .runs = {}});
   EXPECT_EQ(without_eps.statements.size(), 8u);
 }
 

@@ -74,8 +74,8 @@ PairedTrainings::PairedTrainings(std::string analysis, const AnalysisSettings& s
     : analysis_(std::move(analysis)), settings_(settings), probe_(probe) {
   const int64_t batch = settings.Whole("batch"), cases = settings.Whole("cases");
   if (batch > cases) {
-    throw UsageError(fmt::format("[analyze {}] batch must be at most cases, {}, got {}", analysis_,
-                                 cases, batch));
+    throw UsageError(fmt::format("[analyze {}] --batch must be at most --cases, {}, got {}",
+                                 analysis_, cases, batch));
   }
   owned_ = LoadData(TrainedTask(), SettingsOf("none"), settings.input().data);
   data_ = &dynamic_cast<const DigitCases&>(*owned_);
@@ -117,7 +117,7 @@ DigitTraining PairedTrainings::Start(const TrainingCase& which, int64_t index) c
 void PairedTrainings::Step(const TrainingCase& which, DigitTraining& training) const {
   if (std::isfinite(training.Step())) return;
   throw UsageError(fmt::format(
-      "[analyze {}] {}-lr must be small enough for a finite loss with norm {}, got {:.10g}",
+      "[analyze {}] --{}-lr must be small enough for a finite loss with norm {}, got {:.10g}",
       analysis_, which.optimizer, which.norm, LearningRate(which.optimizer)));
 }
 

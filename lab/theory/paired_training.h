@@ -1,6 +1,8 @@
 #ifndef PLANISH_LAB_THEORY_PAIRED_TRAINING_H_
 #define PLANISH_LAB_THEORY_PAIRED_TRAINING_H_
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -77,7 +79,12 @@ class PairedTrainings {
   template <class Train>
   void ForEach(const std::vector<TrainingCase>& cases, const Train& train) const {
     for (int64_t index = 0; index < seeds(); ++index) {
-      for (size_t i = 0; i < cases.size(); ++i) train(cases[i], index, i);
+      for (size_t i = 0; i < cases.size(); ++i) {
+        settings_.ShowProgress(fmt::format("{}, training {} of {}", cases[i].Name(),
+                                           static_cast<size_t>(index) * cases.size() + i + 1,
+                                           static_cast<size_t>(seeds()) * cases.size()));
+        train(cases[i], index, i);
+      }
     }
   }
 

@@ -118,6 +118,8 @@ Growths MeasureGrowths(const AnalysisSettings& settings) {
   Growths growths;
   for (int64_t seed = 0; seed < settings.Whole("seeds"); ++seed) {
     for (size_t i = 0; i < kCellCount; ++i) {
+      settings.ShowProgress(
+          fmt::format("seed {} of {}, {}", seed + 1, settings.Whole("seeds"), kCells[i].name));
       const Sample sample(settings, kCells[i].cell, seed);
       for (const Drive drive : {kEveryStep, kFirstStep}) {
         for (size_t s = 0; s < kScales.size(); ++s) {
@@ -378,7 +380,8 @@ void StateStability(const Growths& growths, TheoryResult& result) {
 }
 
 TheoryResult MeasureStability(const AnalysisSettings& settings) {
-  if (!settings.input().run.empty()) return MeasureRunStability(settings);
+  if (settings.input().runs.size() > 1) return MeasurePairedStability(settings);
+  if (settings.has_run()) return MeasureRunStability(settings);
   TheoryResult result;
   const Growths growths = MeasureGrowths(settings);
   AddRates(growths, settings, result);
@@ -403,7 +406,7 @@ TheoryAnalysis RecurrentStability() {
                        {"groups", "with RUN: batches of sequences", 10, 2, 100, true, kRun},
                        {"layer", "with RUN: recurrent layer, from 1", 1, 1, 64, true, kRun},
                        {"seed", "of the random numbers", 1, 0, 0x1p53}},
-          .files = AnalysisFiles::kRun,
+          .files = AnalysisFiles::kRuns,
           .measure = MeasureStability};
 }
 

@@ -1,6 +1,7 @@
 #ifndef PLANISH_LAB_THEORY_RECURRENT_STABILITY_H_
 #define PLANISH_LAB_THEORY_RECURRENT_STABILITY_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -9,6 +10,7 @@
 
 #include "lab/analysis/statistics.h"
 #include "lab/theory/analyses.h"
+#include "lab/theory/trained_run.h"
 #include "planish/rnn.h"
 
 // Sizes of the summed inputs and of the gradients of a recurrent layer at each time step.
@@ -80,8 +82,27 @@ SeedValues Magnitudes(SeedValues values);
 /// Source of the statements.
 inline constexpr char kStabilitySource[] = "Ba, Kiros & Hinton 2016, section 3.1";
 
+/// Weights of a run.
+enum Weights : size_t { kInitial, kTrained, kWeightsCount };
+inline constexpr const char* kWeightsNames[] = {"at initialization", "trained"};
+
+/// growths[weights][quantity] of a layer of a run. Their "seeds" are groups of sequences.
+using RunGrowths = std::array<std::array<Growth, kQuantityCount>, kWeightsCount>;
+
+/// Returns the cell of a run's recurrent layers. Throws UsageError unless the run is of a task that
+/// reads sequences, with the layer and the steps of the settings.
+Cell CheckAnalyzedRun(const AnalysisSettings& settings, const AnalyzedRun& opened);
+
+/// Measures the layer of a run that CheckAnalyzedRun accepts.
+RunGrowths MeasureRunGrowths(const AnalysisSettings& settings, const AnalyzedRun& opened);
+
 /// Measures the layer of a trained run, for the settings of RecurrentStability().
 TheoryResult MeasureRunStability(const AnalysisSettings& settings);
+
+/// Measures the layers of several trained runs, and compares each cell with norms with the same
+/// cell without, paired by seed. Throws UsageError unless all runs have the same task, data and
+/// settings except for the cell, each cell and seed is given once, and there is a pair to compare.
+TheoryResult MeasurePairedStability(const AnalysisSettings& settings);
 
 }  // namespace planish::lab
 

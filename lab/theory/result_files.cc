@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "lab/error.h"
@@ -71,7 +73,10 @@ FoundTheory FindTheoryResults(const std::vector<fs::path>& roots) {
     }
     if (any && !files.has_runs) found.roots.push_back(root);
   }
-  for (auto& [path, result] : results) found.results.push_back(std::move(result));
+  std::set<std::string> seen;
+  for (auto& [path, result] : results) {
+    if (seen.insert(ToJson(result).dump()).second) found.results.push_back(std::move(result));
+  }
   return found;
 }
 

@@ -27,12 +27,7 @@
 namespace planish::lab {
 namespace {
 
-enum Weights : size_t { kInitial, kTrained, kWeightsCount };
-constexpr const char* kWeightsNames[] = {"at initialization", "trained"};
 constexpr const char* kOfWeights[] = {"untrained", "trained"};
-
-// growths[weights][quantity].
-using RunGrowths = std::array<std::array<Growth, kQuantityCount>, kWeightsCount>;
 
 SequenceReader& ReaderOf(Experiment& experiment, const AnalyzedRun& opened) {
   auto* reader = dynamic_cast<SequenceReader*>(&experiment);
@@ -82,26 +77,6 @@ Dynamics MeasureLayer(SequenceReader& reader, size_t index,
     if (l == index) return dynamics;
     dh_n = std::move(dynamics.dx_n);
   }
-}
-
-RunGrowths MeasureRunGrowths(const AnalysisSettings& settings, const AnalyzedRun& opened,
-                             SequenceReader& trained) {
-  const std::unique_ptr<Experiment> untrained =
-      OpenInitial(FindTask(opened.run.config.task), opened.run, *opened.trained.data);
-  SequenceReader* const readers[] = {&ReaderOf(*untrained, opened), &trained};
-  const auto index = static_cast<size_t>(settings.Whole("layer") - 1);
-  RunGrowths growths;
-  for (int64_t group = 0; group < settings.Whole("groups"); ++group) {
-    for (const Weights weights : {kInitial, kTrained}) {
-      // The same sequences for both.
-      at::Generator generator =
-          at::detail::createCPUGenerator(MixedSeed({settings.Whole("seed"), group}));
-      const SequenceReader::Sequences sequences = readers[weights]->ReadSequences(
-          settings.Whole("steps"), settings.Whole("sequences"), generator);
-      AddDynamics(MeasureLayer(*readers[weights], index, sequences), group, growths[weights]);
-    }
-  }
-  return growths;
 }
 
 void AddRunRates(const RunGrowths& growths, const AnalysisSettings& settings,
@@ -158,8 +133,11 @@ void AddRunRates(const RunGrowths& growths, const AnalysisSettings& settings,
 }
 
 // States what the paper says about a standard, or about a layer-normalized layer.
-void StateRun(const RunGrowths& growths, const std::string& cell, bool normalized,
-              TheoryResult& result) {
+void StateRun(const RunGrowths& growths, const std::string& name, Cell cell, TheoryResult& result) {
+  const internal::CellRecipe recipe = internal::RecipeOf(cell);
+  const bool normalized = recipe.sums != internal::Sums::kPlain;
+  const char* const of_sums =
+      recipe.over == internal::Over::kRow ? "" : " (stated of layer normalization)";
   for (const Quantity quantity : {kSummed, kGradient}) {
     const bool sums = quantity == kSummed;
     for (const Weights weights : {kTrained, kInitial}) {
@@ -175,8 +153,8 @@ void StateRun(const RunGrowths& growths, const std::string& cell, bool normalize
                                    "cannot tell"};
       result.statements.push_back(
           {.source = kStabilitySource,
-           .text = fmt::format("In the {} {} layer, {} {}.", kOfWeights[weights], cell,
-                               sums ? "the summed inputs" : "gradients", says),
+           .text = fmt::format("In the {} {} layer, {} {}{}.", kOfWeights[weights], name,
+                               sums ? "the summed inputs" : "gradients", says, sums ? of_sums : ""),
            .verdict = trend == kUnclear ? TheoryVerdict::kCannotTell
                       : agrees          ? TheoryVerdict::kHolds
                                         : TheoryVerdict::kFails,
@@ -189,23 +167,52 @@ void StateRun(const RunGrowths& growths, const std::string& cell, bool normalize
 
 }  // namespace
 
+Cell CheckAnalyzedRun(const AnalysisSettings& settings, const AnalyzedRun& opened) {
+  SequenceReader& reader = ReaderOf(*opened.trained.experiment, opened);
+  const std::vector<RecurrentParams> layers = reader.recurrent().Layers();
+  const auto check = [&](const char* name, int64_t largest) {
+    if (settings.Whole(name) <= largest) return;
+    throw UsageError(fmt::format("[analyze stability] --{} must be at most {} for {}, got {}", name,
+                                 largest, opened.Description(), settings.Whole(name)));
+  };
+  check("layer", static_cast<int64_t>(layers.size()));
+  check("steps", reader.MaxSteps());
+  return layers[0].cell;
+}
+
+RunGrowths MeasureRunGrowths(const AnalysisSettings& settings, const AnalyzedRun& opened) {
+  const std::unique_ptr<Experiment> untrained =
+      OpenInitial(FindTask(opened.run.config.task), opened.run, *opened.trained.data);
+  SequenceReader* const readers[] = {&ReaderOf(*untrained, opened),
+                                     &ReaderOf(*opened.trained.experiment, opened)};
+  const auto index = static_cast<size_t>(settings.Whole("layer") - 1);
+  const int64_t groups = settings.Whole("groups");
+  RunGrowths growths;
+  for (int64_t group = 0; group < groups; ++group) {
+    settings.ShowProgress(
+        fmt::format("{}, group {} of {}", opened.Description(), group + 1, groups));
+    for (const Weights weights : {kInitial, kTrained}) {
+      // The same sequences for both.
+      at::Generator generator =
+          at::detail::createCPUGenerator(MixedSeed({settings.Whole("seed"), group}));
+      const SequenceReader::Sequences sequences = readers[weights]->ReadSequences(
+          settings.Whole("steps"), settings.Whole("sequences"), generator);
+      AddDynamics(MeasureLayer(*readers[weights], index, sequences), group, growths[weights]);
+    }
+  }
+  return growths;
+}
+
 TheoryResult MeasureRunStability(const AnalysisSettings& settings) {
   const at::NoGradGuard no_grad;
   TheoryResult result;
   const AnalyzedRun opened = OpenAnalyzedRun(settings, result);
-  SequenceReader& trained = ReaderOf(*opened.trained.experiment, opened);
-  const std::vector<RecurrentParams> layers = trained.recurrent().Layers();
-  const int64_t layer = settings.Whole("layer"), count = static_cast<int64_t>(layers.size());
-  if (layer > count) {
-    throw UsageError(fmt::format("[analyze stability] layer must be at most {} for {}, got {}",
-                                 count, opened.Description(), layer));
-  }
-  const internal::CellRecipe recipe = internal::RecipeOf(layers[0].cell);
-  const RunGrowths growths = MeasureRunGrowths(settings, opened, trained);
-  AddRunRates(growths, settings, fmt::format("layer {} of {}", layer, opened.Description()),
-              result);
-  StateRun(growths, Spelled(opened.run.config.settings.at(opened.run.config.report.compare)),
-           recipe.sums != internal::Sums::kPlain, result);
+  const Cell cell = CheckAnalyzedRun(settings, opened);
+  const RunGrowths growths = MeasureRunGrowths(settings, opened);
+  AddRunRates(growths, settings,
+              fmt::format("layer {} of {}", settings.Whole("layer"), opened.Description()), result);
+  StateRun(growths, Spelled(opened.run.config.settings.at(opened.run.config.report.compare)), cell,
+           result);
   return result;
 }
 

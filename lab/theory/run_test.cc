@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -36,8 +37,8 @@ const TheoryAnalysis& Find(const std::string& name) {
 
 // Trains a smoke run on the embedded data. Returns its folder.
 std::filesystem::path TrainSmoke(const Task& task, const std::filesystem::path& out,
-                                 const Sets& sets) {
-  SweepRequest request{.preset = "smoke", .values = {}, .seeds = {3}, .out = out};
+                                 const Sets& sets, int64_t seed = 3) {
+  SweepRequest request{.preset = "smoke", .values = {}, .seeds = {seed}, .out = out};
   for (const auto& [name, value] : sets) request.values.push_back({name, {value}});
   const RunPlan plan = PlanSweep(task, request).front();
   Progress progress(1, ProgressMode::kQuiet);
@@ -47,10 +48,15 @@ std::filesystem::path TrainSmoke(const Task& task, const std::filesystem::path& 
   return plan.folder;
 }
 
+// Returns the runs of a call with one run, or none for an empty path.
+std::vector<std::filesystem::path> Runs(const std::filesystem::path& run) {
+  return run.empty() ? std::vector<std::filesystem::path>() : std::vector{run};
+}
+
 std::string ErrorOf(const std::string& analysis, const std::map<std::string, double>& given,
                     const std::filesystem::path& run) {
   try {
-    RunAnalysis(Find(analysis), given, {.lists = {}, .run = run, .data = {}});
+    RunAnalysis(Find(analysis), given, {.lists = {}, .runs = Runs(run), .data = {}});
   } catch (const UsageError& e) {
     return e.what();
   }
@@ -160,12 +166,12 @@ const TheoryLine& LineIn(const TheoryResult& result, size_t chart, const std::st
 TEST(RunStability, IsThatOfTheModelInDouble) {
   const TestFolder folder;
   const Task& task = FindTask("char-lm");
-  for (const std::string cell : {"rnn", "ln-gru", "torch-lstm"}) {
+  for (const std::string cell : {"rnn", "ln-gru", "bn-gru", "torch-lstm"}) {
     const std::filesystem::path path = TrainSmoke(task, folder / cell, {{"cell", cell}});
     const lab::Run run = ReadRun(path);
     const TheoryResult result = RunAnalysis(
         Find("stability"), {{"steps", 12}, {"sequences", 4}, {"groups", 2}, {"seed", 5}},
-        {.lists = {}, .run = path, .data = {}});
+        {.lists = {}, .runs = {path}, .data = {}});
     EXPECT_EQ(result.settings["run"], "char-lm, cell " + cell + ", seed 3");
     EXPECT_FALSE(result.settings.contains("units"));
     ASSERT_EQ(result.statements.size(), 4u);
@@ -178,6 +184,7 @@ TEST(RunStability, IsThatOfTheModelInDouble) {
         at::Generator generator = at::detail::createCPUGenerator(MixedSeed({5, group}));
         experiment.model().to(at::kFloat);
         auto& reader = dynamic_cast<SequenceReader&>(experiment);
+        reader.recurrent().train(HasBatchNorm(cell));  // the statistics of the sequences
         auto [x, target] = reader.ReadSequences(12, 4, generator);
         ASSERT_EQ(x.sizes(), (std::vector<int64_t>{12, 4, 8}));
         x = x.detach().to(at::kDouble);
@@ -218,16 +225,133 @@ TEST(RunStability, MeasuresEachLayerOfAStack) {
   std::map<std::string, double> second = few;
   second["layer"] = 2;
   const auto analyze = [&](const std::map<std::string, double>& given) {
-    return ToJson(RunAnalysis(Find("stability"), given, {.lists = {}, .run = run, .data = {}}));
+    return ToJson(
+        RunAnalysis(Find("stability"), given, {.lists = {}, .runs = Runs(run), .data = {}}));
   };
   EXPECT_EQ(analyze(few).dump(), analyze(few).dump());
   EXPECT_NE(analyze(few)["tables"], analyze(second)["tables"]);
   second["layer"] = 3;
   EXPECT_THAT(ErrorOf("stability", second, run),
-              HasSubstr("[analyze stability] layer must be at most 2 for char-lm, cell ln-lstm, "
+              HasSubstr("[analyze stability] --layer must be at most 2 for char-lm, cell ln-lstm, "
                         "seed 3, got 3"));
   EXPECT_THAT(ErrorOf("stability", {{"units", 8}}, run),
-              HasSubstr("[analyze stability] units must not be given with a run, got 8"));
+              HasSubstr("[analyze stability] --units must not be given with a run, got 8"));
+}
+
+// A comparison of runs, from the results of each run by itself.
+TEST(PairedStability, IsThatOfTheRunsPairedBySeed) {
+  const TestFolder folder;
+  const Task& task = FindTask("char-lm");
+  const std::map<std::string, double> few = {{"steps", 12}, {"sequences", 4}, {"groups", 2}};
+  const std::vector<std::string> cells = {"rnn", "ln-rnn", "bn-rnn", "gru", "bn-gru"};
+  std::vector<std::filesystem::path> runs;
+  std::map<std::string, std::map<int64_t, std::map<std::string, double>>> rates;
+  for (const std::string& cell : cells) {
+    for (const int64_t seed : {1, 2, 3}) {
+      if (cell == "bn-gru" && seed > 1) continue;
+      runs.push_back(TrainSmoke(task, folder / "runs", {{"cell", cell}}, seed));
+      const TheoryResult one = RunAnalysis(Find("stability"), few, {.runs = {runs.back()}});
+      for (const size_t row : {0, 1}) {
+        const auto& values = one.tables[0].rows.at(row);
+        rates[cell][seed][std::get<std::string>(values[0]) + " sums"] = std::get<double>(values[1]);
+        rates[cell][seed][std::get<std::string>(values[0])] = std::get<double>(values[3]);
+      }
+    }
+  }
+  std::vector<std::string> shown;
+  const TheoryResult result =
+      RunAnalysis(Find("stability"), few,
+                  {.runs = runs, .progress = [&](const std::string& t) { shown.push_back(t); }});
+  EXPECT_EQ(shown.size(), 2 * runs.size());
+  EXPECT_EQ(shown[1], "char-lm, cell rnn, seed 1, group 2 of 2");
+  EXPECT_EQ(result.settings["run"], "char-lm, 13 runs");
+  EXPECT_EQ(result.settings["seeds"].dump(), "[1,2,3]");
+  EXPECT_EQ(result.settings["cells"], cells);
+  ASSERT_EQ(result.tables.size(), 2u);
+  EXPECT_EQ(result.tables[0].rows.size(), 2 * cells.size());
+  EXPECT_EQ(result.charts.size(), 4u);
+  for (const TheoryChart& chart : result.charts) EXPECT_EQ(chart.lines.size(), cells.size());
+
+  const std::vector<std::pair<std::string, std::string>> pairs = {
+      {"ln-rnn", "rnn"}, {"bn-rnn", "rnn"}, {"bn-gru", "gru"}};
+  ASSERT_EQ(result.statements.size(), pairs.size());
+  ASSERT_EQ(result.tables[1].rows.size(), 2 * pairs.size());
+  for (size_t p = 0; p < pairs.size(); ++p) {
+    const auto& [normalized, plain] = pairs[p];
+    for (const size_t w : {0, 1}) {
+      const std::string weights = w == 0 ? "at initialization" : "trained";
+      const auto& row = result.tables[1].rows[2 * p + w];
+      EXPECT_EQ(std::get<std::string>(row[0]), normalized + " - " + plain);
+      EXPECT_EQ(std::get<std::string>(row[1]), weights);
+      for (const bool sums : {true, false}) {
+        std::vector<double> differences;
+        for (auto& [seed, with] : rates[normalized]) {
+          const std::string key = weights + (sums ? " sums" : "");
+          differences.push_back(std::abs(with[key]) - std::abs(rates[plain][seed][key]));
+        }
+        const Estimate expected = EstimateMean(differences);
+        EXPECT_NEAR(std::get<double>(row[sums ? 3 : 5]), expected.mean, 1e-12) << row.size();
+        if (expected.half_width) {
+          EXPECT_NEAR(std::get<double>(row[sums ? 4 : 6]), *expected.half_width, 1e-12);
+        } else {
+          EXPECT_TRUE(std::isnan(std::get<double>(row[sums ? 4 : 6])));
+        }
+        if (sums || w == 0) continue;
+        const int sign = SureSign(expected);
+        EXPECT_EQ(result.statements[p].verdict, sign < 0   ? TheoryVerdict::kHolds
+                                                : sign > 0 ? TheoryVerdict::kFails
+                                                           : TheoryVerdict::kCannotTell);
+      }
+    }
+  }
+  EXPECT_EQ(result.statements[0].text,
+            "Layer normalization makes the hidden-to-hidden dynamics of the trained rnn more "
+            "stable (ln-rnn).");
+  EXPECT_EQ(result.statements[2].measured,
+            "no verdict: it needs at least 2 seeds with runs of bn-gru and gru, and there is 1");
+
+  // The mean over seeds of a cell's rate.
+  const auto& row = result.tables[0].rows.at(3);  // ln-rnn, trained
+  const SeedValues trained = {{1, rates["ln-rnn"][1]["trained"]},
+                              {2, rates["ln-rnn"][2]["trained"]},
+                              {3, rates["ln-rnn"][3]["trained"]}};
+  EXPECT_NEAR(std::get<double>(row[5]), EstimateMean(trained).mean, 1e-12);
+}
+
+TEST(PairedStability, NeedsComparableRuns) {
+  const TestFolder folder;
+  const Task& task = FindTask("char-lm");
+  const auto train = [&](const std::string& out, const Sets& sets) {
+    return TrainSmoke(task, folder / out, sets).string();
+  };
+  const std::string rnn = train("a", {{"cell", "rnn"}}), gru = train("a", {{"cell", "gru"}}),
+                    ln_rnn = train("a", {{"cell", "ln-rnn"}}),
+                    wide = train("b", {{"cell", "ln-rnn"}, {"hidden", "20"}}),
+                    text = train("b", {{"cell", "ln-rnn"}, {"characters", "9000"}}),
+                    pi_mnist = TrainSmoke(FindTask("pi-mnist"), folder / "c", {}).string();
+  const auto error = [&](const std::vector<std::filesystem::path>& runs) -> std::string {
+    try {
+      RunAnalysis(Find("stability"), {{"steps", 8}, {"groups", 2}}, {.runs = runs});
+    } catch (const UsageError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  const std::string begin = "[analyze stability] ";
+  EXPECT_EQ(error({rnn, wide}),
+            begin + wide + " must have the setting hidden of " + rnn + ", 16, got 20");
+  EXPECT_EQ(error({rnn, text}), begin + text + " must have the data of " + rnn +
+                                    ", synthetic plays, got another version of it");
+  EXPECT_EQ(error({rnn, ln_rnn, rnn}),
+            begin + "RUN must be one for each cell and seed, got char-lm, cell rnn, seed 3 twice");
+  EXPECT_EQ(error({rnn, gru}),
+            begin + "RUN must be of a cell with norms and of the same cell without, got rnn, gru");
+  EXPECT_THAT(error({rnn, pi_mnist}), HasSubstr(begin + "RUN must be of a task that reads long "));
+  EXPECT_EQ(error({rnn, ln_rnn}), "no error");
+  // One run of each cell has no verdict.
+  const TheoryResult one =
+      RunAnalysis(Find("stability"), {{"steps", 8}, {"groups", 2}}, {.runs = {rnn, ln_rnn}});
+  EXPECT_EQ(one.statements.at(0).verdict, TheoryVerdict::kCannotTell);
 }
 
 TEST(RunGradients, TheoremHoldsInEveryNormThatCentresRows) {
@@ -242,8 +366,8 @@ TEST(RunGradients, TheoremHoldsInEveryNormThatCentresRows) {
                             norm + ", seed 3"));
       continue;
     }
-    const TheoryResult result =
-        RunAnalysis(Find("gradients"), {{"batches", 2}}, {.lists = {}, .run = run, .data = {}});
+    const TheoryResult result = RunAnalysis(Find("gradients"), {{"batches", 2}},
+                                            {.lists = {}, .runs = Runs(run), .data = {}});
     ASSERT_EQ(result.statements.size(), 1u) << norm;
     EXPECT_EQ(result.statements[0].verdict,
               norm == "detach-std" ? TheoryVerdict::kHoldsCorrected : TheoryVerdict::kHolds)
@@ -268,15 +392,15 @@ TEST(RunGradients, OfATransformerAreThoseOfAllNorms) {
   const TestFolder folder;
   const std::filesystem::path run =
       TrainSmoke(FindTask("rt"), folder / "runs", {{"norm", "layer"}, {"train_cases", "100"}});
-  const TheoryResult result =
-      RunAnalysis(Find("gradients"), {{"batches", 2}}, {.lists = {}, .run = run, .data = {}});
+  const TheoryResult result = RunAnalysis(Find("gradients"), {{"batches", 2}},
+                                          {.lists = {}, .runs = Runs(run), .data = {}});
   ASSERT_EQ(result.statements.size(), 1u);
   EXPECT_EQ(result.statements[0].verdict, TheoryVerdict::kHolds) << result.statements[0].measured;
   EXPECT_EQ(result.tables[0].rows.size(), 5u);  // two in each of two layers, and the last
   EXPECT_THAT(ErrorOf("gradients", {{"rows", 3}}, run),
-              HasSubstr("[analyze gradients] rows must not be given with a run, got 3"));
+              HasSubstr("[analyze gradients] --rows must not be given with a run, got 3"));
   EXPECT_THAT(ErrorOf("gradients", {{"batches", 3}}, {}),
-              HasSubstr("[analyze gradients] batches must not be given without a run, got 3"));
+              HasSubstr("[analyze gradients] --batches must not be given without a run, got 3"));
   EXPECT_THAT(ErrorOf("stability", {}, run),
               HasSubstr("[analyze stability] RUN must be of a task that reads long sequences with "
                         "recurrent layers, got rt, norm layer, seed 3"));

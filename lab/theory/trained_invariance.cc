@@ -45,7 +45,7 @@ class TrainedInvariance {
     norm_ = layers.front().norm;
     if (std::ranges::count(settings_.List("norm"), norm_) == 0) {
       throw UsageError(
-          fmt::format("[analyze invariance] norm must have that of the run, {}, got {}", norm_,
+          fmt::format("[analyze invariance] --norm must have that of the run, {}, got {}", norm_,
                       fmt::join(settings_.List("norm"), ",")));
     }
     const NormOptions& options = layers.front().options;

@@ -13,9 +13,14 @@ std::string AnalyzedRun::Description() const {
                      Spelled(run.config.settings.at(compared)), run.config.seed);
 }
 
-AnalyzedRun OpenAnalyzedRun(const AnalysisSettings& settings, TheoryResult& result) {
-  AnalyzedRun opened{.run = ReadRun(settings.input().run), .trained = {}};
+AnalyzedRun OpenAnalyzedRun(const AnalysisSettings& settings, const std::filesystem::path& folder) {
+  AnalyzedRun opened{.run = ReadRun(folder), .trained = {}};
   opened.trained = OpenTrained(FindTask(opened.run.config.task), opened.run, settings.input().data);
+  return opened;
+}
+
+AnalyzedRun OpenAnalyzedRun(const AnalysisSettings& settings, TheoryResult& result) {
+  AnalyzedRun opened = OpenAnalyzedRun(settings, settings.input().runs.at(0));
   result.settings["run"] = opened.Description();
   result.settings["data"] = opened.run.config.data.name;
   return opened;

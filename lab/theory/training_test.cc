@@ -33,7 +33,7 @@ const std::map<std::string, double> kSmall = {
 TheoryResult RunSmall(const std::string& name, std::map<std::string, double> settings = {},
                       Names lists = {}) {
   settings.insert(kSmall.begin(), kSmall.end());
-  return RunAnalysis(Analysis(name), settings, {.lists = std::move(lists), .run = {}, .data = {}});
+  return RunAnalysis(Analysis(name), settings, {.lists = std::move(lists), .runs = {}, .data = {}});
 }
 
 // A model in double with random inputs and labels.
@@ -209,7 +209,7 @@ class PairedTest : public ::testing::Test {
     return {
         values,
         {.lists = {{"norm", {"none", "weight", "batch", "layer"}}, {"optimizer", {"sgd", "adam"}}},
-         .run = {},
+         .runs = {},
          .data = {}}};
   }
   std::map<std::string, double> values;
@@ -289,10 +289,11 @@ TEST_F(PairedTest, ErrorsNameTheSetting) {
     return std::string();
   };
   EXPECT_EQ(message("shift", {{"batch", 61}}),
-            "[analyze shift] batch must be at most cases, 60, got 61");
-  EXPECT_EQ(message("implicit-lr", {{"sgd-lr", 1000}, {"steps", 200}, {"depth", 5}}),
-            "[analyze implicit-lr] sgd-lr must be small enough for a finite loss with norm weight, "
-            "got 1000");
+            "[analyze shift] --batch must be at most --cases, 60, got 61");
+  EXPECT_EQ(
+      message("implicit-lr", {{"sgd-lr", 1000}, {"steps", 200}, {"depth", 5}}),
+      "[analyze implicit-lr] --sgd-lr must be small enough for a finite loss with norm weight, "
+      "got 1000");
 }
 
 TEST(ImplicitRate, ClosedFormsHoldAndTablesAddUp) {

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from test_command import assert_one_line
+from test_command import assert_one_line, on_a_terminal
 
 TRAINING = ("--width", 8, "--cases", 60, "--batch", 12, "--steps", 5, "--seeds", 2, "--threads", 1)
 FEW = {
@@ -128,16 +128,76 @@ def test_stability_of_a_run(runs, cell):
     assert cell in text
 
 
+@pytest.fixture(scope="module")
+def pairs(shared):
+    """Command with smoke runs of char-lm by cell, two seeds each; a function returns the folders of cells and seeds."""
+    smoke = ("--preset", "smoke", "--threads", 1, "--out", "pairs", "--quiet")
+    shared.ok("train", "char-lm", *smoke, "--cell", "rnn,ln-rnn,bn-rnn", "--seeds", 2)
+    shared.ok("train", "char-lm", *smoke, "--cell", "bn-rnn", "--set", "hidden=20", "--seeds", 1)
+    return shared
+
+
+def folders(cells, seeds=(1, 2)):
+    return [f"pairs/char-lm/smoke-{cell}-b8-s{seed}" for seed in seeds for cell in cells]
+
+
+def test_stability_of_pairs_of_runs(pairs):
+    few = ("--steps", 24, "--groups", 2, "--sequences", 4)
+    text, result = analyzed(pairs, "stability", *folders(["rnn", "ln-rnn", "bn-rnn"]), *few)
+    settings = result["settings"]
+    assert settings["run"] == "char-lm, 6 runs" and settings["seeds"] == [1, 2]
+    assert settings["cells"] == ["rnn", "ln-rnn", "bn-rnn"]
+    rates, differences = result["tables"]
+    assert [row[:3] for row in rates["rows"][:2]] == [["rnn", "at initialization", "2"], ["rnn", "trained", "2"]]
+    assert [row[0] for row in differences["rows"]] == ["ln-rnn - rnn"] * 2 + ["bn-rnn - rnn"] * 2
+    # The verdicts follow from the intervals.
+    assert len(result["statements"]) == 2
+    for statement, row in zip(result["statements"], differences["rows"][1::2], strict=True):
+        assert row[1] == "trained"
+        expected = "cannot tell" if abs(row[5]) <= row[6] else "holds" if row[5] < 0 else "does not hold"
+        assert statement["verdict"] == expected
+    assert len(result["charts"]) == 4
+    assert "no verdict" not in text
+    # One seed has no interval, so no verdict.
+    text, result = analyzed(pairs, "stability", *folders(["ln-rnn", "rnn"], [1]), *few)
+    assert [statement["verdict"] for statement in result["statements"]] == ["cannot tell"]
+    assert "no verdict: it needs at least 2 seeds with runs of ln-rnn and rnn, and there is 1" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "runs, text",
+    [
+        (folders(["rnn"]), "RUN must be of a cell with norms and of the same cell without, got rnn"),
+        (folders(["rnn", "rnn"], [1]), "RUN must be one for each cell and seed, got char-lm, cell rnn, seed 1 twice"),
+        (
+            [*folders(["rnn"], [1]), "pairs/char-lm/smoke-bn-rnn-b8-hidden=20-s1"],
+            "[analyze stability] pairs/char-lm/smoke-bn-rnn-b8-hidden=20-s1 must have the setting hidden of "
+            "pairs/char-lm/smoke-rnn-b8-s1, 16, got 20",
+        ),
+    ],
+)
+def test_runs_that_cannot_be_compared(pairs, runs, text):
+    assert_one_line(pairs("analyze", "stability", *runs), 2, text)
+
+
+def test_batch_norm_of_a_cell_needs_two_sequences(pairs):
+    smoke = ("train", "char-lm", "--preset", "smoke", "--cell", "bn-rnn", "--out", "bad", "--quiet")
+    result = pairs(*smoke, "--batch-size", 1)
+    assert_one_line(result, 2, "[char-lm] batch_size must be at least 2 for batch norm, got 1")
+    result = pairs(*smoke, "--set", "shards=8")
+    assert_one_line(result, 2, "[char-lm] batch_size must be at least 16 for batch norm, got 8")
+
+
 @pytest.mark.parametrize(
     "status, arguments, text",
     [
         (2, ("gradients", RUNS["pi-mnist none-b128"]), "RUN must have a norm of Theorem 1, which centres rows, in a layer, got pi-mnist, norm none, seed 1"),
         (2, ("gradients", RUNS["char-lm ln-lstm-b8"]), "in a layer, got char-lm, cell ln-lstm, seed 1"),
-        (2, ("gradients", RUNS["pi-mnist layer-b128"], "--rows", 9), "[analyze gradients] rows must not be given with a run, got 9"),
-        (2, ("gradients", "--batches", 9), "[analyze gradients] batches must not be given without a run, got 9"),
+        (2, ("gradients", RUNS["pi-mnist layer-b128"], "--rows", 9), "[analyze gradients] --rows must not be given with a run, got 9"),
+        (2, ("gradients", "--batches", 9), "[analyze gradients] --batches must not be given without a run, got 9"),
         (2, ("stability", RUNS["pi-mnist layer-b128"]), "[analyze stability] RUN must be of a task that reads long sequences with recurrent layers, got pi-mnist, norm layer, seed 1"),
-        (2, ("stability", RUNS["char-lm rnn-b8"], "--layer", 2), "[analyze stability] layer must be at most 1 for char-lm, cell rnn, seed 1, got 2"),
-        (2, ("stability", RUNS["char-lm gru-b8"], "--steps", 514), "steps must be at most 513 for this text, got 514"),
+        (2, ("stability", RUNS["char-lm rnn-b8"], "--layer", 2), "[analyze stability] --layer must be at most 1 for char-lm, cell rnn, seed 1, got 2"),
+        (2, ("stability", RUNS["char-lm gru-b8"], "--steps", 514), "[analyze stability] --steps must be at most 513 for char-lm, cell gru, seed 1, got 514"),
         (2, ("stability", "--data", "text.txt"), "[analyze stability] reads no data without a run, got text.txt"),
         (2, ("stability", ""), "RUN is empty"),
         (1, ("stability", "no/such/run"), "cannot read no/such/run/config.json: No such file"),
@@ -156,27 +216,27 @@ def test_runs_that_cannot_be_analyzed(runs, status, arguments, text):
         (("gradients", "--rows", 0), "[analyze gradients] --rows must be a whole number from 1 to 1000000000, got \"0\""),
         (("gradients", "--width", 1), "--width must be a whole number from 2 to 4096"),
         (("theorem2", "--k", "many"), "[analyze theorem2] --k must be a number, got \"many\""),
-        (("theorem2", "--k", 20), "[analyze theorem2] k must be a number from 0.001 to 10, got 20"),
+        (("theorem2", "--k", 20), "[analyze theorem2] --k must be a number from 0.001 to 10, got 20"),
         (("theorem2", "--json", ""), "--json is empty"),
-        (("geometry", "--inputs", 4096), "[analyze geometry] units, largest, inputs and cases must need at most 1073741824 bytes"),
-        (("invariance", "--eps", -1), "[analyze invariance] eps must be a number from 0 to 1, got -1"),
-        (("invariance", "--norm", "layers"), "[analyze invariance] norm must be names of none, batch, weight, layer"),
+        (("geometry", "--inputs", 4096), "[analyze geometry] --units, --largest, --inputs and --cases must need at most 1073741824 bytes"),
+        (("invariance", "--eps", -1), "[analyze invariance] --eps must be a number from 0 to 1, got -1"),
+        (("invariance", "--norm", "layers"), "[analyze invariance] --norm must be names of none, batch, weight, layer"),
         (("invariance", "--cell", "lstm,lstn"), "slstm, got \"lstn\""),
-        (("invariance", "--norm", "layer,rms,layer"), "[analyze invariance] norm must have each name once, got layer,rms,layer"),
+        (("invariance", "--norm", "layer,rms,layer"), "[analyze invariance] --norm must have each name once, got layer,rms,layer"),
         (("invariance", "--data", "."), "[analyze invariance] reads no data without a run, got ."),
         (("stability", "--sequences", 1), "--sequences must be a whole number from 4 to 64"),
-        (("implicit-lr", "--norm", "none,rms"), "[analyze implicit-lr] norm must be names of none, weight, batch, layer, got \"rms\""),
+        (("implicit-lr", "--norm", "none,rms"), "[analyze implicit-lr] --norm must be names of none, weight, batch, layer, got \"rms\""),
         (("implicit-lr", "--optimizer", ""), "--optimizer is empty"),
         (("shift", "--norm", "none,,layer"), "[analyze shift] --norm must"),
-        (("implicit-lr", "--batch", 65, "--cases", 64), "[analyze implicit-lr] batch must be at most cases, 64, got 65"),
+        (("implicit-lr", "--batch", 65, "--cases", 64), "[analyze implicit-lr] --batch must be at most --cases, 64, got 65"),
         (("implicit-lr", "--seeds", 1), "--seeds must be a whole number from 2 to 100"),
-        (("implicit-lr", "--sgd-lr", 0), "[analyze implicit-lr] sgd-lr must be a number from 1e-06 to 1000, got 0"),
+        (("implicit-lr", "--sgd-lr", 0), "[analyze implicit-lr] --sgd-lr must be a number from 1e-06 to 1000, got 0"),
         (("implicit-lr", *TRAINING, "--norm", "weight", "--optimizer", "sgd", "--depth", 5, "--sgd-lr", 1000),
-         "[analyze implicit-lr] sgd-lr must be small enough for a finite loss with norm weight, got 1000"),
+         "[analyze implicit-lr] --sgd-lr must be small enough for a finite loss with norm weight, got 1000"),
         (("shift", "--probe", 3), "--probe must be a whole number from 4 to 10000"),
         (("shift", "--depth", 0), "--depth must be a whole number from 1 to 16"),
         (("shift", "--data", ""), "--data is empty"),
-        (("stability", "--input", 0), "[analyze stability] input must be a number from 0.001 to 1000, got 0"),
+        (("stability", "--input", 0), "[analyze stability] --input must be a number from 0.001 to 1000, got 0"),
     ],
 )
 def test_wrong_usage(shared, arguments, text):
@@ -195,6 +255,16 @@ def test_trainings(planish, name, tmp_path):
     assert all(line["name"] in ("none", "layer") for chart in first["charts"] for line in chart["lines"])
     planish.ok(*command, "--seed", 9)
     assert json.loads(result.read_text(encoding="utf-8"))["tables"] != first["tables"]
+
+
+def test_progress_is_for_terminals(planish):
+    command = ("analyze", "implicit-lr", *FEW["implicit-lr"], "--norm", "none", "--optimizer", "sgd")
+    assert planish.ok(*command).stderr == ""
+    planish.environment |= {"TERM": "xterm", "CI": "", "NO_COLOR": ""}
+    text = on_a_terminal(planish, *command)
+    assert text.startswith("\rnone sgd, training 1 of 2")
+    planish.environment["TERM"] = "dumb"
+    assert "training 1 of 2" not in on_a_terminal(planish, *command)
 
 
 @pytest.mark.parametrize("name", ["implicit-lr", "shift"])
@@ -291,8 +361,8 @@ def test_runs_that_invariance_refuses(shared, analyzed_runs):
 
     refused(run_of(analyzed_runs, "pi-mnist", "none"), "must have layers with a norm, got pi-mnist, norm none, seed 1")
     layer = run_of(analyzed_runs, "pi-mnist", "layer")
-    refused(layer, "[analyze invariance] eps must not be given with a run, got 0.1", "--eps", 0.1)
-    refused(layer, "[analyze invariance] cell must not be given with a run, got gru", "--cell", "gru")
+    refused(layer, "[analyze invariance] --eps must not be given with a run, got 0.1", "--eps", 0.1)
+    refused(layer, "[analyze invariance] --cell must not be given with a run, got gru", "--cell", "gru")
     refused(run_of(analyzed_runs, "mnist-cnn", "layer"), "that has linear layers directly before norms, got task mnist-cnn")
-    refused(run_of(analyzed_runs, "pi-mnist", "layer"), "norm must have that of the run, layer, got rms", "--norm", "rms")
+    refused(run_of(analyzed_runs, "pi-mnist", "layer"), "--norm must have that of the run, layer, got rms", "--norm", "rms")
     assert_one_line(shared("analyze", "invariance", "no-such-run"), 1, "no-such-run")
