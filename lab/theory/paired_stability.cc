@@ -32,7 +32,7 @@ struct CellRuns {
 };
 
 // Indices of a cell with norms and of the same cell without.
-struct Pair {
+struct CellPair {
   size_t normalized, plain;
 };
 
@@ -96,8 +96,8 @@ std::vector<CellRuns> CellsOf(const AnalysisSettings& settings,
   return cells;
 }
 
-std::vector<Pair> PairsOf(const std::vector<CellRuns>& cells) {
-  std::vector<Pair> pairs;
+std::vector<CellPair> PairsOf(const std::vector<CellRuns>& cells) {
+  std::vector<CellPair> pairs;
   for (size_t n = 0; n < cells.size(); ++n) {
     const std::optional<Cell> plain = CellWithoutNorms(cells[n].cell);
     if (!plain || plain == cells[n].cell) continue;
@@ -162,14 +162,14 @@ void AddCellRates(const std::vector<CellRuns>& cells, const AnalysisSettings& se
   result.tables.push_back(std::move(table));
 }
 
-void AddDifferences(const std::vector<CellRuns>& cells, const std::vector<Pair>& pairs,
+void AddDifferences(const std::vector<CellRuns>& cells, const std::vector<CellPair>& pairs,
                     TheoryResult& result) {
   TheoryTable table{.caption =
                         "|growth rate| with norms minus without, paired by seed, with 95% "
                         "intervals. Negative: more stable with norms.",
                     .head = {"cells", "weights", "seeds", "summed inputs", "±", "gradients", "±"},
                     .rows = {}};
-  for (const Pair& pair : pairs) {
+  for (const CellPair& pair : pairs) {
     const CellRuns &normalized = cells[pair.normalized], &plain = cells[pair.plain];
     for (const Weights weights : {kInitial, kTrained}) {
       const Estimate gradients = DifferenceOf(normalized, plain, weights, kGradient);
@@ -233,7 +233,7 @@ TheoryResult MeasurePairedStability(const AnalysisSettings& settings) {
   const at::NoGradGuard no_grad;
   const std::vector<AnalyzedRun> runs = OpenRuns(settings);
   std::vector<CellRuns> cells = CellsOf(settings, runs);
-  const std::vector<Pair> pairs = PairsOf(cells);
+  const std::vector<CellPair> pairs = PairsOf(cells);
   std::set<int64_t> seeds;
   for (const AnalyzedRun& opened : runs) {
     const RunConfig& config = opened.run.config;
@@ -250,7 +250,7 @@ TheoryResult MeasurePairedStability(const AnalysisSettings& settings) {
   AddCellRates(cells, settings, result);
   AddDifferences(cells, pairs, result);
   AddSizes(cells, result);
-  for (const Pair& pair : pairs) StatePair(cells[pair.normalized], cells[pair.plain], result);
+  for (const CellPair& pair : pairs) StatePair(cells[pair.normalized], cells[pair.plain], result);
   return result;
 }
 
