@@ -1,6 +1,11 @@
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/matmul.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -19,27 +24,20 @@ double SizeOf(std::span<const double> values) {
   return largest * std::sqrt(squares / static_cast<double>(values.size()));
 }
 
-// Returns the transpose [cols, rows] of a matrix.
-std::vector<double> Transposed(const double* matrix, size_t rows, size_t cols) {
-  std::vector<double> transposed(rows * cols);
-  for (size_t r = 0; r < rows; ++r) {
-    for (size_t c = 0; c < cols; ++c) transposed[c * rows + r] = matrix[r * cols + c];
-  }
-  return transposed;
+// Returns a matrix [rows, cols] that must not be written to.
+at::Tensor Matrix(const double* data, int64_t rows, int64_t cols) {
+  return at::from_blob(const_cast<double*>(data), {rows, cols}, at::kDouble);
 }
 
-// Adds the products of one vector and a transposed weight.
-void AddProducts(std::span<const double> vector, const double* transposed, std::span<double> sums) {
-  for (size_t k = 0; k < vector.size(); ++k) {
-    if (vector[k] == 0) continue;
-    const double* weights = transposed + k * sums.size();
-    for (size_t g = 0; g < sums.size(); ++g) sums[g] += vector[k] * weights[g];
-  }
+// A step is too small for several threads.
+void RunSerially(int64_t begin, int64_t end, int64_t /*grain*/, RangeTask task) {
+  task(begin, end);
 }
 
 }  // namespace
 
 Dynamics MeasureDynamics(const DynamicsArgs& args) {
+  const at::NoGradGuard no_grad;
   const auto steps = static_cast<size_t>(args.shape.time);
   const auto batch = static_cast<size_t>(args.shape.batch);
   const auto inputs = static_cast<size_t>(args.shape.inputs);
@@ -52,14 +50,15 @@ Dynamics MeasureDynamics(const DynamicsArgs& args) {
   const auto saved_size = static_cast<size_t>(RnnSavedSize<double>(args.cell, step_shape));
   const RnnOptions<double> options{
       .eps = args.eps,
+      .parallel_for = RunSerially,
       .packed = RnnPackedParams<double>(args.cell, args.shape.inputs, args.shape.hidden,
-                                        args.params, {}, true)};
-  const std::vector<double> w_ih = Transposed(args.params.weight_ih, sums_size, inputs);
-  const std::vector<double> w_hh = Transposed(args.params.weight_hh, sums_size, hidden);
+                                        args.params, RunSerially, true)};
+  const at::Tensor w_ih = Matrix(args.params.weight_ih, sums_size, inputs).t();
+  const at::Tensor w_hh = Matrix(args.params.weight_hh, sums_size, hidden).t();
 
   Dynamics dynamics;
   dynamics.h.resize(steps * state);
-  std::vector<double> c(steps * cell_state), saved(steps * saved_size), sums(batch * sums_size);
+  std::vector<double> c(steps * cell_state), saved(steps * saved_size);
   // The layer's step t, from the states after step t - 1.
   const auto step_inputs = [&](size_t t) {
     RnnInputs<double> step{.shape = step_shape, .x = args.x + t * batch * inputs};
@@ -71,13 +70,10 @@ Dynamics MeasureDynamics(const DynamicsArgs& args) {
   };
   for (size_t t = 0; t < steps; ++t) {
     const RnnInputs<double> step = step_inputs(t);
-    std::fill(sums.begin(), sums.end(), 0);
-    for (size_t b = 0; b < batch; ++b) {
-      const std::span<double> row(sums.data() + b * sums_size, sums_size);
-      AddProducts({step.x + b * inputs, inputs}, w_ih.data(), row);
-      if (t > 0) AddProducts({step.h0 + b * hidden, hidden}, w_hh.data(), row);
-    }
-    dynamics.summed_size.push_back(SizeOf(sums));
+    at::Tensor sums = at::matmul(Matrix(step.x, batch, inputs), w_ih);
+    if (t > 0) sums.addmm_(Matrix(step.h0, batch, hidden), w_hh);
+    dynamics.summed_size.push_back(
+        SizeOf({sums.const_data_ptr<double>(), static_cast<size_t>(sums.numel())}));
     RnnForward<double>(args.cell,
                        {.inputs = step,
                         .y = dynamics.h.data() + t * state,
