@@ -24,6 +24,9 @@
 namespace planish::lab {
 namespace {
 
+// Names of the weights in tables, whose first column would be cut with longer ones.
+constexpr const char* kTableNames[] = {"initial", "trained"};
+
 // A cell's runs. Seeds of the growths are those of the runs.
 struct CellRuns {
   std::string name;
@@ -154,7 +157,7 @@ void AddCellRates(const std::vector<CellRuns>& cells, const AnalysisSettings& se
     for (const Weights weights : {kInitial, kTrained}) {
       const Estimate gradients = EstimateMean(cell.growths[weights][kGradient].rates);
       std::vector<TheoryCell>& row = table.rows.emplace_back();
-      row = {cell.name, kWeightsNames[weights], fmt::to_string(gradients.count)};
+      row = {cell.name, kTableNames[weights], fmt::to_string(gradients.count)};
       AddEstimate(EstimateMean(cell.growths[weights][kSummed].rates), row);
       AddEstimate(gradients, row);
     }
@@ -174,7 +177,7 @@ void AddDifferences(const std::vector<CellRuns>& cells, const std::vector<CellPa
     for (const Weights weights : {kInitial, kTrained}) {
       const Estimate gradients = DifferenceOf(normalized, plain, weights, kGradient);
       std::vector<TheoryCell>& row = table.rows.emplace_back();
-      row = {fmt::format("{} - {}", normalized.name, plain.name), kWeightsNames[weights],
+      row = {fmt::format("{} - {}", normalized.name, plain.name), kTableNames[weights],
              fmt::to_string(gradients.count)};
       AddEstimate(DifferenceOf(normalized, plain, weights, kSummed), row);
       AddEstimate(gradients, row);

@@ -148,7 +148,7 @@ def test_stability_of_pairs_of_runs(pairs):
     assert settings["run"] == "char-lm, 6 runs" and settings["seeds"] == [1, 2]
     assert settings["cells"] == ["rnn", "ln-rnn", "bn-rnn"]
     rates, differences = result["tables"]
-    assert [row[:3] for row in rates["rows"][:2]] == [["rnn", "at initialization", "2"], ["rnn", "trained", "2"]]
+    assert [row[:3] for row in rates["rows"][:2]] == [["rnn", "initial", "2"], ["rnn", "trained", "2"]]
     assert [row[0] for row in differences["rows"]] == ["ln-rnn - rnn"] * 2 + ["bn-rnn - rnn"] * 2
     # The verdicts follow from the intervals.
     assert len(result["statements"]) == 2
@@ -158,6 +158,7 @@ def test_stability_of_pairs_of_runs(pairs):
         assert statement["verdict"] == expected
     assert len(result["charts"]) == 4
     assert "no verdict" not in text
+    assert text.count("  ln-rnn - rnn  ") == text.count("  bn-rnn - rnn  ") == 2
     # One seed has no interval, so no verdict.
     text, result = analyzed(pairs, "stability", *folders(["ln-rnn", "rnn"], [1]), *few)
     assert [statement["verdict"] for statement in result["statements"]] == ["cannot tell"]
