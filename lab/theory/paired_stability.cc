@@ -15,6 +15,7 @@
 #include "lab/engine/settings.h"
 #include "lab/error.h"
 #include "lab/model/recurrent.h"
+#include "lab/tasks/tasks.h"
 #include "lab/theory/recurrent_stability.h"
 #include "lab/theory/trained_run.h"
 #include "src/rnn/cell.h"
@@ -66,6 +67,22 @@ void CheckSameSettings(const Run& run, const Run& first) {
       fail("setting " + name, spelled(a), spelled(b));
     }
   }
+}
+
+// Returns the settings that differ from the preset: ", gain 0.1".
+std::string ChangesOf(const RunConfig& config) {
+  const Task& task = FindTask(config.task);
+  Settings preset(task.settings);
+  for (const Preset& p : task.presets) {
+    if (p.name == config.preset) preset.Apply(p);
+  }
+  std::string text;
+  for (const auto& [name, value] : preset.values().items()) {
+    if (name == config.report.compare || !config.settings.contains(name)) continue;
+    const std::string own = Spelled(config.settings.at(name));
+    if (own != Spelled(value)) text += fmt::format(", {} {}", name, own);
+  }
+  return text;
 }
 
 // Opens all runs, and checks them before the first is measured.
@@ -199,6 +216,7 @@ void AddSizes(const std::vector<CellRuns>& cells, TheoryResult& result) {
 }
 
 std::string MeasuredText(const Estimate& difference) {
+  if (difference.count == 0) return "not measured";
   return fmt::format("{:.3g} ± {:.2g}", difference.mean, difference.half_width.value_or(NAN));
 }
 
@@ -246,7 +264,8 @@ TheoryResult MeasurePairedStability(const AnalysisSettings& settings) {
   }
   TheoryResult result;
   const RunConfig& config = runs.front().run.config;
-  result.settings["run"] = fmt::format("{}, {} runs", config.task, runs.size());
+  result.settings["run"] =
+      fmt::format("{}{}, {} runs", config.task, ChangesOf(config), runs.size());
   result.settings["data"] = config.data.name;
   result.settings["seeds"] = seeds;
   for (const CellRuns& cell : cells) result.settings["cells"].push_back(cell.name);

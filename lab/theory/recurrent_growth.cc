@@ -16,11 +16,19 @@ constexpr double kSteadyRate = 0.01;
 }  // namespace
 
 double GrowthRate(std::span<const double> sizes) {
-  constexpr double kSmallest = 1e-290;  // products near the least normal number are inexact
+  const auto usable = [](double size) {
+    constexpr double kSmallest = 1e-290;  // products near the least normal number are inexact
+    return size >= kSmallest && !std::isinf(size);
+  };
+  if (std::ranges::count_if(sizes.subspan(sizes.size() / 2), usable) < 2) {
+    // Sizes that underflow or overflow before the second half.
+    const auto end = std::ranges::find_if_not(sizes, usable);
+    sizes = sizes.first(static_cast<size_t>(end - sizes.begin()));
+  }
   double count = 0, sum_t = 0, sum_y = 0, sum_tt = 0, sum_ty = 0;
   const size_t begin = sizes.size() / 2;
   for (size_t i = begin; i < sizes.size(); ++i) {
-    if (!(sizes[i] >= kSmallest) || std::isinf(sizes[i])) continue;
+    if (!usable(sizes[i])) continue;
     const double t = static_cast<double>(i - begin), y = std::log(sizes[i]);
     count += 1;
     sum_t += t;

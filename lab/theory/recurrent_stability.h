@@ -42,8 +42,9 @@ struct Dynamics {
 Dynamics MeasureDynamics(const DynamicsArgs& args);
 
 /// Returns the growth rate of sizes: the slope of their logarithm per element, by least squares
-/// over the second half. Leaves out sizes that are not finite or below 1e-290, and returns NaN for
-/// fewer than two others.
+/// over the second half. Leaves out sizes that are not finite or below 1e-290. If that leaves fewer
+/// than two, fits the second half of the sizes before the first such one, and returns NaN if there
+/// are fewer than two.
 double GrowthRate(std::span<const double> sizes);
 
 /// Growth rates by seed, or by group of sequences, and the logarithms of the sizes, summed over

@@ -348,6 +348,11 @@ TEST(PairedStability, NeedsComparableRuns) {
             begin + "RUN must be of a cell with norms and of the same cell without, got rnn, gru");
   EXPECT_THAT(error({rnn, pi_mnist}), HasSubstr(begin + "RUN must be of a task that reads long "));
   EXPECT_EQ(error({rnn, ln_rnn}), "no error");
+  const std::string wide_rnn = train("b", {{"cell", "rnn"}, {"hidden", "20"}});
+  EXPECT_EQ(
+      RunAnalysis(Find("stability"), {{"steps", 8}, {"groups", 2}}, {.runs = {wide, wide_rnn}})
+          .settings["run"],
+      "char-lm, hidden 20, 2 runs");
   // One run of each cell has no verdict.
   const TheoryResult one =
       RunAnalysis(Find("stability"), {{"steps", 8}, {"groups", 2}}, {.runs = {rnn, ln_rnn}});

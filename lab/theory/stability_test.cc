@@ -267,6 +267,15 @@ TEST(GrowthRate, IsTheSlopeOfTheSecondHalf) {
   EXPECT_EQ(GrowthRate(std::vector<double>{1, 5, 5}), 0);
 }
 
+TEST(GrowthRate, IsThatBeforeSizesUnderflow) {
+  for (const double rate : {-3.0, -30.0, 3.0}) {
+    std::vector<double> sizes;
+    for (int t = 0; t < 1000; ++t) sizes.push_back(std::exp(rate * t));
+    EXPECT_NEAR(GrowthRate(sizes), rate, 1e-12);  // logarithms of size 700, of rounded sizes
+  }
+  EXPECT_TRUE(std::isnan(GrowthRate(std::vector<double>{1, 0, 0, 0, 0, 0})));
+}
+
 const TheoryAnalysis& Stability() {
   for (const TheoryAnalysis& analysis : Analyses()) {
     if (analysis.name == "stability") return analysis;
