@@ -266,13 +266,11 @@ class BatchNormed final : public RecurrentModule {
   void UpdateEstimates(int64_t index, const RnnTensors& t, const at::Tensor& y) {
     const at::NoGradGuard no_grad;
     int64_t steps = t.x.size(0);
-    at::Tensor active;  // [T, B, 1]
+    at::Tensor inactive;  // [T, B, 1]
     if (t.lengths.defined()) {
       const at::Tensor lengths = t.lengths.to(t.x.device());
       steps = std::get<0>(lengths.sort(/*dim=*/0, /*descending=*/true))[1].item<int64_t>();
-      active = (at::arange(steps, lengths.options()).unsqueeze(1) < lengths).unsqueeze(2);
-    } else {
-      active = at::ones({steps, t.x.size(1), 1}, t.x.options().dtype(at::kBool));
+      inactive = (at::arange(steps, lengths.options()).unsqueeze(1) >= lengths).unsqueeze(2);
     }
     if (steps == 0) return;
     const at::Tensor before = at::cat({t.h0.unsqueeze(0), y.slice(0, 0, steps - 1)});
@@ -280,16 +278,28 @@ class BatchNormed final : public RecurrentModule {
         WithoutHeads(t.weight_hh, internal::RecipeOf(cell_).gates(), options_.heads);
     const at::Tensor zx = t.x.slice(0, 0, steps).matmul(t.weight_ih.t()),
                      zh = before.matmul(w_hh.t());
-    const at::Tensor z = is_joint_ ? (zx + zh).unsqueeze(0) : at::stack({zx, zh});  // [S, T, B, G]
-    const at::Tensor count = active.sum(1, /*keepdim=*/true).to(z.scalar_type());   // [T, 1, 1]
-    const auto sum = [&](const at::Tensor& values) {
-      return values.masked_fill(active.logical_not(), 0).sum(2, /*keepdim=*/true);
+    if (is_joint_) {
+      UpdateEstimates(index, 0, zx + zh, inactive);
+    } else {
+      UpdateEstimates(index, 0, zx, inactive);
+      UpdateEstimates(index, 1, zh, inactive);
+    }
+  }
+
+  // Does so for sum number `sum`, z [T, B, G]. `inactive` undefined: all sequences have all steps.
+  void UpdateEstimates(int64_t index, int64_t sum, const at::Tensor& z,
+                       const at::Tensor& inactive) {
+    at::Tensor count = at::full({1, 1, 1}, z.size(1), z.options());  // [1 or T, 1, 1]
+    if (inactive.defined()) count = count - inactive.sum(1, /*keepdim=*/true);
+    const auto total = [&](const at::Tensor& values) {
+      return (inactive.defined() ? values.masked_fill(inactive, 0) : values)
+          .sum(1, /*keepdim=*/true);
     };
-    const at::Tensor mean = sum(z) / count;
-    const at::Tensor variance = sum((z - mean).square()) / (count - 1);
+    const at::Tensor mean = total(z) / count;
+    const at::Tensor variance = total((z - mean).square_()) / (count - 1);
     const auto l = static_cast<size_t>(index);
-    means_[l].lerp_(mean.mean(1).squeeze(1), kMomentum);
-    variances_[l].lerp_(variance.mean(1).squeeze(1), kMomentum);
+    means_[l][sum].lerp_(mean.mean(0).squeeze(0), kMomentum);
+    variances_[l][sum].lerp_(variance.mean(0).squeeze(0), kMomentum);
   }
 
   RecurrentOptions options_;
