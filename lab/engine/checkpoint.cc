@@ -127,6 +127,8 @@ TrainingState ParseState(const std::string& text) {
   state.cases = IntegerAt(j, "cases", 0, std::numeric_limits<int64_t>::max());
   state.seconds = NumberAt(j, "seconds", 0, kMaxSeconds);
   state.input_seconds = NumberAt(j, "input_seconds", 0, kMaxSeconds);
+  state.cpu_seconds.reset();  // older checkpoints do not have it
+  if (j.contains("cpu_seconds")) state.cpu_seconds = NumberAt(j, "cpu_seconds", 0, kMaxSeconds);
   state.evaluation_seconds = NumberAt(j, "evaluation_seconds", 0, kMaxSeconds);
   state.last = ValueAt<Evaluation>(j, "last");
   Within("last", [&] { return IntegerAt(j["last"], "step", 0, state.step); });
@@ -206,6 +208,7 @@ void SaveCheckpoint(const fs::path& file, const torch::nn::Module& model,
             {"threads", state.threads},
             {"device", state.device},
             {"data", state.data}};
+  if (state.cpu_seconds) j["cpu_seconds"] = *state.cpu_seconds;
   if (state.best)
     j["best"] = {
         {"by", state.best->by}, {"step", state.best->step}, {"values", state.best->values}};

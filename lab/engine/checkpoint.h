@@ -22,6 +22,7 @@ struct TrainingState {
   int64_t cases = 0;          ///< training cases seen
   double seconds = 0;         ///< training time
   double input_seconds = 0;   ///< part of `seconds` spent gathering batches
+  std::optional<double> cpu_seconds = 0;  ///< CPU time of `seconds`; absent if it is not measured
   double evaluation_seconds = 0;
   double loss_sum = 0;     ///< sum over the batches since the last evaluation
   int64_t loss_count = 0;  ///< batches since the last evaluation

@@ -69,6 +69,7 @@ TEST_F(CheckpointTest, BringsEverythingBack) {
   state.loss_sum = 1.0 / 3;
   state.loss_count = 4;
   state.input_seconds = 0.25;
+  state.cpu_seconds = 0.125;
   state.data = "where it was";
   state.best = RunResult::Best{"valid", 8, {{"valid", 0.25}}};
   for (const auto& [name, t] : WeightsOf(net)) state.best_weights.emplace_back(name, t.clone() + 1);
@@ -108,6 +109,7 @@ TEST_F(CheckpointTest, BringsEverythingBack) {
   EXPECT_EQ(back.gradients[0].variance_after, 0.1);
   EXPECT_EQ(back.threads, "2");
   EXPECT_EQ(back.input_seconds, 0.25);
+  EXPECT_EQ(back.cpu_seconds, 0.125);
   EXPECT_EQ(back.data, "where it was");
   EXPECT_EQ(CheckpointData(file), "where it was");
   ASSERT_EQ(back.best_weights.size(), state.best_weights.size());

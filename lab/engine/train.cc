@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -35,6 +36,11 @@ namespace {
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Returns the CPU time of this process and its threads.
+double CpuSeconds() {
+  return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC);
 }
 
 // Epoch number that seeds the generator of samples.
@@ -94,6 +100,7 @@ class Training {
       if (auto norm = std::dynamic_pointer_cast<NormModule>(item.value()))
         norms_.emplace_back(item.key(), std::move(norm));
     }
+    if (!MeasuresCpu()) state_.cpu_seconds.reset();
   }
 
   int64_t step() const { return state_.step; }
@@ -129,6 +136,7 @@ class Training {
     }
     state_.threads = threads;
     state_.device = device;
+    if (!MeasuresCpu()) state_.cpu_seconds.reset();
   }
 
   Outcome Run() {
@@ -180,6 +188,9 @@ class Training {
   // Elements of wishes_.
   enum { kStop, kSave };
 
+  // Returns true if this process computes all updates on the CPU.
+  bool MeasuresCpu() { return options_.device.is_cpu() && processes().size() == 1; }
+
   torch::nn::Module& model() { return experiment_->model(); }
   Processes& processes() { return options_.processes ? *options_.processes : alone_; }
 
@@ -224,6 +235,7 @@ class Training {
   // gradients. Returns false if the loss is not finite.
   bool Advance(const EpochPlan& epoch, int64_t end, bool watch) {
     const Clock::time_point start = Clock::now();
+    const double cpu_start = CpuSeconds();
     std::vector<at::Tensor> batches;
     int64_t cases = 0;
     for (int64_t b = state_.batch; b < end; ++b) {
@@ -261,6 +273,7 @@ class Training {
     state_.loss_sum += update.loss;
     ++state_.loss_count;
     state_.seconds += SecondsSince(start);
+    if (state_.cpu_seconds) *state_.cpu_seconds += CpuSeconds() - cpu_start;
     state_.input_seconds += update.input_seconds;
     state_.epoch_fraction =
         static_cast<double>(state_.epoch) +
@@ -415,6 +428,7 @@ class Training {
     result.epochs = state_.epoch_fraction;
     result.seconds = state_.seconds;
     result.input_seconds = state_.input_seconds;
+    result.cpu_seconds = state_.cpu_seconds;
     result.evaluation_seconds = state_.evaluation_seconds;
     result.parameters = ParameterCount(model());
     result.final_values = state_.last.values;

@@ -162,6 +162,7 @@ void to_json(Json& j, const RunResult& r) {
            {"evaluation_seconds", r.evaluation_seconds},
            {"parameters", r.parameters},
            {"final", r.final_values}};
+  if (r.cpu_seconds) j["cpu_seconds"] = *r.cpu_seconds;
   if (r.best) j["best"] = *r.best;
   if (!r.samples.empty()) j["samples"] = r.samples;
 }
@@ -173,6 +174,8 @@ void from_json(const Json& j, RunResult& r) {
   j.at("epochs").get_to(r.epochs);
   j.at("seconds").get_to(r.seconds);
   r.input_seconds = j.value("input_seconds", 0.0);  // absent in older runs
+  r.cpu_seconds.reset();
+  if (j.contains("cpu_seconds")) r.cpu_seconds = j.at("cpu_seconds").get<double>();
   j.at("evaluation_seconds").get_to(r.evaluation_seconds);
   r.parameters = ToInteger(j.at("parameters"));
   j.at("final").get_to(r.final_values);

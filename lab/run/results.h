@@ -119,6 +119,9 @@ struct RunResult {
   std::map<std::string, double> final_values;
   std::optional<Best> best;
   std::vector<Sample> samples;  ///< shown in the report
+  /// CPU time of the process during `seconds`, summed over its threads. Absent for runs on other
+  /// devices, of several processes, and of versions that did not measure it.
+  std::optional<double> cpu_seconds = std::nullopt;
 };
 
 /// The from_json functions throw nlohmann's exceptions or std::invalid_argument. ReadRun turns both

@@ -149,7 +149,10 @@ TEST(ReadRun, RoundTripsTheResult) {
   RunResult result{"diverged", "the loss is NaN", 7,  0.5, 1.5, 0.125, 0.25,
                    1234,       {{"loss", 2}},     {}, {}};
   for (const bool with_best : {false, true}) {
-    if (with_best) result.best = RunResult::Best{"valid_error", 5, {{"test_error", 0.02}}};
+    if (with_best) {
+      result.best = RunResult::Best{"valid_error", 5, {{"test_error", 0.02}}};
+      result.cpu_seconds = 1.25;
+    }
     WriteFile(folder / "result.json", Json(result).dump());
     const auto run = ReadRun(folder.path());
     ASSERT_TRUE(run.result);
@@ -157,6 +160,7 @@ TEST(ReadRun, RoundTripsTheResult) {
     EXPECT_EQ(run.result->message, "the loss is NaN");
     EXPECT_EQ(run.result->parameters, 1234);
     EXPECT_EQ(run.result->best.has_value(), with_best);
+    EXPECT_EQ(run.result->cpu_seconds.has_value(), with_best);
   }
 }
 
