@@ -79,15 +79,15 @@ int DivergenceSign(const Group& plus, const Group& minus) {
 std::string DoubtOf(const Comparison& comparison) {
   const Estimate& difference = comparison.difference;
   std::string doubt;
-  if (difference.count == 0) return "runs diverged, or no seed in common";
+  if (difference.count == 0) return "no seed finished with both";
   if (difference.count == 1) {
-    doubt = "one seed: no interval";
+    doubt = "one seed has no interval";
   } else if (difference.half_width == 0 && difference.mean != 0) {
-    doubt = "equal in all seeds: interval of zero width";
+    doubt = "the same in every seed, so there is no interval";
   }
   if (comparison.bounded == 0) return doubt;
-  return fmt::format("lower bound: not reached in {}{}{}", Count(comparison.bounded, "seed"),
-                     doubt.empty() ? "" : "; ", doubt);
+  return fmt::format("at least this, because {} never got there{}{}",
+                     Count(comparison.bounded, "seed"), doubt.empty() ? "" : "; ", doubt);
 }
 
 }  // namespace
@@ -98,10 +98,14 @@ std::string_view VerdictText(Verdict verdict) {
       return "agrees";
     case Verdict::kDiffers:
       return "differs";
-    case Verdict::kCannotTell:
-      return "cannot tell";
-    case Verdict::kOtherData:
-      return "other data";
+    case Verdict::kEquivalent:
+      return "equivalent";
+    case Verdict::kAgreesOnOtherData:
+      return "agrees on other data";
+    case Verdict::kDiffersOnOtherData:
+      return "differs on other data";
+    case Verdict::kOpen:
+      return "open";
     case Verdict::kNoVerdict:
       return "no verdict";
     case Verdict::kNotMeasured:
@@ -116,12 +120,19 @@ Verdict VerdictOf(Evidence evidence, int holds) {
     case Evidence::kFewCases:
       return Verdict::kNoVerdict;
     case Evidence::kOtherData:
-      return Verdict::kOtherData;
+      if (holds == 0) return Verdict::kOpen;
+      return holds > 0 ? Verdict::kAgreesOnOtherData : Verdict::kDiffersOnOtherData;
     case Evidence::kVerdict:
       break;
   }
-  if (holds == 0) return Verdict::kCannotTell;
+  if (holds == 0) return Verdict::kOpen;
   return holds > 0 ? Verdict::kAgrees : Verdict::kDiffers;
+}
+
+bool IsWithin(const MetricSpec& metric, const Estimate& difference, double margin) {
+  if (!(difference.half_width.value_or(0) > 0)) return false;
+  return std::max(std::abs(Shown(metric, difference.low())),
+                  std::abs(Shown(metric, difference.high()))) < margin;
 }
 
 std::optional<ClaimMeasure> MeasureNamed(std::string_view name) {

@@ -1,6 +1,7 @@
 #ifndef PLANISH_LAB_ANALYSIS_CLAIMS_H_
 #define PLANISH_LAB_ANALYSIS_CLAIMS_H_
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,12 +18,27 @@
 namespace planish::lab {
 
 /// Verdict of the measurement on a published claim.
-enum class Verdict { kAgrees, kDiffers, kCannotTell, kOtherData, kNoVerdict, kNotMeasured };
+enum class Verdict {
+  kAgrees,             ///< surely as claimed, on the paper's own data
+  kDiffers,            ///< surely the opposite, on the paper's own data
+  kEquivalent,         ///< surely smaller than the printed difference, whatever its sign
+  kAgreesOnOtherData,  ///< surely as claimed, but on data other than the paper's
+  kDiffersOnOtherData,
+  kOpen,       ///< neither is sure
+  kNoVerdict,  ///< the runs cannot support one (EvidenceOf)
+  kNotMeasured,
+};
+
+/// All verdicts on a measured claim, in the order in which the report counts them.
+inline constexpr std::array kMeasuredVerdicts = {Verdict::kAgrees,     Verdict::kAgreesOnOtherData,
+                                                 Verdict::kDiffers,    Verdict::kDiffersOnOtherData,
+                                                 Verdict::kEquivalent, Verdict::kOpen,
+                                                 Verdict::kNoVerdict};
 
 std::string_view VerdictText(Verdict verdict);
 
 /// Returns the verdict of runs with this evidence on a claim of a paper. `holds` is the sign of
-/// their interval: 1 as in the paper, -1 opposite, 0 cannot tell.
+/// their interval: 1 as in the paper, -1 opposite, 0 neither is sure.
 Verdict VerdictOf(Evidence evidence, int holds);
 
 /// Quantity that a claim compares.
@@ -47,7 +63,7 @@ struct ContrastResult {
   /// The first two norms, and the contrast as their difference. It is paired: over the seeds that
   /// finished with every norm.
   Comparison comparison;
-  /// 1: surely better than 0; -1: surely worse; 0: cannot tell. Sure means a 95% interval without
+  /// 1: surely better than 0; -1: surely worse; 0: neither. Sure means a 95% interval without
   /// 0. A norm whose runs all diverged (two or more) is surely worse than a norm that finished
   /// twice or more. If runs diverged against the interval's sign, the sign is 0, because the mean
   /// is over survivors.
@@ -58,6 +74,10 @@ struct ContrastResult {
 
   const Estimate& value() const { return comparison.difference; }
 };
+
+/// Returns true if the 95% interval of a difference of `metric` is within -margin to margin.
+/// `margin` is in the displayed unit.
+bool IsWithin(const MetricSpec& metric, const Estimate& difference, double margin);
 
 /// Returns the contrast of `metric`, read at `measure`, in the runs of `panel`.
 ContrastResult MeasureContrast(const Panel& panel, const Contrast& contrast,

@@ -52,9 +52,10 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         VerdictCase{"SureAndSameSign", "layer", "batch", "mnist", 4, Verdict::kAgrees},
         VerdictCase{"SureAndOtherSign", "batch", "layer", "mnist", 4, Verdict::kDiffers},
-        VerdictCase{"IncludesZero", "layer", "none", "mnist", 4, Verdict::kCannotTell},
-        VerdictCase{"OtherDataSameSign", "layer", "batch", "cifar", 4, Verdict::kOtherData},
-        VerdictCase{"OtherDataOtherSign", "batch", "layer", "cifar", 4, Verdict::kOtherData},
+        VerdictCase{"IncludesZero", "layer", "none", "mnist", 4, Verdict::kOpen},
+        VerdictCase{"OtherDataSameSign", "layer", "batch", "cifar", 4, Verdict::kAgreesOnOtherData},
+        VerdictCase{"OtherDataOtherSign", "batch", "layer", "cifar", 4,
+                    Verdict::kDiffersOnOtherData},
         VerdictCase{"OtherConditions", "layer", "batch", "mnist", 128, Verdict::kNotMeasured},
         VerdictCase{"NoSuchGroup", "layer", "weight", "mnist", 4, Verdict::kNotMeasured}),
     [](const auto& param_info) { return std::string(param_info.param.name); });
@@ -62,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Claims, OneSeedCannotTell) {
   const Runs runs = {FinishedRun("layer", 4, 1, {.01}), FinishedRun("batch", 4, 1, {.9})};
   const std::vector<Section> sections = Summarize(runs);
-  EXPECT_EQ(Judge(sections[0], LayerIsBetter()).verdict, Verdict::kCannotTell);
+  EXPECT_EQ(Judge(sections[0], LayerIsBetter()).verdict, Verdict::kOpen);
 }
 
 TEST(Claims, AClaimOnStepsToBestCountsFewerAsBetter) {
@@ -89,7 +90,7 @@ TEST(Claims, AnIntervalWithoutWidthCannotTell) {
   const std::vector<Section> sections = Summarize(runs);
   const ClaimResult result = Judge(sections[0], LayerIsBetter("steps to best"));
   EXPECT_EQ(result.contrast.comparison.difference.mean, -200);
-  EXPECT_EQ(result.verdict, Verdict::kCannotTell);
+  EXPECT_EQ(result.verdict, Verdict::kOpen);
 }
 
 TEST(Claims, SmokeRunsAndRunsOnFewCasesGetNoVerdict) {
@@ -113,7 +114,7 @@ TEST(Claims, SmokeRunsAndRunsOnFewCasesGetNoVerdict) {
 TEST(Claims, TheNameOfTheDataHasNoPartInAVerdict) {
   Runs runs = ThreeNorms();
   for (auto& run : runs) run.config.data.sha256 = "another";
-  EXPECT_EQ(Judge(Summarize(runs)[0], LayerIsBetter()).verdict, Verdict::kOtherData);
+  EXPECT_EQ(Judge(Summarize(runs)[0], LayerIsBetter()).verdict, Verdict::kAgreesOnOtherData);
 }
 
 // layer reaches 0.2 at steps 100, 200 and 100.
@@ -166,7 +167,7 @@ TEST(Claims, ASideThatStoppedEarlierBoundsNothing) {
 TEST(Claims, ATargetThatNobodyReachesCannotTell) {
   const Runs runs = StepsToRuns(std::vector<std::vector<double>>(3, {.9}));
   const std::vector<Section> sections = Summarize(runs);
-  EXPECT_EQ(Judge(sections[0], LayerIsBetter("steps to 1e-3")).verdict, Verdict::kCannotTell);
+  EXPECT_EQ(Judge(sections[0], LayerIsBetter("steps to 1e-3")).verdict, Verdict::kOpen);
   EXPECT_EQ(Judge(sections[0], LayerIsBetter("steps to 0.1x")).verdict, Verdict::kNotMeasured);
 }
 
@@ -182,7 +183,7 @@ TEST(Claims, AClaimOnTheWayToTheOthersBestComparesStepsOrSeconds) {
     EXPECT_EQ(result.contrast.comparison.a.count, 2);
     EXPECT_EQ(result.contrast.comparison.b.count, 3);
     EXPECT_NEAR(result.contrast.comparison.difference.mean, (steps ? -100 : -2) / 3.0, 1e-12);
-    EXPECT_EQ(result.verdict, Verdict::kCannotTell);
+    EXPECT_EQ(result.verdict, Verdict::kOpen);
     EXPECT_EQ(result.metric.label,
               std::string(steps ? "steps" : "seconds") + " to the other's best validation error");
   }
@@ -205,8 +206,8 @@ TEST(Claims, AreDecidedByANormThatAlwaysDiverged) {
   EXPECT_TRUE(result.contrast.by_divergence);
   EXPECT_EQ(result.verdict, Verdict::kAgrees);
   EXPECT_EQ(MeasuredText(sections[0], result),
-            "Final test error: norm layer 5.10% (mean of 3 seeds), norm batch diverged in 3 seeds; "
-            "every run of one norm diverged.");
+            "Final test error: norm layer 5.10% (mean of 3 seeds), norm batch diverged in 3 seeds. "
+            "Every run of one norm diverged.");
 }
 
 TEST(Claims, DoNotHoldForSurvivors) {
@@ -215,7 +216,7 @@ TEST(Claims, DoNotHoldForSurvivors) {
   const std::vector<Section> sections = Summarize(runs);
   const ClaimResult result = Judge(sections[0], LayerIsBetter());
   EXPECT_EQ(result.contrast.comparison.better, 1);
-  EXPECT_EQ(result.verdict, Verdict::kCannotTell);
+  EXPECT_EQ(result.verdict, Verdict::kOpen);
   EXPECT_TRUE(
       MeasuredText(sections[0], result).ends_with("); more runs of the better norm diverged."));
 }

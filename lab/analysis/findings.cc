@@ -28,17 +28,21 @@ std::string MeanOf(int count, const Group& group) {
   return text;
 }
 
-// Returns text like "5.13% test error", "0.412 nats of training NLL" or "training loss 0.412".
+// Returns text like "5.13% test error" or "a training NLL of 0.412 nats".
 std::string ValueOf(const MetricSpec& metric, double value) {
   if (metric.unit == "%") return FormatValue(metric, value) + " " + metric.label;
-  if (metric.unit.empty()) return metric.label + " " + FormatValue(metric, value);
-  return FormatValue(metric, value) + " of " + metric.label;
+  return fmt::format("a {} of {}", metric.label, FormatValue(metric, value));
 }
 
-// Returns text like "95% interval 0.30 to 1.30". Adds the number of pairs if it differs from the
-// number of seeds.
+// Returns text like "95% interval 0.30 to 1.30 points", or both values of two seeds. Adds the
+// number of pairs if it differs from the number of seeds.
 std::string IntervalText(const MetricSpec& metric, const Comparison& comparison) {
-  std::string text = "95% interval " + FormatDifferenceInterval(metric, comparison.difference);
+  const Estimate& difference = comparison.difference;
+  std::string text =
+      difference.count == 2
+          ? fmt::format("the two seeds: {} and {}", FormatDifference(metric, difference.min),
+                        FormatDifference(metric, difference.max))
+          : "95% interval " + FormatDifferenceInterval(metric, difference);
   if (comparison.bounded == 0 && (comparison.difference.count != comparison.a.count ||
                                   comparison.difference.count != comparison.b.count)) {
     text += fmt::format(", over the {} that both have", Count(comparison.difference.count, "seed"));
@@ -57,26 +61,27 @@ Finding Judged(const MetricSpec& metric, const Comparison& comparison, const std
   const Estimate& difference = comparison.difference;
   if (difference.count == 0) {
     return {"no comparison",
-            fmt::format("{}; no seed has finished runs of both this and {}.", reached, than)};
+            fmt::format("{}. No seed finished with both this and {}.", reached, than)};
   }
   const std::string amount = FormatDifference(metric, difference.mean);
   const std::string against =
       difference.mean == 0 ? "as much as " + than : amount + " than " + than;
   if (difference.count == 1) {
     const char* one = comparison.a.count == 1 && comparison.b.count == 1 ? "seed" : "pair of seeds";
-    return {"cannot tell",
-            fmt::format("{}, {}; with one {} there is no interval, so this can be chance.", reached,
-                        against, one)};
+    return {"cannot tell", fmt::format("{}, {}. One {} has no interval, so this can be chance.",
+                                       reached, against, one)};
   }
   if (HasNoWidth(difference)) {
     return {"cannot tell",
-            fmt::format("{}, {}, equal in all seeds: an interval of zero width supports no "
-                        "conclusion.",
+            fmt::format("{}, {} in every seed. Equal differences do not show how much seeds vary.",
                         reached, against)};
+  }
+  if (difference.mean == 0 && difference.half_width == 0) {
+    return {"cannot tell", fmt::format("{}, the same as {} in every seed.", reached, than)};
   }
   if (comparison.better == 0) {
     return {"cannot tell",
-            fmt::format("{}; the difference from {} is not significant: {} ({}).", reached, than,
+            fmt::format("{}, no clear difference from {}: {} ({}).", reached, than,
                         difference.mean == 0 ? "0" : amount, IntervalText(metric, comparison))};
   }
   return {comparison.better > 0 ? "better" : "worse",
@@ -89,7 +94,7 @@ std::string MeasureName(const MetricSpec& metric, Measure measure) {
     case Measure::kFinal:
       return "final " + metric.label;
     case Measure::kBest:
-      return metric.label + " at the evaluation with the best validation result";
+      return metric.label + " (at the best validation result)";
     case Measure::kStepsToBest:
     case Measure::kStepsTo:
     case Measure::kCatchUp:
@@ -121,7 +126,7 @@ std::vector<Finding> FindingsOf(const Section& section, const Panel& panel) {
                                 ValueOf(*metric, value.mean), MeanOf(value.count, group)));
     if (!baseline) {
       findings.push_back(
-          {"no comparison", fmt::format("{}; no run has {} and otherwise the same settings.",
+          {"no comparison", fmt::format("{}. No run has {} and otherwise the same settings.",
                                         reached, section.Named(report.baseline))});
       continue;
     }
@@ -207,10 +212,7 @@ std::string BriefOfClaims(const Section& section) {
   std::map<Verdict, int> counts;
   int all = 0;
   for (const ClaimResult& result : JudgeClaims(section, ClaimsOf(section.config->task))) {
-    if (result.verdict == Verdict::kNotMeasured || result.verdict == Verdict::kOtherData ||
-        result.verdict == Verdict::kNoVerdict) {
-      continue;
-    }
+    if (result.verdict == Verdict::kNotMeasured || result.verdict == Verdict::kNoVerdict) continue;
     ++counts[result.verdict];
     ++all;
   }
@@ -235,7 +237,7 @@ std::string MethodOf(const Section& section) {
 std::string MeasuredText(const Section& section, const ClaimResult& result) {
   const ClaimSpec& claim = result.claim;
   if (result.verdict == Verdict::kNotMeasured) {
-    return fmt::format("There are no finished runs of both {} and {} with these settings.",
+    return fmt::format("No runs with {} and {} finished with these settings.",
                        section.Named(claim.better), section.Named(claim.worse));
   }
   const MetricSpec& metric = result.metric;
@@ -244,35 +246,39 @@ std::string MeasuredText(const Section& section, const ClaimResult& result) {
     const Group& group = *result.panel->Find(value);
     const int finished = group.CountOf(Status::kFinished);
     if (estimate.count == 0) {
-      return finished == 0 ? fmt::format("{} diverged in {}", section.Named(value),
-                                         Count(group.CountOf(Status::kDiverged), "seed"))
-                           : fmt::format("{} not reached in {}", section.Named(value),
-                                         Count(finished, "seed"));
+      return finished == 0
+                 ? fmt::format("{} diverged in {}", section.Named(value),
+                               Count(group.CountOf(Status::kDiverged), "seed"))
+                 : fmt::format("{} never in {}", section.Named(value), Count(finished, "seed"));
     }
     std::string seeds = MeanOf(estimate.count, group);
     const bool effort = result.measure == Measure::kStepsTo || result.measure == Measure::kCatchUp;
     if (effort && estimate.count < finished) {
-      seeds += fmt::format(", not reached in {}", finished - estimate.count);
+      seeds += fmt::format(", never in {}", finished - estimate.count);
     }
     return fmt::format("{} {} ({})", section.Named(value), FormatValue(metric, estimate.mean),
                        seeds);
   };
   const std::string at = section.panels.size() > 1 ? AtPanel(*result.panel) : "";
   const std::string numbers =
-      fmt::format("{}: {}, {}; ", Capitalized(at + MeasureName(metric, result.measure)),
+      fmt::format("{}: {}, {}. ", Capitalized(at + MeasureName(metric, result.measure)),
                   side(claim.better, comparison.a), side(claim.worse, comparison.b));
-  if (result.contrast.by_divergence) return numbers + "every run of one norm diverged.";
+  if (result.contrast.by_divergence) return numbers + "Every run of one norm diverged.";
   const Estimate& difference = comparison.difference;
-  if (difference.count == 0) return numbers + "no seed has finished runs of both.";
-  std::string amount = FormatDifference(metric, difference.mean);
-  if (comparison.bounded > 0) {
-    amount = (difference.mean == 0 ? "no difference within these steps" : "at least " + amount) +
-             " (a run that does not reach it counts with its last step)";
+  if (difference.count == 0) return numbers + "No seed finished with both.";
+  if (difference.mean == 0 && difference.half_width == 0 && comparison.bounded == 0) {
+    return numbers + "No difference in any seed.";
   }
-  if (difference.count == 1)
-    return numbers + amount + "; with one pair of seeds there is no interval.";
+  std::string amount = "Difference: " + FormatDifference(metric, difference.mean);
+  if (comparison.bounded > 0) {
+    amount = (difference.mean == 0
+                  ? "No difference within these steps"
+                  : "Difference: at least " + FormatDifference(metric, difference.mean)) +
+             ", counting a run that never gets there with its last step";
+  }
+  if (difference.count == 1) return numbers + amount + ". One pair of seeds has no interval.";
   if (HasNoWidth(difference)) {
-    return numbers + amount + " in all seeds: an interval of zero width supports no conclusion.";
+    return numbers + amount + " in every seed, so there is no interval.";
   }
   // The interval has a sign that the verdict does not follow.
   const std::string doubt =

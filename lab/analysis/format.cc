@@ -49,9 +49,10 @@ int SharedDecimals(const MetricSpec& metric, std::initializer_list<double> shown
   return DecimalsFor(smallest, 2);
 }
 
-std::string DifferenceUnit(const MetricSpec& metric) {
-  if (IsPercent(metric)) return " points";
-  return metric.unit.empty() ? "" : " " + metric.unit;
+// Returns the unit of differences with a space before it, or an empty text.
+std::string UnitAfter(const MetricSpec& metric) {
+  const std::string unit = DifferenceUnit(metric);
+  return unit.empty() ? "" : " " + unit;
 }
 
 std::string Direction(const MetricSpec& metric, double difference) {
@@ -80,12 +81,16 @@ std::string SettingText(const nlohmann::ordered_json& value) {
 }
 
 std::string SettingPhrase(std::string_view name, const nlohmann::ordered_json& value) {
-  return value.is_number() ? Words(name) + " " + SettingText(value)
-                           : fmt::format("{}={}", name, SettingText(value));
+  return Words(name) + " " + SettingText(value);
 }
 
 std::string FormatSignificant(double value, int digits) {
   return Fixed(value, DecimalsFor(value, digits));
+}
+
+std::string FormatSeconds(double seconds) {
+  return seconds >= 1000 && seconds < 1e15 ? FormatInteger(std::llround(seconds))
+                                           : FormatSignificant(seconds, 3);
 }
 
 double Shown(const MetricSpec& metric, double value) {
@@ -112,12 +117,26 @@ std::string FormatTarget(const MetricSpec& metric, double value) {
   return metric.unit.empty() ? bare : bare + " " + metric.unit;
 }
 
+std::string FormatTwo(const MetricSpec& metric, double a, double b) {
+  const double x = Shown(metric, a), y = Shown(metric, b);
+  if (IsSteps(metric)) return Rounded(metric, x, 0) + " and " + Rounded(metric, y, 0);
+  // Enough digits to see how far the values are apart.
+  int decimals = IsPercent(metric) ? 2 : DecimalsFor(std::max(std::abs(x), std::abs(y)), 3);
+  if (x != y && !IsPercent(metric)) decimals = std::max(decimals, DecimalsFor(x - y, 1));
+  if (NeedsExponent(std::max(std::abs(x), std::abs(y))) || decimals > 7) {
+    return fmt::format("{:.2e} and {:.2e}", x, y);
+  }
+  return Plain(x, decimals) + " and " + Plain(y, decimals);
+}
+
 std::string FormatEstimate(const MetricSpec& metric, const Estimate& estimate) {
   if (!estimate.half_width) return FormatBare(metric, estimate.mean);
+  if (estimate.count == 2) return FormatTwo(metric, estimate.min, estimate.max);
   const double mean = Shown(metric, estimate.mean);
   const double half = Shown(metric, *estimate.half_width);
   int decimals = SharedDecimals(metric, {half});
   if (IsPercent(metric)) decimals = std::min(decimals, 3);
+  if (IsSteps(metric)) return Rounded(metric, mean, 0) + " ± " + Rounded(metric, half, 0);
   if (!IsPercent(metric) && half == 0) decimals = DecimalsFor(mean, 3);
   // One form for both, so that they are comparable.
   const bool exponent = NeedsExponent(std::max(std::abs(mean), std::abs(half))) || decimals > 7;
@@ -125,10 +144,14 @@ std::string FormatEstimate(const MetricSpec& metric, const Estimate& estimate) {
   return Plain(mean, decimals) + " ± " + Plain(half, decimals);
 }
 
+std::string DifferenceUnit(const MetricSpec& metric) {
+  return IsPercent(metric) ? "points" : metric.unit;
+}
+
 std::string FormatDifference(const MetricSpec& metric, double difference) {
   if (difference == 0) return "no difference";
   const double shown = std::abs(Shown(metric, difference));
-  return Rounded(metric, shown, SharedDecimals(metric, {shown})) + DifferenceUnit(metric) + " " +
+  return Rounded(metric, shown, SharedDecimals(metric, {shown})) + UnitAfter(metric) + " " +
          Direction(metric, difference);
 }
 
@@ -136,14 +159,15 @@ std::string FormatDifferenceInterval(const MetricSpec& metric, const Estimate& d
   const double low = Shown(metric, difference.low());
   const double high = Shown(metric, difference.high());
   const int decimals = SharedDecimals(metric, {low, high});
+  const std::string unit = UnitAfter(metric);
   if (SureSign(difference) != 0) {
     const double near = std::min(std::abs(low), std::abs(high));
     const double far = std::max(std::abs(low), std::abs(high));
-    return Rounded(metric, near, decimals) + " to " + Rounded(metric, far, decimals);
+    return Rounded(metric, near, decimals) + " to " + Rounded(metric, far, decimals) + unit;
   }
-  if (low == 0 && high == 0) return "from 0 to 0";
-  return fmt::format("from {} {} to {} {}", Rounded(metric, std::abs(low), decimals),
-                     Direction(metric, low), Rounded(metric, std::abs(high), decimals),
+  if (low == 0 && high == 0) return "from 0 to 0" + unit;
+  return fmt::format("from {}{} {} to {}{} {}", Rounded(metric, std::abs(low), decimals), unit,
+                     Direction(metric, low), Rounded(metric, std::abs(high), decimals), unit,
                      Direction(metric, high));
 }
 

@@ -25,6 +25,9 @@ std::string SettingPhrase(std::string_view name, const nlohmann::ordered_json& v
 /// below 1e-4.
 std::string FormatSignificant(double value, int digits);
 
+/// Returns seconds with three significant digits, and without an exponent: "1,230,000".
+std::string FormatSeconds(double seconds);
+
 /// Returns `value` in the displayed unit: 100 times a fraction for "%" metrics.
 double Shown(const MetricSpec& metric, double value);
 
@@ -37,14 +40,21 @@ std::string FormatBare(const MetricSpec& metric, double value);
 /// Returns a threshold with its unit and as few digits as possible: "2%", "0.1 nats".
 std::string FormatTarget(const MetricSpec& metric, double value);
 
-/// Returns "5.13 ± 0.42": mean and half-width of the 95% interval, without the unit.
+/// Returns two values without their unit: "5.10 and 5.30".
+std::string FormatTwo(const MetricSpec& metric, double a, double b);
+
+/// Returns "5.13 ± 0.42": mean and half-width of the 95% interval, without the unit. Two values are
+/// shown as they are, because their interval is too wide to mean anything: "5.10 and 5.30".
 std::string FormatEstimate(const MetricSpec& metric, const Estimate& estimate);
+
+/// Returns the unit of differences: "points" for percentages, otherwise the metric's.
+std::string DifferenceUnit(const MetricSpec& metric);
 
 /// Returns a difference in words: "0.80 points lower".
 std::string FormatDifference(const MetricSpec& metric, double difference);
 
-/// Returns the interval of a difference in words: "0.30 to 1.30", or "from 0.30 lower to 0.50
-/// higher" if it includes 0.
+/// Returns the interval of a difference in words: "0.30 to 1.30 points", or "from 0.30 lower to
+/// 0.50 points higher" if it includes 0.
 std::string FormatDifferenceInterval(const MetricSpec& metric, const Estimate& difference);
 
 /// Returns the metric's label with its unit: "test error (%)".

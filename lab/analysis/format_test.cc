@@ -56,13 +56,14 @@ TEST(FormatTest, DifferencesAreInWords) {
 }
 
 TEST(FormatTest, IntervalsOfDifferencesAreInWords) {
-  EXPECT_EQ(FormatDifferenceInterval(kError, Make(-0.008, 0.005)), "0.30 to 1.30");
-  EXPECT_EQ(FormatDifferenceInterval(kError, Make(0.008, 0.005)), "0.30 to 1.30");
+  EXPECT_EQ(FormatDifferenceInterval(kError, Make(-0.008, 0.005)), "0.30 to 1.30 points");
+  EXPECT_EQ(FormatDifferenceInterval(kError, Make(0.008, 0.005)), "0.30 to 1.30 points");
   EXPECT_EQ(FormatDifferenceInterval(kError, Make(-0.001, 0.004)),
-            "from 0.50 lower to 0.30 higher");
-  EXPECT_EQ(FormatDifferenceInterval(kSteps, Make(57, 1303)), "from 1,246 fewer to 1,360 more");
+            "from 0.50 points lower to 0.30 points higher");
+  EXPECT_EQ(FormatDifferenceInterval(kSteps, Make(57, 1303)),
+            "from 1,246 steps fewer to 1,360 steps more");
   // A bound that excludes 0 must not be rounded to 0.
-  EXPECT_EQ(FormatDifferenceInterval(kError, Make(-0.00502, 0.005)), "0.002 to 1.002");
+  EXPECT_EQ(FormatDifferenceInterval(kError, Make(-0.00502, 0.005)), "0.002 to 1.002 points");
 }
 
 TEST(FormatTest, SettingsAndNames) {
@@ -72,7 +73,22 @@ TEST(FormatTest, SettingsAndNames) {
   EXPECT_EQ(SettingText(true), "true");
   EXPECT_EQ(SettingText(nullptr), "—");
   EXPECT_EQ(SettingPhrase("batch_size", 4), "batch size 4");
-  EXPECT_EQ(SettingPhrase("norm_at", "all"), "norm_at=all");
+  EXPECT_EQ(SettingPhrase("norm_at", "all"), "norm at all");
+}
+
+TEST(FormatTest, TwoValuesAreShownAsTheyAre) {
+  const auto two = [](double a, double b) { return EstimateMean(std::vector{a, b}); };
+  EXPECT_EQ(FormatEstimate(kError, two(.053, .051)), "5.10 and 5.30");
+  EXPECT_EQ(FormatEstimate(kSteps, two(1300, 1200)), "1,200 and 1,300");
+  // A digit of the difference is always shown.
+  EXPECT_EQ(FormatTwo({"loss", "loss", "nats", true}, 2.001, 2.003), "2.001 and 2.003");
+  EXPECT_EQ(FormatTwo({"loss", "loss", "nats", true}, 1e-9, 1e9), "1.00e-09 and 1.00e+09");
+  EXPECT_EQ(FormatTwo(kError, -.01, 0), "-1.00 and 0.00");
+}
+
+TEST(FormatTest, SecondsHaveNoExponent) {
+  EXPECT_EQ(FormatSeconds(1.234), "1.23");
+  EXPECT_EQ(FormatSeconds(1234567), "1,234,567");
 }
 
 }  // namespace

@@ -86,10 +86,11 @@ int Decide(int holds, int fails, size_t columns, int min_columns) {
 
 Verdict VerdictOf(const PaperClaimResult& result) {
   int holds = 0, fails = 0, own_holds = 0, own_fails = 0;
-  bool measured = false, judged = false;
+  bool measured = false, judged = false, equivalent = true;
   for (const PaperClaimResult::Column& column : result.columns) {
     measured |= column.contrast.measured;
     judged |= column.contrast.measured && !HasNoVerdict(column.runs->evidence);
+    equivalent &= column.is_equivalent;
     holds += column.contrast.sign > 0;
     fails += column.contrast.sign < 0;
     own_holds += column.contrast.sign > 0 && column.runs->own_data;
@@ -104,9 +105,26 @@ Verdict VerdictOf(const PaperClaimResult& result) {
     case -1:
       return Verdict::kDiffers;
     default:
-      return Decide(holds, fails, result.columns.size(), min_columns) == 0 ? Verdict::kCannotTell
-                                                                           : Verdict::kOtherData;
+      break;
   }
+  switch (Decide(holds, fails, result.columns.size(), min_columns)) {
+    case 1:
+      return Verdict::kAgreesOnOtherData;
+    case -1:
+      return Verdict::kDiffersOnOtherData;
+    default:
+      return equivalent ? Verdict::kEquivalent : Verdict::kOpen;
+  }
+}
+
+// Returns true if runs on the paper's data surely differ less than the printed values do.
+bool IsEquivalent(const Paper& paper, const ColumnRuns& runs, const Contrast& contrast,
+                  const MetricSpec& metric, const ContrastResult& result) {
+  if (runs.evidence != Evidence::kVerdict || result.sign != 0 || !result.doubt.empty()) {
+    return false;
+  }
+  const std::optional<double> printed = PrintedContrast(paper, *runs.column, contrast);
+  return printed && IsWithin(metric, result.value(), std::abs(*printed));
 }
 
 }  // namespace
@@ -169,6 +187,17 @@ int PrintedSign(const Paper& paper, const PaperColumn& column, const Contrast& c
   return (sum > 0) != column.lower_is_better ? 1 : -1;
 }
 
+std::optional<double> PrintedContrast(const Paper& paper, const PaperColumn& column,
+                                      const Contrast& contrast) {
+  double sum = 0;
+  for (const auto& [norm, weight] : contrast) {
+    const std::optional<double> value = paper.Printed(norm, column);
+    if (!value || std::isnan(*value)) return std::nullopt;
+    sum += weight * *value;
+  }
+  return sum;
+}
+
 LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
                  const PaperTable::Line& line) {
   LineResult result;
@@ -178,6 +207,9 @@ LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
   result.difference = MeasureContrast(*runs.panel, contrast, *runs.metric, {Measure::kBest});
   if (!result.difference.measured) return result;
   result.verdict = VerdictOf(runs.evidence, result.difference.sign * result.printed);
+  if (IsEquivalent(*reproduction.paper, runs, contrast, *runs.metric, result.difference)) {
+    result.verdict = Verdict::kEquivalent;
+  }
   return result;
 }
 
@@ -215,6 +247,13 @@ std::vector<PaperClaimResult> JudgeClaims(const Reproduction& reproduction) {
         column.contrast.doubt = EvidenceText(runs.evidence);
       }
       if (claim.of == PaperClaim::Of::kTest) {
+        const Paper& paper = *reproduction.paper;
+        column.is_equivalent =
+            column.contrast.measured &&
+            IsEquivalent(paper, runs, claim.contrast, column.metric, column.contrast);
+        result.with_printed += std::ranges::all_of(claim.contrast, [&](const auto& term) {
+          return paper.Printed(term.first, *runs.column).has_value();
+        });
         result.printed += PrintedSign(*reproduction.paper, *runs.column, claim.contrast) > 0;
       }
       result.columns.push_back(std::move(column));

@@ -1,6 +1,7 @@
 #ifndef PLANISH_LAB_ANALYSIS_REPRODUCTION_H_
 #define PLANISH_LAB_ANALYSIS_REPRODUCTION_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,10 @@ std::vector<Reproduction> FindReproductions(const std::vector<Section>& sections
 /// is worse than any value.
 int PrintedSign(const Paper& paper, const PaperColumn& column, const Contrast& contrast);
 
+/// Returns the contrast of the printed values, or nullopt if one is missing or diverged.
+std::optional<double> PrintedContrast(const Paper& paper, const PaperColumn& column,
+                                      const Contrast& contrast);
+
 /// Result of a table row in one column, compared with the table's baseline norm.
 struct LineResult {
   Verdict verdict = Verdict::kNotMeasured;
@@ -52,8 +57,9 @@ struct LineResult {
 };
 
 /// Returns the result of a table row. It agrees if the interval has the printed sign and differs if
-/// it has the opposite sign. It cannot tell if the interval includes 0 or a tie is printed. Runs
-/// that EvidenceOf excludes get no verdict or "other data", whatever their values.
+/// it has the opposite sign, on the paper's data or on other data. It is equivalent if the interval
+/// includes 0 and excludes differences as large as the printed one, on the paper's data. Otherwise,
+/// and if a tie is printed, it is open. Runs that EvidenceOf excludes get no verdict.
 LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
                  const PaperTable::Line& line);
 
@@ -61,13 +67,15 @@ LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
 struct PaperClaimResult {
   struct Column {
     const ColumnRuns* runs = nullptr;
-    MetricSpec metric;        ///< of the contrast's values
-    ContrastResult contrast;  ///< sign 1: the claim holds in this column
+    MetricSpec metric;           ///< of the contrast's values
+    ContrastResult contrast;     ///< sign 1: the claim holds in this column
+    bool is_equivalent = false;  ///< set if it surely differs less than the printed values
   };
   const PaperClaim* claim = nullptr;
   Verdict verdict = Verdict::kNotMeasured;
   std::vector<Column> columns;
   int printed = 0;  ///< for claims on the test metric: columns whose printed values show the claim
+  int with_printed = 0;  ///< columns that print values for the claim
 
   /// Returns the column's label. Adds its metric if the claim is about that metric.
   std::string LabelOf(const Column& column) const;
@@ -76,10 +84,10 @@ struct PaperClaimResult {
 };
 
 /// Judges a paper's claims on the paper's own data. Agrees if enough columns hold; differs if too
-/// few can hold, counting open columns as possible. Columns that cannot tell, substitutes, and
-/// columns without a verdict (EvidenceOf) are open.
-/// Other data: only substitutes decide it. Cannot tell: nothing decides it. No verdict: every
-/// measured column is without one.
+/// few can hold, counting open columns as possible. Columns on other data and columns without a
+/// verdict (EvidenceOf) are open.
+/// If these columns are decided only by columns on other data, it agrees or differs on other data.
+/// Equivalent: every column is. Open: nothing decides it. No verdict: no measured column has one.
 std::vector<PaperClaimResult> JudgeClaims(const Reproduction& reproduction);
 
 }  // namespace planish::lab

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "lab/analysis/format.h"
@@ -96,12 +97,33 @@ void SplitSettings(Section& section) {
   }
 }
 
-std::string PanelTitle(const Section& section, const nlohmann::json& settings) {
+// Returns the settings that tell the panels apart: the report's, then each of the varying ones that
+// distinguishes panels which the ones before do not.
+std::vector<std::string> TitleSettings(const Section& section) {
   const ReportSpec& report = section.config->report;
   std::vector<std::string> names = {report.panel};
+  const auto distinct = [&] {
+    std::set<std::vector<nlohmann::json>> values;
+    for (const Panel& panel : section.panels) {
+      std::vector<nlohmann::json> of_panel;
+      for (const std::string& name : names) {
+        of_panel.push_back(panel.settings.value(name, nlohmann::json()));
+      }
+      values.insert(std::move(of_panel));
+    }
+    return values.size();
+  };
   for (const auto& [name, values] : section.varying) {
-    if (name != report.compare && name != report.panel) names.push_back(name);
+    if (name == report.compare || name == report.panel) continue;
+    const size_t before = distinct();
+    if (before == section.panels.size()) break;
+    names.push_back(name);
+    if (distinct() == before) names.pop_back();
   }
+  return names;
+}
+
+std::string PanelTitle(const std::vector<std::string>& names, const nlohmann::json& settings) {
   std::string title;
   for (const std::string& name : names) {
     if (!settings.contains(name)) continue;
@@ -189,8 +211,9 @@ Section MakeSection(std::vector<const Run*> runs) {
   SplitSettings(section);
   SortPanels(section);
   section.runs.clear();
+  const std::vector<std::string> names = TitleSettings(section);
   for (Panel& panel : section.panels) {
-    panel.title = PanelTitle(section, panel.settings);
+    panel.title = PanelTitle(names, panel.settings);
     std::sort(panel.groups.begin(), panel.groups.end(), [&](const Group& a, const Group& b) {
       return section.IndexOf(a.value) < section.IndexOf(b.value);
     });
@@ -474,6 +497,27 @@ Curve CurveOf(const Group& group, const std::string& metric) {
     curve.mean.push_back({step, EstimateMean(sums.seconds).mean, EstimateMean(sums.values)});
   }
   return curve;
+}
+
+OtherLoad OtherLoadOf(const Group& group) {
+  std::map<std::string, std::vector<double>> shares;  // threads -> CPU seconds a second
+  bool any = false, unknown = false;
+  for (const Run* run : group.runs) {
+    if (StatusOf(*run) != Status::kFinished || !(run->result->seconds > 0)) continue;
+    any = true;
+    if (!run->result->cpu_seconds) {
+      unknown = true;
+      continue;
+    }
+    const auto threads = run->config.stamps.find("threads");
+    shares[threads == run->config.stamps.end() ? "" : threads->second].push_back(
+        *run->result->cpu_seconds / run->result->seconds);
+  }
+  for (const auto& [threads, values] : shares) {
+    const double expected = std::max(1.0, *std::ranges::max_element(values));
+    if (*std::ranges::min_element(values) < kMinCpuShare * expected) return OtherLoad::kDisturbed;
+  }
+  return any && !unknown ? OtherLoad::kNone : OtherLoad::kUnknown;
 }
 
 std::optional<double> CasesPerSecond(const Run& run) {

@@ -157,6 +157,18 @@ struct Curve {
 /// has finished.
 Curve CurveOf(const Group& group, const std::string& metric);
 
+/// Smallest share of the CPU time of its like at which the timing of a run counts as undisturbed.
+inline constexpr double kMinCpuShare = 0.9;
+
+/// Load of the machine by other programs during a run.
+enum class OtherLoad { kUnknown, kNone, kDisturbed };
+
+/// Returns whether other programs took CPU time from finished runs of a group. The CPU time of each
+/// is compared with its training time: a run is disturbed if it got less than kMinCpuShare of a
+/// CPU, or of the CPU time per second that another run of the group on as many threads got. Unknown
+/// if a run has no CPU time.
+OtherLoad OtherLoadOf(const Group& group);
+
 /// Returns training cases per second over a whole run, or nullopt before the first evaluation.
 std::optional<double> CasesPerSecond(const Run& run);
 

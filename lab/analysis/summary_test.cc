@@ -37,7 +37,7 @@ TEST(SummaryTest, GroupsRunsByAllSettingsButTheSeed) {
   EXPECT_THAT(GroupValues(sections[0].panels[0]), ElementsAre("none", "batch", "layer"));
   EXPECT_THAT(sections[0].panels[0].groups[0].runs, SizeIs(2));
   EXPECT_EQ(sections[0].panels[0].groups[0].runs[0]->config.seed, 1);
-  EXPECT_THAT(sections[0].common, ElementsAre("lr 0.001", "preset=small"));
+  EXPECT_THAT(sections[0].common, ElementsAre("lr 0.001", "preset small"));
   EXPECT_THAT(sections[0].varying, ElementsAre(std::pair("norm", "none, batch, layer"),
                                                std::pair("batch_size", "4, 128")));
 }
@@ -227,6 +227,44 @@ TEST(SummaryTest, RunsWithoutTheComparedSettingAreOneGroup) {
   runs[0].config.report.compare = "";
   const Section section = Summarize(runs)[0];
   EXPECT_EQ(section.panels[0].groups[0].value, "all runs");
+}
+
+// Presets change several settings at once: one of them tells the panels apart.
+TEST(SummaryTest, TitlesNameNoMoreSettingsThanNeeded) {
+  Runs runs;
+  for (const int batch : {4, 8}) {
+    runs.push_back(FinishedRun("none", batch, 1, {.1}));
+    runs.back().config.settings["lr"] = 0.1 * batch;
+  }
+  std::vector<std::string> titles;
+  const std::vector<Section> sections = Summarize(runs);
+  for (const Panel& panel : sections[0].panels) titles.push_back(panel.title);
+  EXPECT_THAT(titles, ElementsAre("batch size 4", "batch size 8"));
+}
+
+TEST(OtherLoad, ComparesCpuTimeWithTrainingTime) {
+  Runs runs;
+  for (const int64_t seed : {1, 2}) runs.push_back(FinishedRun("none", 4, seed, {.1}));
+  const auto load = [&](std::optional<double> first, std::optional<double> second,
+                        const char* threads = "1") {
+    const std::optional<double> shares[] = {first, second};
+    for (size_t i = 0; i < 2; ++i) {
+      runs[i].config.stamps["threads"] = threads;
+      runs[i].result->cpu_seconds.reset();
+      if (shares[i]) runs[i].result->cpu_seconds = *shares[i] * runs[i].result->seconds;
+    }
+    return OtherLoadOf(Summarize(runs)[0].panels[0].groups[0]);
+  };
+  EXPECT_EQ(load(1, 0.99), OtherLoad::kNone);
+  EXPECT_EQ(load(1, 0.5), OtherLoad::kDisturbed);
+  EXPECT_EQ(load(0.5, 0.5), OtherLoad::kDisturbed);  // one thread can use a whole CPU
+  EXPECT_EQ(load(1.9, 1.85, "2"), OtherLoad::kNone);
+  EXPECT_EQ(load(1.9, 1.1, "2"), OtherLoad::kDisturbed);
+  EXPECT_EQ(load(1, std::nullopt), OtherLoad::kUnknown);
+  EXPECT_EQ(load(0.5, std::nullopt), OtherLoad::kDisturbed);
+  runs[0].result.reset();
+  runs[1].result.reset();
+  EXPECT_EQ(OtherLoadOf(Summarize(runs)[0].panels[0].groups[0]), OtherLoad::kUnknown);
 }
 
 }  // namespace

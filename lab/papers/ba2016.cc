@@ -226,10 +226,10 @@ TaskClaims OrderEmbeddingClaims(const PaperColumn& column) {
     of.claims = {{fmt::format("Layer normalization reaches its best validation model in {} of the "
                               "baseline's time",
                               kShareOfTime),
-                  "6.1, Figure 1", "layer", "none", "steps to best", "valid_sum"},
+                  "section 6.1, Figure 1", "layer", "none", "steps to best", "valid_sum"},
                  {"Layer normalization reaches the baseline's best result in fewer updates than "
                   "the baseline",
-                  "6.1, Figure 1", "layer", "none", "steps to worse's best", "valid_sum"}};
+                  "section 6.1, Figure 1", "layer", "none", "steps to worse's best", "valid_sum"}};
   }
   of.claims.push_back({"Layer normalization is better in " + what + ": {layer} against {none}",
                        "Table 2", "layer", "none"});
@@ -257,16 +257,16 @@ TaskClaims AttentiveReaderClaims() {
   return {
       "attentive-reader",
       kSource,
-      {{"Layer norm trains faster than no norm.", "6.2 and Figure 2", "layer", "none",
+      {{"Layer norm trains faster than no norm.", "section 6.2 and Figure 2", "layer", "none",
         "steps to worse's best"},
-       {"Layer norm converges to a better validation result than no norm.", "6.2 and Figure 2",
-        "layer", "none"},
+       {"Layer norm converges to a better validation result than no norm.",
+        "section 6.2 and Figure 2", "layer", "none"},
        {"Layer norm converges to a better validation result than batch norm in the LSTM.",
-        "6.2 and Figure 2", "layer", "batch"},
+        "section 6.2 and Figure 2", "layer", "batch"},
        {"Layer norm converges to a better validation result than batch norm everywhere.",
-        "6.2 and Figure 2", "layer", "batch-everywhere"},
+        "section 6.2 and Figure 2", "layer", "batch-everywhere"},
        {"Batch norm in the LSTM is better than no norm ({batch}% and {none}%, Cooijmans et al.).",
-        "6.2 and Figure 2", "batch", "none"}},
+        "section 6.2 and Figure 2", "batch", "none"}},
       {{"gain", "paper"}}};
 }
 
@@ -309,13 +309,14 @@ TaskClaims MnistClaims(int batch_size) {
 }
 
 TaskClaims ConvNetClaims() {
-  return {"convnet",
-          kSource,
-          {{"Layer normalization offers a speed-up over the network without normalization.", "6.7",
-            "layer", "none", "steps to worse's best", "valid_error"},
-           {"Batch normalization outperforms layer normalization.", "6.7", "batch", "layer"}},
-          {{"images", "digits"}},
-          "mnist"};
+  return {
+      "convnet",
+      kSource,
+      {{"Layer normalization offers a speed-up over the network without normalization.",
+        "section 6.7", "layer", "none", "steps to worse's best", "valid_error"},
+       {"Batch normalization outperforms layer normalization.", "section 6.7", "batch", "layer"}},
+      {{"images", "digits"}},
+      "mnist"};
 }
 
 // Returns the claims about the runs of one task each.
@@ -380,7 +381,7 @@ std::vector<PaperTable> Tables() {
        "Values at the end of the curves.",
        {{"none", ""}, {"layer", "none"}, {"batch", "none"}, {"batch-everywhere", "none"}},
        {"attentive-reader", "draw", "draw-small", "handwriting", "mnist-128", "mnist-4"}},
-      {"6.2",
+      {"Section 6.2",
        "The attentive reader with other initial gains: as printed (1 for layer norm, 0.1 for batch "
        "norm), and both 1 or both 0.1.",
        {{"layer", ""}, {"batch", "layer"}},
@@ -391,7 +392,7 @@ std::vector<PaperTable> Tables() {
        {{"none", ""}, {"layer", "none"}},
        {"handwriting-50-8", "handwriting-200-8", "handwriting", "handwriting-500-4",
         "handwriting-500-32", "handwriting-500-64"}},
-      {"6.7",
+      {"Section 6.7",
        "Convolutional networks.",
        {{"none", ""}, {"layer", "none"}, {"layer-channels", "layer"}, {"batch", "layer"}},
        {"convnet"}},
@@ -444,33 +445,33 @@ std::vector<PaperClaim> Claims() {
   const auto all = static_cast<int>(trained.size());
   return {
       {"Layer normalization reaches the baseline's best result in fewer updates than the baseline.",
-       "6.1 to 6.5, Figures 1 to 5", layer_none, trained, all, Of::kSteps},
+       "sections 6.1 to 6.5, Figures 1 to 5", layer_none, trained, all, Of::kSteps},
       {fmt::format("Layer normalization reaches the baseline's best result in less time than the "
                    "baseline (order embeddings: {} of it).",
                    kShareOfTime),
-       "6.1", layer_none, trained, all, Of::kSeconds},
+       "section 6.1", layer_none, trained, all, Of::kSeconds},
       {"Layer normalization ends better than the baseline.", "Tables 2 and 3, Figures 2, 4 and 5",
        layer_none, trained, all, Of::kTest},
       {"Layer normalization ends better than batch normalization in the attentive reader.",
-       "6.2 and Figure 2",
+       "section 6.2 and Figure 2",
        {{"layer", 1}, {"batch", -1}},
        {"attentive-reader"},
        1,
        Of::kTest},
       {"Layer normalization ends better than batch normalization on MNIST with batches of 4.",
-       "6.6 and Figure 6",
+       "section 6.6 and Figure 6",
        {{"layer", 1}, {"batch", -1}},
        {"mnist-4"},
        1,
        Of::kTest},
       {"In convolutional networks layer normalization is faster than no normalization.",
-       "6.7",
+       "section 6.7",
        layer_none,
        {"convnet"},
        1,
        Of::kSteps},
       {"In convolutional networks batch normalization ends better than layer normalization.",
-       "6.7",
+       "section 6.7",
        {{"batch", 1}, {"layer", -1}},
        {"convnet"},
        1,

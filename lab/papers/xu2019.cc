@@ -322,39 +322,43 @@ std::vector<PaperClaim> Claims() {
   using Of = PaperClaim::Of;
   return {
       Better("LayerNorm is better than no normalization on six of eight datasets.",
-             "3.1 and Table 1", "layer", "none", all, 6),
+             "section 3.1 and Table 1", "layer", "none", all, 6),
       Better("The bias and gain do not help: LayerNorm-simple outperforms LayerNorm on four of "
              "eight datasets.",
-             "3.1 and Table 1", "layer-simple", "layer", all, 4),
+             "section 3.1 and Table 1", "layer-simple", "layer", all, 4),
       Better("The bias and gain over-fit: LayerNorm ends with a lower training loss than "
              "LayerNorm-simple.",
-             "3.1 and Figure 1", "layer", "layer-simple", {"en-vi", "enwik8"}, 2, Of::kTrainCurve),
+             "section 3.1 and Figure 1", "layer", "layer-simple", {"en-vi", "enwik8"}, 2,
+             Of::kTrainCurve),
       Better("The bias and gain over-fit: LayerNorm ends with a higher validation loss than "
              "LayerNorm-simple.",
-             "3.1 and Figure 1", "layer-simple", "layer", {"en-vi", "enwik8"}, 2, Of::kValidCurve),
+             "section 3.1 and Figure 1", "layer-simple", "layer", {"en-vi", "enwik8"}, 2,
+             Of::kValidCurve),
       Better("Forward normalization by itself does not help: DetachNorm is worse than no "
              "normalization.",
-             "3.2 and Table 2, where five of eight columns show it", "none", "detach", all, 5),
+             "section 3.2 and Table 2, where five of eight columns show it", "none", "detach", all,
+             5),
       Better("The derivatives of the mean and variance matter: LayerNorm-simple is better than "
              "DetachNorm on six of eight datasets.",
-             "3.2 and Table 2", "layer-simple", "detach", all, 6),
+             "section 3.2 and Table 2", "layer-simple", "detach", all, 6),
       {"The derivatives of the mean and variance bring higher improvements than forward "
        "normalization: LayerNorm-simple is further above DetachNorm than DetachNorm above no "
        "normalization.",
-       "3.2 and Table 2, where five of eight columns show it",
+       "section 3.2 and Table 2, where five of eight columns show it",
        {{"layer-simple", 1}, {"detach", -2}, {"none", 1}},
        all,
        5,
        Of::kTest},
       Better("In deeper networks the derivative of the variance matters more than that of the "
              "mean: detaching only the mean is better than detaching only the variance.",
-             "3.3 and Table 3", "detach-mean", "detach-std", deep, 4),
-      Better("AdaNorm is better than LayerNorm on seven of eight datasets.", "4.2 and Table 4",
-             "ada", "layer", all, 7),
-      Better("LayerNorm ends with a lower training loss than AdaNorm.", "4.2 and Figure 3", "layer",
-             "ada", {"en-vi", "ptb", "de-en"}, 3, Of::kTrainCurve),
-      Better("LayerNorm ends with a higher validation loss than AdaNorm.", "4.2 and Figure 3",
-             "ada", "layer", {"en-vi", "ptb", "de-en"}, 3, Of::kValidCurve),
+             "section 3.3 and Table 3", "detach-mean", "detach-std", deep, 4),
+      Better("AdaNorm is better than LayerNorm on seven of eight datasets.",
+             "section 4.2 and Table 4", "ada", "layer", all, 7),
+      Better("LayerNorm ends with a lower training loss than AdaNorm.", "section 4.2 and Figure 3",
+             "layer", "ada", {"en-vi", "ptb", "de-en"}, 3, Of::kTrainCurve),
+      Better("LayerNorm ends with a higher validation loss than AdaNorm.",
+             "section 4.2 and Figure 3", "ada", "layer", {"en-vi", "ptb", "de-en"}, 3,
+             Of::kValidCurve),
   };
 }
 

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "lab/analysis/format.h"
+#include "lab/base/format_integer.h"
+#include "lab/report/overview.h"
 #include "lab/report/pieces.h"
 
 namespace planish::lab {
@@ -90,35 +92,103 @@ Markup RenderTuning(const ArenaTask& arena) {
                  ScrollingTable("Tuning", Tag("tr", {}, head), rows));
 }
 
+// Renders the values of the entries with values, the best first.
+Markup RenderOverview(const ArenaTask& arena, const std::string& id) {
+  IntervalChart chart{.id = id,
+                      .heading = LabelWithUnit(*arena.metric) + " with its 95% interval",
+                      .x_name = fmt::format("{}: {} is better", LabelWithUnit(*arena.metric),
+                                            arena.metric->lower_is_better ? "left" : "right"),
+                      .reference = std::nullopt,
+                      .x_text = [](double value) { return FormatSignificant(value, 3); },
+                      .rows = {}};
+  std::vector<std::string> norms;
+  for (const ArenaEntry& entry : arena.entries) norms.push_back(entry.label);
+  const std::vector<LineStyle> styles = StylesOf(norms);
+  for (size_t i = 0; i < arena.entries.size(); ++i) {
+    const Estimate& value = arena.entries[i].estimate;
+    if (arena.entries[i].values.empty()) continue;
+    IntervalRow row{.label = arena.entries[i].label,
+                    .style = styles[i],
+                    .low = Shown(*arena.metric, value.low()),
+                    .middle = Shown(*arena.metric, value.mean),
+                    .high = Shown(*arena.metric, value.high()),
+                    .values = {},
+                    .text = FormatEstimate(*arena.metric, value) + " " + arena.metric->unit};
+    if (value.count <= 2) {
+      row.low = row.high = row.middle;
+      for (const auto& [seed, one] : arena.entries[i].values) {
+        row.values.push_back(Shown(*arena.metric, one));
+      }
+    }
+    chart.rows.push_back(std::move(row));
+  }
+  return chart.rows.empty() ? Markup() : RenderIntervals(chart);
+}
+
+Summary SummaryOf(const ArenaTask& arena, const std::string& id) {
+  Summary summary;
+  summary.asked = fmt::format(
+      "Asked: which norm is best if every norm is tuned equally? Each of {} has {} learning rates "
+      "and {}.",
+      Count(std::ssize(arena.entries), "norm"), arena.rates.size(),
+      Count(arena.tuning_seeds, "tuning seed"));
+  size_t worse = 0, equal = 0;
+  for (size_t i = 1; i < arena.entries.size(); ++i) {
+    if (arena.entries[i].values.empty() || !arena.entries[i].bound) continue;
+    ++(arena.entries[i].is_told_apart ? worse : equal);
+  }
+  const ArenaEntry& first = arena.entries.front();
+  summary.found =
+      first.values.empty()
+          ? "Found: no values yet."
+          : fmt::format(
+                "Found: {} is best with a {} of {}; {} are not told apart from it, {} are "
+                "worse.",
+                first.label, arena.metric->label, FormatValue(*arena.metric, first.estimate.mean),
+                equal, worse);
+  summary.sure = fmt::format(
+      "How sure: values are of {} that took no part in the tuning, and a norm is worse only beyond "
+      "a "
+      "bound that holds for all norms together with 95% confidence.",
+      Count(arena.seeds, "other seed"));
+  summary.chart = RenderOverview(arena, id + "-overview");
+  summary.tiles = {{worse, "worse", "than " + first.label}, {equal, "not told apart", ""}};
+  return summary;
+}
+
 }  // namespace
 
 std::string ArenaTitle(const ArenaTask& arena) {
   return fmt::format("Arena: {} ({})", arena.config->report.title, arena.config->data.name);
 }
 
-Markup RenderArena(const ArenaTask& arena, const std::string& id) {
-  Markup content =
-      Tag("h2", {}, ArenaTitle(arena)) +
-      Tag("p", {{"class", "source"}},
-          fmt::format("Norms at equal tuning: task {}, preset {}. Each has {} learning "
-                      "rates and {} tuning seeds; the values are of {} other seeds.",
-                      arena.config->task, arena.config->preset, arena.rates.size(),
-                      arena.tuning_seeds, arena.seeds)) +
-      RenderRanking(arena);
-  if (arena.chosen_by) content += RenderTuning(arena);
-  content += Tag(
-      "div", {{"class", "note"}},
-      List({"Values are means ± half-widths of 95% intervals over seeds that did not take part in "
-            "the choice of the rate. The rate is the one with the best mean validation metric of "
-            "the tuning seeds; a rate at which runs diverge counts as worse than any other.",
-            "Differences are paired by seed. An entry is worse than the first if its difference "
-            "exceeds the bound: Student's t at one-sided 95%, divided by Bonferroni among all "
-            "other entries. So the first entry and those not told apart from it contain the truly "
-            "best one with 95% confidence, although the data chose the first.",
-            "* the lowest or highest rate of the grid: a rate outside of it can be better.",
-            "Milliseconds a step are training time without evaluations, on the machine as it was; "
-            "several runs at once share it."}));
-  return Tag("section", {{"id", id}}, content);
+Part RenderArena(const ArenaTask& arena, const std::string& id) {
+  Part part{.id = id,
+            .title = ArenaTitle(arena),
+            .source = fmt::format("Norms at equal tuning: task {}, preset {}.", arena.config->task,
+                                  arena.config->preset),
+            .summary = SummaryOf(arena, id),
+            .body = {},
+            .links = {{id + "-ranking", "Ranking"}},
+            .details = {}};
+  part.body = Fold(
+      part.links.back(),
+      RenderRanking(arena) +
+          Tag("div", {{"class", "note"}},
+              List({"Values are means ± half-widths of 95% intervals over seeds that did not take "
+                    "part in the choice of the rate. The rate is the one with the best mean "
+                    "validation metric of the tuning seeds; a rate at which runs diverge counts as "
+                    "worse than any other.",
+                    "Differences are paired by seed. An entry is worse than the first if its "
+                    "difference exceeds the bound: Student's t at one-sided 95%, divided by "
+                    "Bonferroni among all other entries. So the first entry and those not told "
+                    "apart from it contain the truly best one with 95% confidence, although the "
+                    "data chose the first.",
+                    "* the lowest or highest rate of the grid: a rate outside of it can be better.",
+                    "Milliseconds a step are training time without evaluations, on the machine as "
+                    "it was; several runs at once share it."})));
+  if (arena.chosen_by) part.details = RenderTuning(arena);
+  return part;
 }
 
 std::string BriefOfArena(const ArenaTask& arena) {

@@ -4,12 +4,12 @@
 #include <string>
 
 #include "lab/analysis/arena.h"
-#include "lab/report/markup.h"
+#include "lab/report/page.h"
 
 namespace planish::lab {
 
 /// Renders the arena of a task as a section of the page with that id: its ranking, and the tuning.
-Markup RenderArena(const ArenaTask& arena, const std::string& id);
+Part RenderArena(const ArenaTask& arena, const std::string& id);
 
 /// Returns the section's title: "Arena: RT: sentences in two classes (rt)".
 std::string ArenaTitle(const ArenaTask& arena);

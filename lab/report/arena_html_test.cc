@@ -35,7 +35,7 @@ Runs ArenaRuns() {
 TEST(ArenaHtmlTest, HasARankingAndTheTuning) {
   const std::string page = RenderReport(ArenaRuns());
   EXPECT_THAT(page, HasSubstr("<h2>Arena: Digits (mnist)</h2>"));
-  EXPECT_THAT(page, HasSubstr("Each has 2 learning rates and 1 tuning seeds"));
+  EXPECT_THAT(page, HasSubstr("Each of 2 norms has 2 learning rates and 1 tuning seed."));
   EXPECT_THAT(page, HasSubstr("<td class=\"number\">1</td><th scope=\"row\">layer</th>"));
   EXPECT_THAT(page, HasSubstr("<td class=\"number\">2</td><th scope=\"row\">none</th>"));
   EXPECT_THAT(page, HasSubstr("best mean"));

@@ -18,10 +18,10 @@ Axis ValueAxis(const std::vector<Curve>& curves, bool lower_is_better);
 /// Returns a linear axis from 0 to `high`.
 Axis CostAxis(double high);
 
-/// One line of a chart: a curve, its name and the index of its style (colour, dash, marker).
+/// One line of a chart.
 struct Series {
   std::string name;
-  int style = 0;
+  LineStyle style;
   Curve curve;
 };
 

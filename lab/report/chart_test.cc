@@ -36,7 +36,7 @@ class ChartTest : public testing::Test {
     chart.metric = {"test_error", "test error", "%", true};
     chart.against_seconds = against_seconds;
     chart.axis = ValueAxis({curve}, true);
-    chart.series = {{"none & \"more\"", 0, curve}};
+    chart.series = {{"none & \"more\"", {}, curve}};
     pugi::xml_document document;
     const std::string svg = RenderChart(chart).html();
     EXPECT_TRUE(document.load_string(svg.c_str())) << svg;

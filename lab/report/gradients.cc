@@ -145,7 +145,7 @@ Markup RenderGradients(const Section& section, const Panel& panel, const std::st
   for (const GroupGradients& group : groups) {
     const TheoremLine theorem = TheoremOf(group.group->value);
     rows += Tag("tr", {},
-                RowHead(RenderSample(section.IndexOf(group.group->value)) + group.group->value),
+                RowHead(RenderSample(StyleOf(section, group.group->value)) + group.group->value),
                 NumberCell(std::to_string(group.layers[0].runs.size())), NumberCell(theorem.mean),
                 NumberCell(RangeText(group.layers, &LayerGradients::mean_ratio)),
                 NumberCell(theorem.variance),
@@ -182,7 +182,7 @@ Markup RenderGradients(const Section& section, const Panel& panel, const std::st
       Curve curve = CurveOver(group.layers, field);
       curves.push_back(curve);
       chart.series.push_back(
-          {group.group->value, section.IndexOf(group.group->value), std::move(curve)});
+          {group.group->value, StyleOf(section, group.group->value), std::move(curve)});
     }
     if (chart.series.empty()) continue;
     chart.id = fmt::format("{}-{}", id, metric.name);

@@ -1,6 +1,7 @@
 #include "lab/report/html.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -13,9 +14,9 @@
 #include "lab/analysis/format.h"
 #include "lab/base/base64.h"
 #include "lab/base/format_integer.h"
-#include "lab/report/assets.h"
 #include "lab/report/chart.h"
 #include "lab/report/gradients.h"
+#include "lab/report/overview.h"
 #include "lab/report/pieces.h"
 
 namespace planish::lab {
@@ -120,44 +121,58 @@ Markup RenderFindings(const Section& section) {
       items += Tag("li", {}, Badge(finding.word), Tag("span", {}, finding.sentence));
     }
   }
-  Markup content = Tag("h3", {}, "Findings");
   if (items.empty()) {
-    content += Tag("p", {},
-                   "Nothing to compare: all runs have the same value of the compared setting, or "
-                   "the task has no headline metric.");
-  } else {
-    content += Tag("ul", {{"class", "findings"}}, items);
-    content += Tag("p", {{"class", "note"}}, MethodOf(section));
+    return Tag("p", {},
+               "Nothing to compare: all runs have the same value of the compared setting, or the "
+               "task has no headline metric.");
   }
-  return content;
+  return Tag("ul", {{"class", "findings"}}, items) +
+         Tag("p", {{"class", "note"}}, MethodOf(section));
+}
+
+// Returns why claims have no verdict on the paper's data, or an empty text.
+std::string CaveatOf(const Section& section, const ClaimResult& result) {
+  const std::string& here = section.config->data.name;
+  switch (result.evidence) {
+    case Evidence::kOtherData:
+      if (result.claim.data.empty()) {
+        return fmt::format("These runs used {}; the checksum of the paper's data is not known.",
+                           here);
+      }
+      return fmt::format("The paper used {}; these runs used {}.", result.claim.data, here);
+    case Evidence::kSmoke:
+      return "Smoke runs get no verdict: they only show that the task runs.";
+    case Evidence::kFewCases:
+      return "Runs on less than a tenth of the paper's training cases get no verdict.";
+    case Evidence::kVerdict:
+      break;
+  }
+  return "";
 }
 
 Markup RenderClaims(const Section& section) {
-  const std::vector<ClaimResult> results = JudgeClaims(section, ClaimsOf(section.config->task));
-  if (results.empty()) return {};
   Markup items;
-  for (const ClaimResult& result : results) {
+  std::vector<std::string> notes;
+  for (const ClaimResult& result : JudgeClaims(section, ClaimsOf(section.config->task))) {
     const ClaimSpec& claim = result.claim;
-    std::string measured = MeasuredText(section, result);
-    if (result.verdict == Verdict::kOtherData) {
-      measured += fmt::format(" The claim is about {}; these runs used {}: {}.", claim.data,
-                              EvidenceText(result.evidence), section.config->data.name);
-    } else if (result.verdict == Verdict::kNoVerdict) {
-      measured += fmt::format(" ({})", EvidenceText(result.evidence));
+    const std::string caveat = result.panel ? CaveatOf(section, result) : "";
+    if (!caveat.empty() && std::ranges::find(notes, caveat) == notes.end()) {
+      notes.push_back(caveat);
     }
-    const std::string verdict(VerdictText(result.verdict));
-    items += Tag("li", {}, Badge(verdict),
-                 Tag("div", {}, Tag("p", {}, claim.text),
-                     Tag("p", {{"class", "aside"}}, claim.source), Tag("p", {}, measured)));
+    items += Tag("li", {}, Badge(VerdictText(result.verdict)),
+                 Tag("div", {},
+                     Tag("p", {}, Tag("strong", {}, claim.text), " ",
+                         Tag("span", {{"class", "where"}}, claim.source)),
+                     Tag("p", {}, MeasuredText(section, result))));
   }
-  return Tag("h3", {}, "Published claims") + Tag("ul", {{"class", "findings"}}, items) +
-         Tag("p", {{"class", "note"}},
-             "The rule was fixed before the runs were made. Agrees: the 95% interval of the paired "
-             "difference excludes 0, and the difference has the sign of the claim. Differs: it has "
-             "the opposite sign. Cannot tell: the interval includes 0 or has zero width, or there "
-             "are too few seeds for an interval. Other data: the runs did not use the data set of "
-             "the claim, or its checksum is not known; this is no evidence against the claim. No "
-             "verdict: smoke runs, and runs on less than a tenth of the paper's training cases.");
+  if (items.empty()) return {};
+  notes.emplace_back(
+      "Agrees: the 95% interval of the difference, paired by seed, excludes 0 and has the claimed "
+      "sign. Differs: it has the other sign. On other data: a hint, not a test of the paper. Open: "
+      "the interval includes 0 or has no width, or there are too few seeds. The rule was fixed "
+      "before the runs.");
+  return Tag("ul", {{"class", "findings"}}, items) +
+         Tag("p", {{"class", "note"}}, fmt::format("{}", fmt::join(notes, " ")));
 }
 
 Markup EstimateCell(const MetricSpec& metric, const SeedValues& values) {
@@ -200,7 +215,74 @@ Markup SeedsCell(const Group& group) {
 }
 
 Markup NameHead(const Section& section, const Group& group) {
-  return RowHead(RenderSample(section.IndexOf(group.value)) + group.value);
+  return RowHead(RenderSample(StyleOf(section, group.value)) + group.value);
+}
+
+// Returns the training time of a group in seconds, marked if other programs disturbed it.
+Markup SecondsCell(const Group& group) {
+  const Estimate seconds = TrainingSeconds(group);
+  if (seconds.count == 0) return NumberCell(kMissing);
+  return NumberCell(FormatSeconds(seconds.mean) +
+                    (OtherLoadOf(group) == OtherLoad::kDisturbed ? "†" : ""));
+}
+
+// Returns sentences on the values and seconds of RenderHeadline.
+std::string HeadlineNote(const Section& section) {
+  bool disturbed = false, unknown = false;
+  for (const Panel& panel : section.panels) {
+    for (const Group& group : panel.groups) {
+      if (group.CountOf(Status::kFinished) == 0) continue;
+      disturbed |= OtherLoadOf(group) == OtherLoad::kDisturbed;
+      unknown |= OtherLoadOf(group) == OtherLoad::kUnknown;
+    }
+  }
+  std::string note = fmt::format(
+      "Mean over the finished seeds ± half-width of its 95% confidence interval; two seeds are "
+      "shown "
+      "as both values. {}",
+      HeadlineMeasure(section) == Measure::kBest
+          ? "Read at the evaluation with the best validation result."
+          : "Read after the last step.");
+  if (disturbed) {
+    note += fmt::format(
+        " † Other programs disturbed the timing: a run got less than {:.0f}% of the CPU time that "
+        "it could use.",
+        100 * kMinCpuShare);
+  }
+  if (unknown) {
+    note += " Some runs did not record their CPU time: other programs may have disturbed them.";
+  }
+  return note;
+}
+
+// Renders the headline metric of each group, and its difference from the baseline.
+Markup RenderHeadline(const Section& section, const Panel& panel) {
+  const RunConfig& config = *section.config;
+  const MetricSpec* metric = section.Find(config.report.headline);
+  if (!metric) return {};
+  const Measure measure = HeadlineMeasure(section);
+  const Group* baseline = panel.Find(config.report.baseline);
+  const bool differences = baseline && panel.groups.size() > 1;
+  Markup head =
+      Head(Words(config.report.compare)) + NumberHead("seeds") + NumberHead(LabelWithUnit(*metric));
+  if (differences) {
+    const std::string unit = DifferenceUnit(*metric);
+    head += NumberHead("minus " + config.report.baseline + (unit.empty() ? "" : " (" + unit + ")"));
+  }
+  head += NumberHead("training (s)");
+  Markup rows;
+  for (const Group& group : panel.groups) {
+    Markup row = NameHead(section, group) + SeedsCell(group) +
+                 EstimateCell(*metric, Values(group, metric->name, measure));
+    if (differences) {
+      row += NumberCell(
+          &group == baseline
+              ? std::string(kMissing)
+              : DifferenceText(*metric, Compare(group, *baseline, *metric, measure).difference));
+    }
+    rows += Tag("tr", {}, row + SecondsCell(group));
+  }
+  return ScrollingTable("Results " + panel.title, Tag("tr", {}, head), rows);
 }
 
 Markup RenderResults(const Section& section, const Panel& panel) {
@@ -395,42 +477,63 @@ Markup RenderNumbers(const MetricSpec& metric, const std::vector<Series>& series
   return Details("Values: " + LabelWithUnit(metric), table);
 }
 
-Markup RenderCharts(const Section& section, const Panel& panel, const std::string& id) {
-  Markup charts;
-  Markup legend;
-  for (const MetricSpec* metric : CurveMetrics(section)) {
+// Renders up to `count` metrics of the curves, against steps or seconds. Explains the marks unless
+// `notes` has the explanation already.
+Markup RenderCharts(const Section& section, const Panel& panel, bool against_seconds, size_t count,
+                    const std::string& id, std::vector<std::string>* notes) {
+  Markup charts, missing, legend;
+  std::string note;
+  std::vector<const MetricSpec*> metrics = CurveMetrics(section);
+  metrics.resize(std::min(metrics.size(), count));
+  for (const MetricSpec* metric : metrics) {
     std::vector<Series> series;
     std::vector<Curve> curves;
     for (const Group& group : panel.groups) {
       Curve curve = CurveOf(group, metric->name);
       if (curve.single.empty()) continue;
       curves.push_back(curve);
-      series.push_back({group.value, section.IndexOf(group.value), std::move(curve)});
+      series.push_back({group.value, StyleOf(section, group.value), std::move(curve)});
     }
     if (series.empty()) {
-      charts += Tag("p", {{"class", "note"}}, "No run has evaluated " + metric->label + " yet.");
+      missing += Tag("p", {{"class", "note"}}, "No run has evaluated " + metric->label + " yet.");
       continue;
     }
     if (legend.empty()) legend = RenderLegend(series);
-    const Axis axis = ValueAxis(curves, metric->lower_is_better);
-    Markup pair;
-    for (const bool against_seconds : {false, true}) {
-      Chart chart;
-      chart.id = fmt::format("{}-{}-{}", id, metric - section.config->metrics.data(),
-                             against_seconds ? "seconds" : "steps");
-      chart.heading = fmt::format("{} against {}", LabelWithUnit(*metric),
-                                  against_seconds ? "seconds" : "steps");
-      chart.metric = *metric;
-      chart.against_seconds = against_seconds;
-      chart.axis = axis;
-      chart.series = series;
-      pair += RenderFigure(chart);
-    }
-    charts += Tag("div", {{"class", "charts"}}, pair) +
-              Tag("p", {{"class", "note"}}, ChartNote(series, axis)) +
-              RenderNumbers(*metric, series);
+    Chart chart;
+    chart.id = fmt::format("{}-{}-{}", id, metric - section.config->metrics.data(),
+                           against_seconds ? "seconds" : "steps");
+    chart.heading =
+        fmt::format("{} against {}", LabelWithUnit(*metric), against_seconds ? "seconds" : "steps");
+    chart.metric = *metric;
+    chart.against_seconds = against_seconds;
+    chart.axis = ValueAxis(curves, metric->lower_is_better);
+    chart.series = series;
+    charts += RenderFigure(chart);
+    const std::string of_chart = ChartNote(series, chart.axis);
+    if (of_chart.size() > note.size()) note = of_chart;
   }
-  return legend + charts;
+  if (charts.empty()) return missing;
+  Markup content = legend + Tag("div", {{"class", "charts"}}, charts);
+  if (std::ranges::find(*notes, note) == notes->end()) {
+    notes->push_back(note);
+    content += Tag("p", {{"class", "note"}}, note);
+  }
+  return content + missing;
+}
+
+// Renders the values of all curves.
+Markup RenderValues(const Section& section, const Panel& panel) {
+  Markup content;
+  for (const MetricSpec* metric : CurveMetrics(section)) {
+    std::vector<Series> series;
+    for (const Group& group : panel.groups) {
+      Curve curve = CurveOf(group, metric->name);
+      if (curve.single.empty()) continue;
+      series.push_back({group.value, StyleOf(section, group.value), std::move(curve)});
+    }
+    if (!series.empty()) content += RenderNumbers(*metric, series);
+  }
+  return content;
 }
 
 // Renders the samples of a panel's trained models.
@@ -442,7 +545,7 @@ Markup RenderSamples(const Section& section, const Panel& panel) {
       for (const RunResult::Sample& sample : run->result->samples) {
         const std::string title =
             fmt::format("{}, seed {}: {}", group.value, run->config.seed, sample.title);
-        Markup figure = Tag("figcaption", {}, RenderSample(section.IndexOf(group.value)), title);
+        Markup figure = Tag("figcaption", {}, RenderSample(StyleOf(section, group.value)), title);
         if (!sample.svg.empty()) {
           // A browser runs no script in an image and loads nothing for it, whoever wrote the
           // result.
@@ -568,74 +671,210 @@ std::string SamplingNote(const Section& section) {
   return "";
 }
 
+// Returns a row of the overview for the difference of a group from the baseline.
+IntervalRow DifferenceRow(const Section& section, const MetricSpec& metric,
+                          const std::string& label, const std::string& value,
+                          const Estimate& difference) {
+  IntervalRow row{.label = label,
+                  .style = StyleOf(section, value),
+                  .low = Shown(metric, difference.low()),
+                  .middle = Shown(metric, difference.mean),
+                  .high = Shown(metric, difference.high()),
+                  .values = {},
+                  .text = FormatDifference(metric, difference.mean)};
+  if (difference.count <= 2) {
+    row.low = row.high = row.middle;
+    row.values = {Shown(metric, difference.min)};
+    if (difference.count == 2) {
+      row.values.push_back(Shown(metric, difference.max));
+      row.text = fmt::format("{} and {}", FormatDifference(metric, difference.min),
+                             FormatDifference(metric, difference.max));
+    }
+  } else {
+    row.text += ", 95% interval " + FormatDifferenceInterval(metric, difference);
+  }
+  return row;
+}
+
+// Renders the differences from the baseline in all panels; if there are none, the first curve.
+Markup RenderOverview(const Section& section, const std::string& id) {
+  constexpr size_t kMaxRows = 14;
+  const ReportSpec& report = section.config->report;
+  const MetricSpec* metric = section.Find(report.headline);
+  if (metric) {
+    const std::string unit = DifferenceUnit(*metric);
+    IntervalChart chart{.id = id,
+                        .heading = "",
+                        .x_name = fmt::format("{}{}: {} is better", metric->label,
+                                              unit.empty() ? "" : " (" + unit + ")",
+                                              metric->lower_is_better ? "left" : "right"),
+                        .reference = 0,
+                        .x_text = [](double value) { return FormatSignificant(value, 2); },
+                        .rows = {}};
+    size_t all = 0;
+    for (const Panel& panel : section.panels) {
+      const Group* baseline = panel.Find(report.baseline);
+      if (!baseline) continue;
+      for (const Group& group : panel.groups) {
+        if (&group == baseline) continue;
+        const Comparison comparison = Compare(group, *baseline, *metric, HeadlineMeasure(section));
+        if (comparison.difference.count == 0 || ++all > kMaxRows) continue;
+        const std::string label =
+            section.panels.size() > 1 ? group.value + ", " + panel.title : group.value;
+        chart.rows.push_back(
+            DifferenceRow(section, *metric, label, group.value, comparison.difference));
+      }
+    }
+    if (!chart.rows.empty()) {
+      chart.heading =
+          fmt::format("Difference from {}, with its 95% interval{}", section.Named(report.baseline),
+                      all > kMaxRows ? fmt::format(" (the first {} of {})", kMaxRows, all) : "");
+      return RenderIntervals(chart);
+    }
+  }
+  std::vector<std::string> notes;
+  return RenderCharts(section, section.panels.front(), /*against_seconds=*/false, 1, id, &notes);
+}
+
+// Returns the sentence on the best group of a panel: "With batch size 4, layer is best with 5.13%
+// test error."
+std::string BestOf(const Section& section, const Panel& panel, const MetricSpec& metric) {
+  const Group* best = nullptr;
+  Estimate value;
+  for (const Group& group : panel.groups) {
+    const Estimate other = EstimateMean(Values(group, metric.name, HeadlineMeasure(section)));
+    if (other.count == 0) continue;
+    if (best && (metric.lower_is_better ? other.mean >= value.mean : other.mean <= value.mean)) {
+      continue;
+    }
+    best = &group;
+    value = other;
+  }
+  if (!best) return "";
+  return fmt::format("{} has the best mean {}, {}{}", section.Named(best->value), metric.label,
+                     FormatValue(metric, value.mean),
+                     panel.title.empty() ? "" : " (" + panel.title + ")");
+}
+
+Summary SummaryOf(const Section& section, const std::string& id) {
+  const RunConfig& config = *section.config;
+  const MetricSpec* metric = section.Find(config.report.headline);
+  Summary summary;
+  const std::string compare = Words(config.report.compare);
+  summary.asked = fmt::format(
+      "Asked: how does the {} change the {}? {} of {} on {}, {}.",
+      compare.empty() ? "setting" : compare, metric ? metric->label : "result",
+      Count(std::ssize(section.runs), "run"), config.task, config.data.name,
+      section.values.empty() ? "" : fmt::format("compared: {}", fmt::join(section.values, ", ")));
+  std::map<std::string, size_t> counts;
+  for (const Panel& panel : section.panels) {
+    for (const Finding& finding : FindingsOf(section, panel)) ++counts[finding.word];
+  }
+  std::vector<std::string> best;
+  if (metric) {
+    for (const Panel& panel : section.panels) {
+      const std::string sentence = BestOf(section, panel, *metric);
+      if (!sentence.empty()) best.push_back(sentence);
+    }
+  }
+  constexpr size_t kMaxPanels = 2;
+  const size_t more = best.size() > kMaxPanels ? best.size() - kMaxPanels : 0;
+  best.resize(best.size() - more);
+  summary.found = best.empty() ? "Found: no run has finished yet."
+                               : fmt::format("Found: {}{}.", fmt::join(best, "; "),
+                                             more > 0 ? fmt::format("; {} more below", more) : "");
+  int fewest = 0, most = 0;
+  bool smoke = false;
+  for (const Panel& panel : section.panels) {
+    smoke |= IsSmoke(panel.config().preset);
+    for (const Group& group : panel.groups) {
+      const auto seeds = static_cast<int>(group.runs.size());
+      fewest = fewest == 0 ? seeds : std::min(fewest, seeds);
+      most = std::max(most, seeds);
+    }
+  }
+  const std::string seeds =
+      fewest == most ? Count(most, "seed") : fmt::format("{} to {}", fewest, Count(most, "seed"));
+  if (smoke) {
+    summary.sure = "How sure: not at all, because smoke runs only show that the task runs.";
+  } else if (most < 2) {
+    summary.sure = "How sure: one seed has no interval, so every difference can be chance.";
+  } else {
+    summary.sure = fmt::format(
+        "How sure: {} each; a difference counts only if its 95% interval, paired by seed, excludes "
+        "0.",
+        seeds);
+  }
+  summary.chart = RenderOverview(section, id + "-overview");
+  for (const char* word : {"better", "worse", "cannot tell", "no comparison", "smoke run"}) {
+    const bool always = std::string_view(word) == "better" || std::string_view(word) == "worse" ||
+                        std::string_view(word) == "cannot tell";
+    if (counts[word] == 0 && (!always || smoke || counts.size() < 2)) continue;
+    summary.tiles.push_back(
+        {counts[word], word, always ? "than " + section.Named(config.report.baseline) : ""});
+    if (std::string_view(word) == "cannot tell") summary.tiles.back().note.clear();
+  }
+  return summary;
+}
+
 }  // namespace
 
-Markup RenderSection(const Section& section, const std::string& id) {
+Part RenderSection(const Section& section, const std::string& id) {
   const ReportSpec& report = section.config->report;
-  Markup content = Tag("h2", {}, report.title);
-  content += Tag("p", {{"class", "source"}},
-                 fmt::format("Source: {}. Data: {}.", report.source, section.config->data.name));
-  content += RenderFindings(section);
-  content += RenderClaims(section);
+  Part part{.id = id,
+            .title = fmt::format("{} ({})", report.title, section.config->data.name),
+            .source = fmt::format("Source: {}.", report.source),
+            .group = "Tasks",
+            .summary = SummaryOf(section, id),
+            .body = {},
+            .links = {},
+            .details = {}};
+  const auto add = [&](const std::string& name, const std::string& title, const Markup& content) {
+    if (content.empty()) return;
+    part.links.push_back({id + name, title});
+    part.body += Fold(part.links.back(), content);
+  };
   const std::vector<std::string> warnings = Warnings(section);
   if (!warnings.empty()) {
-    content += Tag("div", {{"class", "warnings"}}, Tag("h3", {}, "Warnings"), List(warnings));
+    part.body += Tag("div", {{"class", "warnings"}}, Tag("h4", {}, "Warnings"), List(warnings));
   }
-  content += Tag("h3", {}, "Setup") + RenderFacts(section);
-  if (!report.notes.empty()) {
-    content += Tag("h3", {}, "Differences from the paper") + List(report.notes);
-  }
+  add("-findings", "Findings", RenderFindings(section));
+  Markup results;
+  std::vector<std::string> notes_of_charts, notes_of_details;
   for (size_t i = 0; i < section.panels.size(); ++i) {
     const Panel& panel = section.panels[i];
-    std::string title = panel.title.empty() ? "Results" : "Results with " + panel.title;
-    content += Tag("div", {{"class", "panel"}}, Tag("h3", {}, title), RenderResults(section, panel),
-                   RenderTargets(section, panel), RenderCatchUp(section, panel),
-                   RenderCharts(section, panel, fmt::format("{}-{}", id, i)),
-                   RenderGradients(section, panel, fmt::format("{}-{}", id, i)),
-                   RenderSamples(section, panel));
+    const std::string panel_id = fmt::format("{}-{}", id, i);
+    const Markup title = panel.title.empty() ? Markup() : Tag("h4", {}, "With " + panel.title);
+    results +=
+        Tag("div", {{"class", "panel"}}, title, RenderHeadline(section, panel),
+            RenderCharts(section, panel, /*against_seconds=*/false, 2, panel_id, &notes_of_charts));
+    constexpr size_t kAll = 1000;
+    part.details += Tag(
+        "div", {{"class", "panel"}},
+        Tag("h4", {}, panel.title.empty() ? "All metrics" : "All metrics with " + panel.title),
+        RenderResults(section, panel), RenderTargets(section, panel), RenderCatchUp(section, panel),
+        RenderCharts(section, panel, /*against_seconds=*/true, kAll, panel_id, &notes_of_details),
+        RenderValues(section, panel), RenderGradients(section, panel, panel_id),
+        RenderSamples(section, panel));
   }
-  content += Tag("h3", {}, "Runs and machine") + RenderRuns(section) +
-             Details("Machine and versions", RenderStamps(section));
+  results += Tag("p", {{"class", "note"}}, HeadlineNote(section));
+  add("-results", "Results and curves", results);
+  add("-claims", "Published claims about this task", RenderClaims(section));
+
+  Markup setup = Tag("h4", {}, "Setup") + RenderFacts(section);
+  if (!report.notes.empty()) {
+    setup += Tag("h4", {}, "Differences from the paper") + List(report.notes);
+  }
   std::vector<std::string> notes = {
       "Seconds are training time, without evaluations and pauses.",
       "Each interval is a 95% t-interval, not corrected for multiple comparisons: of twenty "
       "comparisons without a true difference, one is expected to exclude 0."};
   const std::string sampling = SamplingNote(section);
   if (!sampling.empty()) notes.push_back(sampling);
-  content += Tag("div", {{"class", "note"}}, List(notes));
-  return Tag("section", {{"id", id}}, content);
-}
-
-namespace {
-
-// Returns the hash of the page's own script, as a Content-Security-Policy names it.
-std::string ScriptHash() {
-  const std::string hex = assets::kScriptSha256;
-  std::string bytes;
-  for (size_t i = 0; i < hex.size(); i += 2) {
-    bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
-  }
-  return Base64(bytes);
-}
-
-}  // namespace
-
-std::string RenderDocument(const std::string& title, const Markup& body) {
-  const Markup head =
-      Element("meta", {{"charset", "utf-8"}}) +
-      Element("meta", {{"name", "viewport"}, {"content", "width=device-width, initial-scale=1"}}) +
-      Element("meta", {{"http-equiv", "Content-Security-Policy"},
-                       {"content",
-                        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src "
-                        "'sha256-" +
-                            ScriptHash() + "'"}}) +
-      Element("meta", {{"name", "color-scheme"}, {"content", "light dark"}}) +
-      Tag("title", {}, title) + Tag("style", {}, Markup::Raw(assets::kStyle));
-  return "<!DOCTYPE html>\n" +
-         Tag("html", {{"lang", "en"}}, Tag("head", {}, head),
-             Tag("body", {}, body, Tag("script", {}, Markup::Raw(assets::kScript))))
-             .html() +
-         "\n";
+  part.details = setup + part.details + Tag("h4", {}, "Runs and machine") + RenderRuns(section) +
+                 Details("Machine and versions", RenderStamps(section)) +
+                 Tag("div", {{"class", "note"}}, List(notes));
+  return part;
 }
 
 }  // namespace planish::lab

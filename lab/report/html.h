@@ -4,15 +4,12 @@
 #include <string>
 
 #include "lab/analysis/summary.h"
-#include "lab/report/markup.h"
+#include "lab/report/page.h"
 
 namespace planish::lab {
 
-/// Renders a section of the report as HTML. Every id in it starts with `id`.
-Markup RenderSection(const Section& section, const std::string& id);
-
-/// Returns the whole document around `body`, with its style and script inside.
-std::string RenderDocument(const std::string& title, const Markup& body);
+/// Returns the runs of a task as a part of the page. Every id in it starts with `id`.
+Part RenderSection(const Section& section, const std::string& id);
 
 }  // namespace planish::lab
 

@@ -4,13 +4,13 @@
 #include <string>
 
 #include "lab/analysis/reproduction.h"
-#include "lab/report/markup.h"
+#include "lab/report/page.h"
 
 namespace planish::lab {
 
-/// Renders a paper compared with the runs as a section of the page: its claims, tables and figures.
+/// Returns a paper compared with the runs as a part of the page: its claims, tables and figures.
 /// Every id in it starts with `id`.
-Markup RenderReproduction(const Reproduction& reproduction, const std::string& id);
+Part RenderReproduction(const Reproduction& reproduction, const std::string& id);
 
 /// Returns the paper's claims for a terminal, one line each with its verdict.
 std::string BriefOfPaper(const Reproduction& reproduction);

@@ -50,11 +50,25 @@ Markup Badge(std::string_view word) {
   return Tag("span", {{"class", "badge " + name}}, word);
 }
 
+LineStyle StyleOf(const Section& section, std::string_view value) {
+  return StylesOf(section.values)[static_cast<size_t>(section.IndexOf(value))];
+}
+
 std::string DifferenceText(const MetricSpec& metric, const Estimate& difference) {
   if (difference.count == 0) return std::string(kMissing);
-  std::string text = FormatEstimate(metric, difference);
-  if (text[0] == '-') return "−" + text.substr(1);
-  return difference.mean == 0 ? text : "+" + text;
+  const auto with_sign = [](const std::string& text, double value) {
+    if (text[0] == '-') return "−" + text.substr(1);
+    return value == 0 ? text : "+" + text;
+  };
+  if (difference.half_width == 0) {  // no interval
+    return with_sign(FormatBare(metric, difference.mean), difference.mean);
+  }
+  if (difference.count != 2) return with_sign(FormatEstimate(metric, difference), difference.mean);
+  const std::string text = FormatTwo(metric, difference.min, difference.max);
+  constexpr std::string_view kAnd = " and ";
+  const size_t end = text.find(kAnd);
+  return fmt::format("{}{}{}", with_sign(text.substr(0, end), difference.min), kAnd,
+                     with_sign(text.substr(end + kAnd.size()), difference.max));
 }
 
 Markup RenderLegend(const std::vector<LegendEntry>& entries) {

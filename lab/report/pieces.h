@@ -33,13 +33,17 @@ Markup Fact(const std::string& term, const Markup& content);
 /// Returns a coloured word such as a verdict.
 Markup Badge(std::string_view word);
 
-/// Returns a difference with its sign and interval: "+0.42 ± 0.30".
+/// Returns the style of a value of the section's compared setting.
+LineStyle StyleOf(const Section& section, std::string_view value);
+
+/// Returns a difference with its sign and interval: "+0.42 ± 0.30", or "+0.10 and +0.50" of two
+/// seeds.
 std::string DifferenceText(const MetricSpec& metric, const Estimate& difference);
 
 /// Name and style of a line.
 struct LegendEntry {
   std::string name;
-  int style = 0;
+  LineStyle style;
   bool operator==(const LegendEntry&) const = default;
 };
 

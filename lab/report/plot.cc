@@ -23,9 +23,6 @@ constexpr double kBottom = 56;
 constexpr double kPlotWidth = kWidth - kLeft - kRight;
 constexpr double kPlotHeight = kHeight - kTop - kBottom;
 
-constexpr std::array<std::string_view, 5> kDashes = {"", "7 3", "2 2.5", "9 3 2 3", "4 2"};
-constexpr int kMarkers = 6;
-
 using Point = std::pair<double, double>;
 
 double X(const Axis& axis, double value) { return kLeft + kPlotWidth * axis.Place(value); }
@@ -73,24 +70,6 @@ std::string BandPath(const Plot& plot, std::vector<PlotPoint> points) {
   return path + "Z";
 }
 
-std::string MarkerPath(int style, double x, double y) {
-  const auto at = [&](double dx, double dy) { return Coordinates(x + dx, y + dy); };
-  switch (style % kMarkers) {
-    case 0:
-      return fmt::format("M{}a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0 -7.2 0Z", at(-3.6, 0));
-    case 1:
-      return fmt::format("M{}h6.4v6.4h-6.4Z", at(-3.2, -3.2));
-    case 2:
-      return fmt::format("M{}L{}L{}Z", at(0, -4.4), at(4.2, 3.2), at(-4.2, 3.2));
-    case 3:
-      return fmt::format("M{}L{}L{}L{}Z", at(0, -4.8), at(4.8, 0), at(0, 4.8), at(-4.8, 0));
-    case 4:
-      return fmt::format("M{}L{}L{}Z", at(0, 4.4), at(4.2, -3.2), at(-4.2, -3.2));
-    default:
-      return fmt::format("M{}h3v-2.9h2.8v2.9h3v2.8h-3v2.9h-2.8v-2.9h-3Z", at(-4.4, -1.4));
-  }
-}
-
 std::string CrossPath(double x, double y) {
   return fmt::format("M{}l8 8m0 -8l-8 8", Coordinates(x - 4, y - 4));
 }
@@ -106,13 +85,20 @@ Markup RenderMarkers(const Plot& plot, size_t index) {
   for (size_t i = 0; i < points.size(); ++i) {
     const double place = plot.x.Place(points[i].x);
     if (place < next && i + 1 < points.size()) continue;
-    path += MarkerPath(plot.lines[index].style, X(plot.x, points[i].x), Y(plot.y, points[i].y));
+    path +=
+        MarkerPath(plot.lines[index].style.marker, X(plot.x, points[i].x), Y(plot.y, points[i].y));
     while (next <= place) next += 1.0 / kPerLine;
   }
   return Tag("path", {{"class", "marker"}, {"d", path}});
 }
 
-std::string StyleClass(int style) { return fmt::format("c{}", style % 12); }
+// Returns the attributes of a line with the dash of a style.
+Attributes LineAttributes(const LineStyle& style, const std::string& path) {
+  Attributes attributes = {{"class", "mean"}, {"d", path}};
+  const std::string_view dash = LineDashes()[static_cast<size_t>(style.dash)];
+  if (!dash.empty()) attributes.emplace_back("stroke-dasharray", dash);
+  return attributes;
+}
 
 Markup RenderLine(const Plot& plot, size_t index) {
   constexpr size_t kPoints = 400;
@@ -129,10 +115,7 @@ Markup RenderLine(const Plot& plot, size_t index) {
   }
   std::string path;
   AddPath(plot, points, Middle, path);
-  Attributes attributes = {{"class", "mean"}, {"d", path}};
-  const std::string_view dash = kDashes[line.style % kDashes.size()];
-  if (!dash.empty()) attributes.emplace_back("stroke-dasharray", dash);
-  content += Tag("path", attributes);
+  content += Tag("path", LineAttributes(line.style, path));
   content += RenderMarkers(plot, index);
   std::string crosses;
   for (const auto& [x, y] : line.crosses) {
@@ -149,7 +132,7 @@ Markup RenderLine(const Plot& plot, size_t index) {
     values += fmt::format("{}{}", gap, point.value);
   }
   return Tag("g",
-             {{"class", "series " + StyleClass(line.style)},
+             {{"class", "series " + ColourClass(line.style)},
               {"data-name", line.name},
               {"data-x", xs},
               {"data-at", where},
@@ -290,13 +273,40 @@ Markup RenderPlot(const Plot& plot) {
              RenderAxes(plot), Tag("g", {{"clip-path", "url(#" + clip + ")"}}, lines));
 }
 
-Markup RenderSample(int style) {
-  Attributes line = {{"class", "mean"}, {"d", "M2 8H38"}};
-  const std::string_view dash = kDashes[style % kDashes.size()];
-  if (!dash.empty()) line.emplace_back("stroke-dasharray", dash);
-  return Tag("svg", {{"class", "sample"}, {"viewBox", "0 0 40 16"}, {"aria-hidden", "true"}},
-             Tag("g", {{"class", StyleClass(style)}}, Tag("path", line),
-                 Tag("path", {{"class", "marker"}, {"d", MarkerPath(style, 20, 8)}})));
+std::string MarkerPath(int marker, double x, double y) {
+  const auto at = [&](double dx, double dy) { return Coordinates(x + dx, y + dy); };
+  switch (marker) {
+    case 0:  // circle
+      return fmt::format("M{}a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0 -7.2 0Z", at(-3.6, 0));
+    case 1:  // square
+      return fmt::format("M{}h6.4v6.4h-6.4Z", at(-3.2, -3.2));
+    case 2:  // triangle
+      return fmt::format("M{}L{}L{}Z", at(0, -4.4), at(4.2, 3.2), at(-4.2, 3.2));
+    case 3:  // diamond
+      return fmt::format("M{}L{}L{}L{}Z", at(0, -4.8), at(4.8, 0), at(0, 4.8), at(-4.8, 0));
+    case 4:  // triangle on its tip
+      return fmt::format("M{}L{}L{}Z", at(0, 4.4), at(4.2, -3.2), at(-4.2, -3.2));
+    case 5:  // plus
+      return fmt::format("M{}h3v-2.9h2.8v2.9h3v2.8h-3v2.9h-2.8v-2.9h-3Z", at(-4.4, -1.4));
+    case 6:  // cross
+      return fmt::format(
+          "M{}l2.2 -2.2l2.2 2.2l2.2 -2.2l2.2 2.2l-2.2 2.2l2.2 2.2l-2.2 2.2l-2.2 -2.2l-2.2 2.2"
+          "l-2.2 -2.2l2.2 -2.2Z",
+          at(-4.4, -2.2));
+    default:  // star
+      return fmt::format(
+          "M{}l1.5 3.3l3.5 0.4l-2.6 2.4l0.7 3.5l-3.1 -1.8l-3.1 1.8l0.7 -3.5l-2.6 -2.4l3.5 -0.4Z",
+          at(0, -5.2));
+  }
+}
+
+std::string ColourClass(const LineStyle& style) { return fmt::format("c{}", style.colour); }
+
+Markup RenderSample(const LineStyle& style) {
+  return Tag(
+      "svg", {{"class", "sample"}, {"viewBox", "0 0 40 16"}, {"aria-hidden", "true"}},
+      Tag("g", {{"class", ColourClass(style)}}, Tag("path", LineAttributes(style, "M2 8H38")),
+          Tag("path", {{"class", "marker"}, {"d", MarkerPath(style.marker, 20, 8)}})));
 }
 
 }  // namespace planish::lab

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lab/report/markup.h"
+#include "lab/report/norm_style.h"
 
 // Line charts as inline SVG, whatever their values are.
 namespace planish::lab {
@@ -43,7 +44,7 @@ struct PlotPoint {
 
 struct PlotLine {
   std::string name;
-  int style = 0;  ///< index of its colour, dash and marker
+  LineStyle style;
   std::vector<PlotPoint> points;
   bool has_band = false;
   std::vector<std::vector<std::pair<double, double>>> thin;  ///< further lines: single seeds
@@ -65,8 +66,14 @@ struct Plot {
 /// chart has pixels.
 Markup RenderPlot(const Plot& plot);
 
+/// Returns the path of a marker at a point.
+std::string MarkerPath(int marker, double x, double y);
+
+/// Returns the class of elements in the colour of a style.
+std::string ColourClass(const LineStyle& style);
+
 /// Returns a short piece of a line with its marker, for a legend.
-Markup RenderSample(int style);
+Markup RenderSample(const LineStyle& style);
 
 }  // namespace planish::lab
 

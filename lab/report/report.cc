@@ -47,45 +47,28 @@ Contents ContentsOf(const std::vector<Run>& runs, const std::vector<TheoryResult
 std::string RenderReport(const std::vector<Run>& runs, const std::vector<TheoryResult>& theory) {
   const Contents contents = ContentsOf(runs, theory, "RenderReport");
   const std::vector<Section>& sections = contents.sections;
-  Markup links;
-  Markup body;
+  std::vector<Part> parts;
   for (size_t i = 0; i < contents.arenas.size(); ++i) {
-    const std::string id = fmt::format("arena{}", i);
-    links += Tag("li", {}, Tag("a", {{"href", "#" + id}}, ArenaTitle(contents.arenas[i])));
-    body += RenderArena(contents.arenas[i], id);
+    parts.push_back(RenderArena(contents.arenas[i], fmt::format("arena{}", i)));
   }
   const std::vector<Reproduction> reproductions = FindReproductions(sections);
   // Papers whose columns have few runs come last.
   const auto add_papers = [&](bool mostly_run) {
     for (const Reproduction& reproduction : reproductions) {
       if (reproduction.IsMostlyRun() != mostly_run) continue;
-      const std::string id = "paper-" + reproduction.paper->name;
-      links += Tag("li", {}, Tag("a", {{"href", "#" + id}}, reproduction.paper->title));
-      body += RenderReproduction(reproduction, id);
+      parts.push_back(RenderReproduction(reproduction, "paper-" + reproduction.paper->name));
     }
   };
   add_papers(true);
-  if (!theory.empty()) {
-    links += Tag("li", {}, Tag("a", {{"href", "#theory"}}, kTheoryTitle));
-    body += RenderTheorySection(theory, "theory");
-  }
+  const bool has_paper = parts.size() > contents.arenas.size();
+  if (!theory.empty()) parts.push_back(RenderTheorySection(theory, "theory"));
   for (size_t i = 0; i < sections.size(); ++i) {
-    const std::string id = fmt::format("s{}", i);
-    const RunConfig& config = *sections[i].config;
-    links +=
-        Tag("li", {},
-            Tag("a", {{"href", "#" + id}}, config.report.title + " (" + config.data.name + ")"));
-    body += RenderSection(sections[i], id);
+    parts.push_back(RenderSection(sections[i], fmt::format("s{}", i)));
+    // The paper's tables contain these results.
+    if (has_paper) parts.back().summary = {};
   }
   add_papers(false);
-  const std::string title = sections.size() == 1 && contents.arenas.empty() && theory.empty()
-                                ? sections[0].config->report.title + " – Planish report"
-                                : "Planish report";
-  Markup header = Tag("h1", {}, "Planish report");
-  const size_t parts = sections.size() + reproductions.size() + contents.arenas.size();
-  if (parts + (theory.empty() ? 0 : 1) > 1)
-    header += Tag("nav", {{"aria-label", "Experiments"}}, Tag("ul", {}, links));
-  return RenderDocument(title, Tag("header", {}, header) + Tag("main", {}, body));
+  return RenderPage(parts);
 }
 
 void WriteReport(const std::vector<Run>& runs, const std::filesystem::path& path,

@@ -1,6 +1,6 @@
 'use strict';
-// Reading values at the pointer or by arrow keys, showing and hiding series, opening details for
-// print. The page is complete without it.
+// Reading values at the pointer or by arrow keys, showing and hiding series, opening folds that a
+// link leads to and those that are printed. The page is complete without it.
 const svgNode = (name, attributes) => {
   const node = document.createElementNS('http://www.w3.org/2000/svg', name);
   for (const key in attributes) node.setAttribute(key, attributes[key]);
@@ -83,9 +83,19 @@ for (const svg of document.querySelectorAll('figure > svg')) {
   });
 }
 
+const reveal = () => {
+  const target = document.getElementById(location.hash.slice(1));
+  if (!target) return;
+  for (let fold = target.closest('details') ?? target.querySelector('details'); fold;
+    fold = fold.parentElement.closest('details')) fold.open = true;
+  target.scrollIntoView();
+};
+addEventListener('hashchange', reveal);
+reveal();
+
 let closed = [];
 addEventListener('beforeprint', () => {
-  closed = [...document.querySelectorAll('details:not([open])')];
+  closed = [...document.querySelectorAll('main details:not([open])')];
   for (const details of closed) details.open = true;
 });
 addEventListener('afterprint', () => {

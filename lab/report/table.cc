@@ -8,6 +8,7 @@
 #include "lab/analysis/summary.h"
 #include "lab/error.h"
 #include "lab/report/markup.h"
+#include "lab/report/pieces.h"
 #include "lab/report/report.h"
 
 namespace planish::lab {
@@ -21,7 +22,30 @@ std::string EstimateText(const MetricSpec& metric, const SeedValues& values) {
 
 std::string SecondsText(const Group& group) {
   const Estimate seconds = TrainingSeconds(group);
-  return seconds.count == 0 ? "-" : FormatSignificant(seconds.mean, 3);
+  if (seconds.count == 0) return "-";
+  return FormatSeconds(seconds.mean) + (OtherLoadOf(group) == OtherLoad::kDisturbed ? "†" : "");
+}
+
+// Paints the marker at the beginning of each line but the first of an aligned table.
+std::string WithMarkers(const std::string& table, const std::vector<LineStyle>& styles,
+                        const TableOptions& options) {
+  if (!options.colour) return table;
+  std::string text;
+  size_t row = 0;
+  for (size_t begin = 0; begin < table.size(); ++row) {
+    const size_t end = table.find('\n', begin);
+    std::string line = table.substr(begin, end - begin + 1);
+    begin = end == table.npos ? table.size() : end + 1;
+    if (row > 0 && row <= styles.size()) {
+      const std::string marker = TerminalMarker(styles[row - 1], false);
+      const size_t at = line.find(marker);
+      if (at != line.npos) {
+        line.replace(at, marker.size(), TerminalMarker(styles[row - 1], true));
+      }
+    }
+    text += line;
+  }
+  return text;
 }
 
 std::string RenderPanel(const Section& section, const Panel& panel, const TableOptions& options) {
@@ -46,10 +70,13 @@ std::string RenderPanel(const Section& section, const Panel& panel, const TableO
   }
   head.push_back("seconds");
   std::vector<Row> rows = {head};
+  std::vector<LineStyle> styles;
+  bool disturbed = false;
   for (const Group& group : panel.groups) {
+    styles.push_back(StyleOf(section, group.value));
     const int finished = group.CountOf(Status::kFinished);
     const auto all = static_cast<int>(group.runs.size());
-    Row row = {CleanLine(group.value),
+    Row row = {TerminalMarker(styles.back(), false) + " " + CleanLine(group.value),
                finished == all ? std::to_string(all) : fmt::format("{}/{}", finished, all)};
     if (metric) {
       if (!only_best) {
@@ -68,9 +95,15 @@ std::string RenderPanel(const Section& section, const Panel& panel, const TableO
       row.push_back(against);
     }
     row.push_back(SecondsText(group));
+    disturbed |= OtherLoadOf(group) == OtherLoad::kDisturbed;
     rows.push_back(row);
   }
-  return Aligned(rows, options);
+  std::string text = WithMarkers(Aligned(rows, options), styles, options);
+  if (disturbed) {
+    text += Wrapped("†: other programs took CPU time from the training.",
+                    static_cast<size_t>(options.width), "");
+  }
+  return text;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "lab/analysis/format.h"
+#include "lab/report/overview.h"
 #include "lab/report/pieces.h"
 #include "lab/report/plot.h"
 
@@ -97,10 +98,13 @@ Plot PlotOf(const TheoryChart& chart, const std::string& id) {
       .lines = {}};
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   double low_x = kInfinity, high_x = -kInfinity, low_y = kInfinity, high_y = -kInfinity;
+  std::vector<std::string> names;
+  for (const TheoryLine& line : chart.lines) names.push_back(line.name);
+  const std::vector<LineStyle> styles = StylesOf(names);
   for (size_t i = 0; i < chart.lines.size(); ++i) {
     const TheoryLine& line = chart.lines[i];
     PlotLine drawn{.name = line.name,
-                   .style = static_cast<int>(i),
+                   .style = styles[i],
                    .points = {},
                    .has_band = false,
                    .thin = {},
@@ -129,8 +133,9 @@ Plot PlotOf(const TheoryChart& chart, const std::string& id) {
   return plot;
 }
 
-// Charts with the same lines share a legend.
-Markup RenderTheoryCharts(const TheoryResult& result, const std::string& id) {
+// Renders charts `first` to `last`. Charts with the same lines share a legend.
+Markup RenderTheoryCharts(const TheoryResult& result, size_t first, size_t last,
+                          const std::string& id) {
   Markup content, figures;
   std::vector<LegendEntry> legend;
   const auto close = [&] {
@@ -139,7 +144,7 @@ Markup RenderTheoryCharts(const TheoryResult& result, const std::string& id) {
     }
     figures = {};
   };
-  for (size_t i = 0; i < result.charts.size(); ++i) {
+  for (size_t i = first; i < std::min(last, result.charts.size()); ++i) {
     const TheoryChart& chart = result.charts[i];
     const Plot plot = PlotOf(chart, fmt::format("{}-c{}", id, i));
     if (plot.lines.empty()) continue;
@@ -155,14 +160,28 @@ Markup RenderTheoryCharts(const TheoryResult& result, const std::string& id) {
   return content;
 }
 
+// Number of an analysis' charts outside of the appendix.
+constexpr size_t kMaxCharts = 2;
+
 Markup RenderResult(const TheoryResult& result, const std::string& id) {
-  Markup tables;
-  for (const TheoryTable& table : result.tables) tables += RenderTheoryTable(table);
-  Markup content =
-      Tag("h3", {}, HeadingOf(result)) + RenderStatements(result) + RenderTheoryCharts(result, id);
-  if (!tables.empty()) content += Details("Tables", tables);
-  content += Tag("p", {{"class", "note"}}, CommandOf(result));
-  return Tag("div", {{"class", "panel"}, {"id", id}}, content);
+  return Tag("div", {{"class", "panel"}}, RenderStatements(result),
+             RenderTheoryCharts(result, 0, kMaxCharts, id));
+}
+
+Markup RenderDetails(const TheoryResult& result, const std::string& id) {
+  Markup content = RenderTheoryCharts(result, kMaxCharts, result.charts.size(), id);
+  for (const TheoryTable& table : result.tables) content += RenderTheoryTable(table);
+  return Tag("div", {{"class", "panel"}}, Tag("h4", {}, HeadingOf(result)), content,
+             Tag("p", {{"class", "note"}}, CommandOf(result)));
+}
+
+size_t CountOf(const std::vector<TheoryResult>& results, TheoryVerdict verdict) {
+  size_t count = 0;
+  for (const TheoryResult& result : results) {
+    count += static_cast<size_t>(
+        std::ranges::count(result.statements, verdict, &TheoryStatement::verdict));
+  }
+  return count;
 }
 
 // The number of statements with each verdict, in the order of their meaning.
@@ -170,11 +189,7 @@ std::string CountsOf(const std::vector<TheoryResult>& results) {
   std::vector<std::string> counts;
   size_t all = 0;
   for (const TheoryVerdict verdict : kTheoryVerdicts) {
-    size_t count = 0;
-    for (const TheoryResult& result : results) {
-      count += static_cast<size_t>(
-          std::ranges::count(result.statements, verdict, &TheoryStatement::verdict));
-    }
+    const size_t count = CountOf(results, verdict);
     all += count;
     if (count > 0) counts.push_back(fmt::format("{}: {}", TextOf(verdict), count));
   }
@@ -182,28 +197,99 @@ std::string CountsOf(const std::vector<TheoryResult>& results) {
   return fmt::format("{} statements; {}", all, fmt::join(counts, ", "));
 }
 
+Outcome OutcomeOf(TheoryVerdict verdict) {
+  switch (verdict) {
+    case TheoryVerdict::kHolds:
+    case TheoryVerdict::kHoldsCorrected:
+      return Outcome::kAgrees;
+    case TheoryVerdict::kFails:
+      return Outcome::kDiffers;
+    case TheoryVerdict::kHoldsInPart:
+    case TheoryVerdict::kCannotTell:
+      break;
+  }
+  return Outcome::kOpen;
+}
+
+// Renders the verdicts of each analysis. An outline is a statement that holds with a correction.
+Summary SummaryOf(const std::vector<TheoryResult>& results, const std::string& id) {
+  OutcomeChart chart{.id = id + "-overview",
+                     .heading = "The statements of each analysis",
+                     .columns = {},
+                     .rows = {}};
+  size_t all = 0;
+  for (const TheoryResult& result : results) {
+    OutcomeChart::Row* row = nullptr;
+    for (OutcomeChart::Row& other : chart.rows) {
+      if (other.label == result.name) row = &other;
+    }
+    if (!row) {
+      chart.rows.push_back({result.name, {}, ""});
+      row = &chart.rows.back();
+    }
+    for (const TheoryStatement& statement : result.statements) {
+      ++all;
+      row->cells.push_back(
+          {OutcomeOf(statement.verdict), statement.verdict != TheoryVerdict::kHoldsCorrected});
+      row->text += fmt::format("{}{}", row->text.empty() ? "" : ", ", TextOf(statement.verdict));
+    }
+  }
+  for (OutcomeChart::Row& row : chart.rows) {
+    std::ranges::stable_sort(row.cells, {}, &OutcomeCell::outcome);
+  }
+  std::erase_if(chart.rows, [](const OutcomeChart::Row& row) { return row.cells.empty(); });
+  Summary summary;
+  summary.asked = fmt::format(
+      "Asked: do {} statements of the papers' theory hold? Each is computed in double precision, "
+      "or "
+      "measured in trained runs.",
+      all);
+  summary.found = fmt::format(
+      "Found: {} hold, {} only with a correction that its measurement names; {} hold in some cases "
+      "only, and {} do not hold.",
+      CountOf(results, TheoryVerdict::kHolds) + CountOf(results, TheoryVerdict::kHoldsCorrected),
+      CountOf(results, TheoryVerdict::kHoldsCorrected),
+      CountOf(results, TheoryVerdict::kHoldsInPart), CountOf(results, TheoryVerdict::kFails));
+  summary.sure =
+      "How sure: identities are checked to rounding errors. Statements about training rest on the "
+      "runs and seeds that their measurement names.";
+  if (!chart.rows.empty()) {
+    chart.words = {"holds", "holds with a correction",      "does not hold", "",
+                   "",      "holds in part, or cannot tell"};
+    summary.chart = RenderOutcomes(chart);
+  }
+  for (const TheoryVerdict verdict : kTheoryVerdicts) {
+    summary.tiles.push_back({CountOf(results, verdict), std::string(TextOf(verdict)), ""});
+  }
+  return summary;
+}
+
 }  // namespace
 
-Markup RenderTheorySection(const std::vector<TheoryResult>& found, const std::string& id) {
+Part RenderTheorySection(const std::vector<TheoryResult>& found, const std::string& id) {
   // An analysis of random data comes before those of runs.
   std::vector<TheoryResult> results = found;
   std::ranges::stable_sort(results, {}, [](const TheoryResult& result) {
     return std::pair(result.name, result.settings.contains("run"));
   });
-  Markup content =
-      Tag("h2", {}, kTheoryTitle) +
-      Tag("p", {{"class", "source"}},
-          fmt::format("Statements of the papers' theory, measured by planish analyze. {}.",
-                      CountsOf(results)));
+  Part part{.id = id,
+            .title = std::string(kTheoryTitle),
+            .source = "Statements of the papers' theory, measured by planish analyze.",
+            .summary = SummaryOf(results, id),
+            .body = {},
+            .links = {},
+            .details = {}};
   for (size_t i = 0; i < results.size(); ++i) {
-    content += RenderResult(results[i], fmt::format("{}-{}", id, i));
+    const std::string own = fmt::format("{}-{}", id, i);
+    part.links.push_back({own, HeadingOf(results[i])});
+    part.body += Fold(part.links.back(), RenderResult(results[i], own));
+    part.details += RenderDetails(results[i], own);
   }
-  content += Tag("div", {{"class", "note"}},
-                 List({"Holds with a correction: with a condition or a correction that the "
-                       "measurement names. Holds in part: in some of several cases. Cannot tell: "
-                       "the intervals include both answers.",
-                       "Logarithmic axes leave out values of 0."}));
-  return Tag("section", {{"id", id}, {"class", "paper"}}, content);
+  part.body += Tag("p", {{"class", "note"}},
+                   "Holds with a correction: with a condition or a correction that the measurement "
+                   "names. Holds in part: in some of several cases. Cannot tell: the intervals "
+                   "include both answers. Logarithmic axes leave out values of 0.");
+  return part;
 }
 
 std::string BriefOfTheory(const std::vector<TheoryResult>& results) {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/report/markup.h"
+#include "lab/report/page.h"
 #include "lab/theory/result.h"
 
 namespace planish::lab {
@@ -14,7 +14,7 @@ inline constexpr std::string_view kTheoryTitle = "Theory of the papers, measured
 
 /// Renders the results of analyses as one section of the page: statements with verdicts, charts and
 /// tables. Every id in it starts with `id`.
-Markup RenderTheorySection(const std::vector<TheoryResult>& found, const std::string& id);
+Part RenderTheorySection(const std::vector<TheoryResult>& found, const std::string& id);
 
 /// Returns the numbers of statements with each verdict for a terminal, one line.
 std::string BriefOfTheory(const std::vector<TheoryResult>& results);

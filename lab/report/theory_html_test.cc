@@ -37,7 +37,8 @@ TheoryResult Result() {
 TEST(TheoryHtmlTest, HasStatementsTablesAndCharts) {
   const std::string page = RenderReport({}, {Result()});
   EXPECT_THAT(page, HasSubstr("<h2>Theory of the papers, measured</h2>"));
-  EXPECT_THAT(page, HasSubstr("2 statements; holds: 1, does not hold: 1"));
+  EXPECT_THAT(page, HasSubstr("Found: 1 hold, 0 only with a correction that its measurement names; "
+                              "0 hold in some cases only, and 1 do not hold."));
   EXPECT_THAT(page, HasSubstr("<h3>Fisher &lt;matrices&gt;: pi-mnist, norm layer</h3>"));
   EXPECT_THAT(page, HasSubstr("<span class=\"badge does-not-hold\">does not hold</span>"));
   EXPECT_THAT(page, HasSubstr("Ba &amp; others, Eq. 2. Measured: error 1."));
@@ -51,7 +52,7 @@ TEST(TheoryHtmlTest, HasStatementsTablesAndCharts) {
 }
 
 TEST(TheoryHtmlTest, PlacesPointsOnLogarithmicAxes) {
-  std::string html = RenderTheorySection({Result()}, "t").html();
+  std::string html = RenderTheorySection({Result()}, "t").body.html();
   html = html.substr(html.find("<figure>"));
   html.resize(html.find("</figure>") + 9);
   pugi::xml_document document;
@@ -71,7 +72,8 @@ TEST(TheoryHtmlTest, StandsBesideRuns) {
   const Runs runs = {FinishedRun("none", 4, 1, {.2}), FinishedRun("layer", 4, 1, {.1})};
   const std::string page = RenderReport(runs, {Result(), Result()});
   EXPECT_THAT(page, HasSubstr("<a href=\"#theory\">Theory of the papers, measured</a>"));
-  EXPECT_THAT(page, HasSubstr("4 statements; holds: 2, does not hold: 2"));
+  EXPECT_THAT(page, HasSubstr("Found: 2 hold, 0 only with a correction that its measurement names; "
+                              "0 hold in some cases only, and 2 do not hold."));
   EXPECT_THAT(RenderReport(runs), Not(HasSubstr("#theory")));
   EXPECT_THAT(
       Findings(runs, 2, {Result()}),
@@ -90,7 +92,7 @@ TEST(TheoryHtmlTest, DrawsValuesThatDifferByRounding) {
                       false,
                       {{"a", {{1, value}, {2, std::nextafter(value, 2e300)}}},
                        {"b", {{value, 1}, {std::nextafter(value, 2e300), 2}}}}}};
-    EXPECT_THAT(RenderTheorySection({result}, "t").html(), Not(HasSubstr("nan")));
+    EXPECT_THAT(RenderTheorySection({result}, "t").body.html(), Not(HasSubstr("nan")));
   }
   EXPECT_LE((Axis{.low = 1, .high = std::nextafter(1, 2)}).Ticks().size(), 6u);
   EXPECT_LE((Axis{.low = 0x1p53, .high = 0x1p53 + 2}).Ticks().size(), 6u);
