@@ -112,18 +112,19 @@ std::vector<Finding> FindingsOf(const Section& section, const Panel& panel) {
   if (!metric) return findings;
   const Measure measure = HeadlineMeasure(section);
   const Group* baseline = panel.Find(report.baseline);
+  const std::string at = section.panels.size() > 1 ? AtPanel(panel) : "";
   for (const Group& group : panel.groups) {
     if (&group == baseline) continue;
     const std::string name = section.Named(group.value);
     const Estimate value = EstimateMean(Values(group, metric->name, measure));
     if (value.count == 0) {
-      findings.push_back({"no comparison",
-                          Capitalized(AtPanel(panel) + "no run with " + name + " has finished.")});
+      findings.push_back(
+          {"no comparison", Capitalized(at + "no run with " + name + " has finished.")});
       continue;
     }
     const std::string reached =
-        Capitalized(fmt::format("{}{} reached {} ({})", AtPanel(panel), name,
-                                ValueOf(*metric, value.mean), MeanOf(value.count, group)));
+        Capitalized(fmt::format("{}{} reached {} ({})", at, name, ValueOf(*metric, value.mean),
+                                MeanOf(value.count, group)));
     if (!baseline) {
       findings.push_back(
           {"no comparison", fmt::format("{}. No run has {} and otherwise the same settings.",

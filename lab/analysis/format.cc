@@ -145,6 +145,8 @@ std::string FormatEstimate(const MetricSpec& metric, const Estimate& estimate) {
 }
 
 std::string DifferenceUnit(const MetricSpec& metric) {
+  // BLEU is the name of the metric and of its unit.
+  if (metric.unit.empty() && metric.label.ends_with("BLEU")) return "BLEU";
   return IsPercent(metric) ? "points" : metric.unit;
 }
 

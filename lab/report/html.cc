@@ -844,7 +844,8 @@ Part RenderSection(const Section& section, const std::string& id) {
   for (size_t i = 0; i < section.panels.size(); ++i) {
     const Panel& panel = section.panels[i];
     const std::string panel_id = fmt::format("{}-{}", id, i);
-    const Markup title = panel.title.empty() ? Markup() : Tag("h4", {}, "With " + panel.title);
+    const Markup title =
+        section.panels.size() < 2 ? Markup() : Tag("h4", {}, "With " + panel.title);
     results +=
         Tag("div", {{"class", "panel"}}, title, RenderHeadline(section, panel),
             RenderCharts(section, panel, /*against_seconds=*/false, 2, panel_id, &notes_of_charts));

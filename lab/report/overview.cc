@@ -105,6 +105,7 @@ Markup Key(const OutcomeChart& chart) {
                      Sign(cell, 10, 10)),
                  chart.words.empty() ? std::string(kMeanings[i].text) : chart.words[i]);
   }
+  if (!chart.note.empty()) items += Tag("li", {}, chart.note);
   return Tag("ul", {{"class", "key"}}, items);
 }
 
@@ -169,14 +170,19 @@ Markup RenderOutcomes(const OutcomeChart& chart) {
   for (const OutcomeChart::Row& row : chart.rows) columns = std::max(columns, row.cells.size());
   const double step = std::min(34.0, (kDrawingWidth - kLabels - kRightMargin) /
                                          static_cast<double>(std::max<size_t>(columns, 1)));
-  const double top = chart.columns.empty() ? 4 : 104;
+  constexpr size_t kColumnWidth = 13;  // characters
+  size_t longest = 0;
+  for (const std::string& label : chart.columns) {
+    longest = std::max(longest, std::min(Width(label), kColumnWidth));
+  }
+  const double top = 12 + 8 * static_cast<double>(longest);
   const auto x = [&](size_t i) { return kLabels + step * (static_cast<double>(i) + 0.5); };
   Markup content;
   for (size_t i = 0; i < chart.columns.size(); ++i) {
     content +=
         Tag("text",
             {{"transform", fmt::format("translate({:.1f} {:.1f}) rotate(-60)", x(i) + 4, top - 6)}},
-            Cut(chart.columns[i], 12));
+            Cut(chart.columns[i], kColumnWidth));
   }
   std::string description, grid;
   for (size_t r = 0; r < chart.rows.size(); ++r) {

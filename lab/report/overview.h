@@ -56,6 +56,7 @@ struct OutcomeChart {
   /// Words of the key, in the order agrees, agrees on other data (an outline), differs, differs on
   /// other data, equivalent, open. Empty: these.
   std::vector<std::string> words = {};
+  std::string note = {};  ///< last entry of the key
 };
 
 Markup RenderOutcomes(const OutcomeChart& chart);

@@ -419,10 +419,8 @@ Outcome OutcomeOf(const PaperClaimResult::Column& column) {
 
 // Renders each claim in each experiment as a sign.
 Markup RenderOverview(const std::vector<PaperClaimResult>& results, const std::string& id) {
-  OutcomeChart chart{.id = id,
-                     .heading = "Each claim in each experiment (> reads: better than)",
-                     .columns = {},
-                     .rows = {}};
+  OutcomeChart chart{
+      .id = id, .heading = "Each claim in each experiment", .columns = {}, .rows = {}};
   std::vector<const ColumnRuns*> columns;
   for (const PaperClaimResult& result : results) {
     for (const PaperClaimResult::Column& column : result.columns) {
@@ -448,6 +446,7 @@ Markup RenderOverview(const std::vector<PaperClaimResult>& results, const std::s
     }
     chart.rows.push_back(std::move(row));
   }
+  chart.note = "a > b: a is better than b";
   return chart.rows.empty() ? Markup() : RenderOutcomes(chart);
 }
 

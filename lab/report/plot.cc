@@ -309,4 +309,49 @@ Markup RenderSample(const LineStyle& style) {
           Tag("path", {{"class", "marker"}, {"d", MarkerPath(style.marker, 20, 8)}})));
 }
 
+std::string RenderNormStyles() {
+  constexpr size_t kColumns = 3;
+  constexpr double kCell = 170, kRow = 22, kEdge = 12;
+  const std::span<const NormStyle> norms = NormStyles();
+  const size_t rows = (norms.size() + kColumns - 1) / kColumns;
+  const double width = 2 * kEdge + kCell * kColumns;
+  const double height = 2 * kEdge + kRow * static_cast<double>(rows);
+  Markup pages;
+  for (const bool dark : {false, true}) {
+    const double left = dark ? width : 0;
+    pages += Tag("rect", {{"x", fmt::format("{}", left)},
+                          {"width", fmt::format("{}", width)},
+                          {"height", fmt::format("{}", height)},
+                          {"fill", std::string(dark ? kDarkPage : kLightPage)}});
+    for (size_t i = 0; i < norms.size(); ++i) {
+      const double x = left + kEdge + kCell * static_cast<double>(i / rows);
+      const double y = kEdge + kRow * (static_cast<double>(i % rows) + 0.5);
+      const LineStyle& style = norms[i].style;
+      const Colour& colour = LineColours()[static_cast<size_t>(style.colour)];
+      const std::string hex(dark ? colour.dark : colour.light);
+      Attributes line = {{"d", fmt::format("M{} {}h36", x, y)},
+                         {"fill", "none"},
+                         {"stroke", hex},
+                         {"stroke-width", "2.2"}};
+      const std::string_view dash = LineDashes()[static_cast<size_t>(style.dash)];
+      if (!dash.empty()) line.emplace_back("stroke-dasharray", dash);
+      pages += Tag("path", line) +
+               Tag("path", {{"d", MarkerPath(style.marker, x + 18, y)}, {"fill", hex}}) +
+               Tag("text",
+                   {{"x", fmt::format("{}", x + 44)},
+                    {"y", fmt::format("{}", y + 4)},
+                    {"fill", dark ? "#e4e7ea" : "#1c2024"}},
+                   norms[i].name);
+    }
+  }
+  return Tag("svg",
+             {{"xmlns", "http://www.w3.org/2000/svg"},
+              {"viewBox", fmt::format("0 0 {} {}", 2 * width, height)},
+              {"font-family", "sans-serif"},
+              {"font-size", "12"}},
+             Tag("title", {}, "Line styles of norms and cells"), pages)
+             .html() +
+         "\n";
+}
+
 }  // namespace planish::lab

@@ -75,6 +75,9 @@ std::string ColourClass(const LineStyle& style);
 /// Returns a short piece of a line with its marker, for a legend.
 Markup RenderSample(const LineStyle& style);
 
+/// Returns an SVG document with the styles of all norms and cells on a light and on a dark page.
+std::string RenderNormStyles();
+
 }  // namespace planish::lab
 
 #endif  // PLANISH_LAB_REPORT_PLOT_H_

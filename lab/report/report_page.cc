@@ -1,16 +1,22 @@
 // report_page RUNS PAGE: writes the report of the runs below RUNS to PAGE, and table and findings
-// to stdout. Used by tests/python/test_report.py.
+// to stdout. report_page STYLES: writes docs/norm-styles.svg to STYLES. Used by tests/python.
 #include <exception>
 #include <iostream>
 
+#include "lab/report/plot.h"
 #include "lab/report/report.h"
+#include "lab/run/atomic_file.h"
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::cerr << "usage: report_page RUNS PAGE\n";
+  if (argc != 2 && argc != 3) {
+    std::cerr << "usage: report_page RUNS PAGE, or report_page STYLES\n";
     return 2;
   }
   try {
+    if (argc == 2) {
+      planish::lab::WriteOutputFile(argv[1], planish::lab::RenderNormStyles());
+      return 0;
+    }
     const std::vector<planish::lab::Run> runs = planish::lab::FindRuns({argv[1]}).runs;
     planish::lab::WriteReport(runs, argv[2]);
     std::cout << planish::lab::RenderTable(runs) << "\n" << planish::lab::Findings(runs);

@@ -54,11 +54,11 @@ std::vector<pugi::xml_document> Drawings(const std::string& page) {
 TEST(ReportTest, ReportsTheFindings) {
   const std::string page = RenderReport(Sample());
   EXPECT_THAT(page,
-              HasSubstr("With batch size 4, norm layer reached 5.13% test error (mean of 3 seeds), "
+              HasSubstr("Norm layer reached 5.13% test error (mean of 3 seeds), "
                         "0.83 points lower than norm none (95% interval 0.26 to 1.41 points)."));
   EXPECT_THAT(
       page,
-      HasSubstr("With batch size 4, norm batch reached 5.97% test error (mean of 3 "
+      HasSubstr("Norm batch reached 5.97% test error (mean of 3 "
                 "seeds), no clear difference from norm none: 0 (95% interval from 0.25 points "
                 "lower to 0.25 points higher)."));
 }
@@ -194,7 +194,7 @@ TEST(ReportTest, ReportsHowSoonTheBaselineIsMatched) {
 TEST(ReportTest, OneSeedIsReported) {
   const Runs runs = {FinishedRun("none", 4, 1, {.06}), FinishedRun("layer", 4, 1, {.05})};
   EXPECT_THAT(RenderReport(runs),
-              HasSubstr("With batch size 4, norm layer reached 5.00% test error (one seed), 1.00 "
+              HasSubstr("Norm layer reached 5.00% test error (one seed), 1.00 "
                         "points lower than norm none. One seed has no interval, so this can be "
                         "chance."));
   EXPECT_EQ(Findings(runs),

@@ -161,7 +161,7 @@ def test_every_drawing_has_a_text_alternative(sample):
         assert drawing["role"] == "img"
         assert drawing["aria-label"]
         assert drawing["aria-describedby"] in ids
-    assert charts == 2
+    assert charts == 3  # the overview, and the metric against steps and seconds
 
 
 def test_ids_are_unique(sample):
@@ -178,7 +178,7 @@ def test_own_script_is_small(sample):
 def test_numbers_agree_with_scipy(sample):
     # scipy.stats.ttest_rel([.10, .12, .11], [.20, .21, .22]): -0.1 +- 0.0248414
     assert ("norm layer reached 11.00% test error (mean of 3 seeds), 10.00 points lower than norm none "
-            "(95% interval 7.52 to 12.48).") in Page(render(sample())).text
+            "(95% interval 7.52 to 12.48 points).") in Page(render(sample())).text
 
 
 def test_same_runs_same_bytes(sample):
