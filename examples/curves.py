@@ -8,7 +8,8 @@ Curve = Sequence[tuple[float, float]]
 Panel = Mapping[str, Sequence[Curve]]  # for each name, one curve a seed
 
 WIDTH, HEIGHT, LEFT, TOP, GAP = 400, 260, 58, 84, 84
-COLOURS = (("#bc4c00", "#f0883e"), ("#0969da", "#58a6ff"), ("#1a7f37", "#3fb950"))
+# On light and dark pages; the first two are those of lstm and ln-lstm in the lab's reports.
+COLOURS = (("#353535", "#f6f6f6"), ("#dd6819", "#ee854c"), ("#3a6cb3", "#67b2e7"))
 
 
 def ticks(low: float, high: float, max_count: int) -> list[float]:

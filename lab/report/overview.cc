@@ -166,10 +166,14 @@ Markup RenderIntervals(const IntervalChart& chart) {
 }
 
 Markup RenderOutcomes(const OutcomeChart& chart) {
+  // Narrower signs would overlap. Rows with more of them have several lines.
+  constexpr double kMinStep = 18, kMaxStep = 34;
+  constexpr double kSpace = kDrawingWidth - kLabels - kRightMargin;
+  constexpr auto kMaxCells = static_cast<size_t>(kSpace / kMinStep);
   size_t columns = chart.columns.size();
   for (const OutcomeChart::Row& row : chart.rows) columns = std::max(columns, row.cells.size());
-  const double step = std::min(34.0, (kDrawingWidth - kLabels - kRightMargin) /
-                                         static_cast<double>(std::max<size_t>(columns, 1)));
+  const size_t in_line = std::clamp<size_t>(columns, 1, std::max(kMaxCells, chart.columns.size()));
+  const double step = std::min(kMaxStep, kSpace / static_cast<double>(in_line));
   constexpr size_t kColumnWidth = 13;  // characters
   size_t longest = 0;
   for (const std::string& label : chart.columns) {
@@ -185,18 +189,22 @@ Markup RenderOutcomes(const OutcomeChart& chart) {
             Cut(chart.columns[i], kColumnWidth));
   }
   std::string description, grid;
-  for (size_t r = 0; r < chart.rows.size(); ++r) {
-    const OutcomeChart::Row& row = chart.rows[r];
-    const double y = top + kRow * (static_cast<double>(r) + 0.5);
-    grid += fmt::format("M{:.1f} {:.1f}H{:.1f}", kLabels, y, kDrawingWidth - kRightMargin);
-    content += Text(kLabels - 10, y + 4.5, "end", Cut(row.label, kLabelWidth));
-    for (size_t i = 0; i < row.cells.size(); ++i) {
-      if (row.cells[i].outcome != Outcome::kNone) content += Sign(row.cells[i], x(i), y);
+  double y = top - kRow / 2;
+  for (const OutcomeChart::Row& row : chart.rows) {
+    for (size_t i = 0; i < std::max<size_t>(row.cells.size(), 1); ++i) {
+      if (i % in_line == 0) {
+        y += kRow;
+        grid += fmt::format("M{:.1f} {:.1f}H{:.1f}", kLabels, y, kDrawingWidth - kRightMargin);
+        if (i == 0) content += Text(kLabels - 10, y + 4.5, "end", Cut(row.label, kLabelWidth));
+      }
+      if (i < row.cells.size() && row.cells[i].outcome != Outcome::kNone) {
+        content += Sign(row.cells[i], x(i % in_line), y);
+      }
     }
-    description += fmt::format("{}{}: {}.", r == 0 ? "" : " ", row.label, row.text);
+    description += fmt::format("{}{}: {}.", description.empty() ? "" : " ", row.label, row.text);
   }
-  const double height = top + kRow * static_cast<double>(chart.rows.size()) + 4;
-  return Drawing(chart.id, chart.heading, description, height, Path("grid", grid) + content) +
+  return Drawing(chart.id, chart.heading, description, y + kRow / 2 + 4,
+                 Path("grid", grid) + content) +
          Key(chart);
 }
 

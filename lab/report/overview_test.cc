@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <limits>
+#include <map>
 #include <pugixml.hpp>
 
 namespace planish::lab {
@@ -92,6 +94,24 @@ TEST(RenderOutcomes, FillsSignsOfThePapersOwnData) {
   EXPECT_THAT(html, HasSubstr("</svg>agrees</li>"));
   EXPECT_THAT(html, HasSubstr("</svg>differs on other data</li>"));
   EXPECT_THAT(html, Not(HasSubstr("</svg>equivalent</li>")));
+}
+
+// Signs are at least 18 units apart, so that 100 of them need several lines.
+TEST(RenderOutcomes, WrapsLongRows) {
+  OutcomeChart chart{.id = "x", .heading = "Statements", .columns = {}, .rows = {}};
+  chart.rows.push_back({"a", std::vector<OutcomeCell>(100, {Outcome::kAgrees, true}), ""});
+  chart.rows.push_back({"b", {}, ""});
+  const pugi::xml_document drawing = Drawing(RenderOutcomes(chart));
+  std::map<double, std::vector<double>> lines;  // y -> x of the tips
+  for (const pugi::xpath_node& node : drawing.select_nodes("//path[@class='outcome agrees']")) {
+    double x = 0, y = 0;
+    ASSERT_EQ(std::sscanf(node.node().attribute("d").value(), "M%lf %lf", &x, &y), 2);
+    lines[y].push_back(x);
+  }
+  EXPECT_EQ(lines.size(), 7u);  // 15 fit into the 282 units beside the labels
+  for (const auto& [y, places] : lines) {
+    for (size_t i = 1; i < places.size(); ++i) EXPECT_GE(places[i] - places[i - 1], 18);
+  }
 }
 
 }  // namespace
