@@ -143,7 +143,7 @@ def test_final_table(sweep):
     assert "pi-mnist: Permutation-invariant MNIST (drawn digits)" in text
     for batch in (64, 128):
         assert f"\nbatch size {batch}\n" in text
-    assert re.findall(r"^  (none|layer) +2 ", text, re.M) == ["none", "layer"] * 2
+    assert re.findall(r"^  \S (none|layer) +2 ", text, re.M) == ["none", "layer"] * 2
     assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text
     assert sweep.ok("show", "runs").stdout == text
@@ -544,7 +544,7 @@ def test_report_over_two_folders(planish, sweep):
     assert "with norm none" in first and "with layer" in first and "with batch" in first
     assert (planish.folder / "report.html").exists()
     shown = planish.ok("show", "runs", sweep.folder / "runs").stdout
-    assert re.findall(r"^  (none|layer|batch) +2 ", shown, re.M) == ["none", "batch", "layer", "none", "layer"]
+    assert re.findall(r"^  \S (none|layer|batch) +2 ", shown, re.M) == ["none", "batch", "layer", "none", "layer"]
 
 
 def test_json_of_a_folder_whose_name_is_not_utf8(planish):

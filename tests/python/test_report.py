@@ -177,7 +177,7 @@ def test_own_script_is_small(sample):
 
 def test_numbers_agree_with_scipy(sample):
     # scipy.stats.ttest_rel([.10, .12, .11], [.20, .21, .22]): -0.1 +- 0.0248414
-    assert ("norm layer reached 11.00% test error (mean of 3 seeds), 10.00 points lower than norm none "
+    assert ("Norm layer reached 11.00% test error (mean of 3 seeds), 10.00 points lower than norm none "
             "(95% interval 7.52 to 12.48 points).") in Page(render(sample())).text
 
 

@@ -55,7 +55,7 @@ def test_trains_on_a_table_and_reports(planish, name):
     assert result["best"]["values"]["test_loss"] > 0
     planish.ok("report", "runs", "-o", "report.html")
     report = (planish.folder / "report.html").read_text()
-    assert "Sentences</h2>" in report and "your own classes" in report and "Data: q." in report
+    assert "Sentences (q)</h2>" in report and "your own classes" in report
     assert "test accuracy" in report
 
 
