@@ -59,12 +59,14 @@ Json RunJson(const Run& run) {
               {"settings", AllSettings(config)},
               {"steps", nullptr},
               {"seconds", nullptr},
+              {"cpu_seconds", nullptr},
               {"parameters", nullptr},
               {"best_by", nullptr},
               {"best_step", nullptr}};
   if (run.result) {
     row["steps"] = run.result->steps;
     row["seconds"] = run.result->seconds;
+    if (run.result->cpu_seconds) row["cpu_seconds"] = *run.result->cpu_seconds;
     row["parameters"] = run.result->parameters;
     if (run.result->best) {
       row["best_by"] = run.result->best->by;

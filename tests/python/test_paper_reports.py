@@ -122,6 +122,27 @@ def test_the_appendix_does_not_print(report):
     assert "body:has(#print-appendix:checked) .appendix { display: block; }" in print_rules
 
 
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_texts_contrast_with_their_backgrounds(report):
+    """WCAG 2.1, 1.4.3: text has a contrast of 4.5."""
+    style = Page(report.read_text(encoding="utf-8")).style
+    screen = style[: style.index("@media print")]
+    colours = {"light": {}, "dark": {}}
+    for name, value in re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", screen):
+        colours["dark" if name in colours["light"] else "light"][name] = value
+    for scheme, of in colours.items():
+        pairs = [(text, back) for text in ("text", "muted", "link", "good", "bad") for back in ("page",)]
+        pairs += [("good", "good-box"), ("bad", "bad-box"), ("even", "even-box"), ("text", "even-box"), ("text", "box")]
+        for text, back in pairs:
+            low, high = sorted((luminance(of[text]), luminance(of[back])))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, (scheme, text, back)
+
+
 def test_no_sentence_is_in_the_former_dialect(main_text):
     for pattern in FORBIDDEN:
         assert not re.search(pattern, main_text), pattern
