@@ -181,3 +181,14 @@ def test_the_document_has_the_verdicts_of_the_report(report):
 def test_the_document_shows_the_styles_of_the_report(tmp_path):
     subprocess.run([TOOL, tmp_path / "styles.svg"], check=True, capture_output=True)
     assert (tmp_path / "styles.svg").read_bytes() == (ROOT / "docs" / "norm-styles.svg").read_bytes()
+
+
+def test_every_norm_and_cell_has_a_style(program):
+    styles = set(re.findall(r">([\w.-]+)</text>", (ROOT / "docs" / "norm-styles.svg").read_text(encoding="utf-8")))
+    names = set()
+    for task, setting in [("pi-mnist", "norm"), ("convnet", "norm"), ("online-ln", "norm"), ("draw", "norm"),
+                          ("attentive-reader", "norm"), ("char-lm", "cell")]:  # fmt: skip
+        listed = subprocess.run([program, "list", task], check=True, capture_output=True, text=True).stdout
+        names |= set(re.search(rf"^  {setting} .*\(([^()]*)\)$", listed, re.M).group(1).split("|"))
+    assert len(names) > 30
+    assert names <= styles
