@@ -303,8 +303,55 @@ TEST(ReportTest, TheTableIsAlignedAndFitsTheTerminal) {
 }
 
 TEST(ReportTest, ColourIsAnsi) {
-  EXPECT_THAT(RenderTable(Sample(), {.width = 80, .colour = true}),
-              HasSubstr("\x1b[1mdigits: Digits (mnist)\x1b[0m\n"));
+  const std::string table = RenderTable(Sample(), {.width = 80, .colour = true});
+  EXPECT_THAT(table, HasSubstr("\x1b[1mdigits: Digits (mnist)\x1b[0m\n"));
+  // The marker of layer norm in its colour.
+  EXPECT_THAT(table, HasSubstr("\n  \x1b[38;5;173m■\x1b[0m layer      3 "));
+}
+
+TEST(ReportTest, TimingDisturbedByOtherProgramsIsMarked) {
+  Runs runs = Sample();
+  EXPECT_THAT(RenderReport(runs), HasSubstr("Some runs did not record their CPU time"));
+  for (auto& run : runs) {
+    run.config.stamps["threads"] = "1";
+    run.result->cpu_seconds = run.result->seconds;
+  }
+  EXPECT_THAT(RenderReport(runs), Not(HasSubstr("CPU time")));
+  EXPECT_THAT(RenderTable(runs), Not(HasSubstr("†")));
+  runs[3].result->cpu_seconds = 0.5 * runs[3].result->seconds;  // layer, seed 1
+  EXPECT_THAT(RenderReport(runs), HasSubstr("<td class=\"number\">6.00†</td>"));
+  EXPECT_THAT(RenderReport(runs), HasSubstr("a run got less than 90% of the CPU time"));
+  EXPECT_THAT(RenderTable(runs), HasSubstr("better    6.00†\n"));
+  EXPECT_THAT(RenderTable(runs), HasSubstr("†: other programs took CPU time from the training.\n"));
+}
+
+// A reader without scripts sees everything: nothing is hidden but the boxes of the legends.
+TEST(ReportTest, FirstScreenComesBeforeTablesAndFolds) {
+  const std::string page = RenderReport(Sample());
+  const std::string first =
+      page.substr(page.find("<main>"), page.find("</figure>") - page.find("<main>"));
+  for (const char* text : {"<p>Asked: ", "<p>Found: norm layer has the best mean test error, 5.13%",
+                           "<p>How sure: 3 seeds each", "<svg"}) {
+    EXPECT_THAT(first, HasSubstr(text));
+  }
+  EXPECT_THAT(first, Not(HasSubstr("<table")));
+  EXPECT_THAT(first, Not(HasSubstr("<details")));
+  EXPECT_THAT(page, HasSubstr("<span class=\"count\">1</span><span class=\"word\">better</span>"));
+  EXPECT_THAT(page, HasSubstr("<a href=\"#appendix\">"));
+  EXPECT_THAT(page, Not(HasSubstr(" hidden>")));
+}
+
+TEST(ReportTest, TwoSeedsAreShownAsTwoValues) {
+  Runs runs;
+  for (const int64_t seed : {1, 2}) {
+    const double step = 0.001 * static_cast<double>(seed);
+    runs.push_back(FinishedRun("none", 4, seed, {.06}));
+    runs.push_back(FinishedRun("layer", 4, seed, {.05 + step}));
+  }
+  const std::string page = RenderReport(runs);
+  EXPECT_THAT(page, HasSubstr("<td class=\"number\">5.10 and 5.20</td>"));
+  EXPECT_THAT(page, HasSubstr("<td class=\"number\">−0.90 and −0.80</td>"));
+  EXPECT_THAT(page, HasSubstr("(the two seeds: 0.90 points lower and 0.80 points lower)"));
 }
 
 TEST(ReportTest, WritingReplacesTheFileAndLeavesNothingElse) {

@@ -134,6 +134,8 @@ def test_metrics_and_result_agree(sweep):
     assert (result["steps"], result["epochs"]) == (16, 2)
     assert result["final"] == lines[-1]["values"]
     assert result["best"]["values"] == min(lines, key=lambda l: l["values"]["valid_error"])["values"]
+    # One thread has at most a whole CPU; the clocks differ by a few milliseconds.
+    assert 0 < result["cpu_seconds"] <= result["seconds"] + 0.02
     # 784-32-32-10 with gain and bias on the two hidden layers.
     assert result["parameters"] == (784 + 1 + 2) * 32 + (32 + 1 + 2) * 32 + (32 + 1) * 10
 
