@@ -10,6 +10,7 @@
 #include "lab/analysis/format.h"
 #include "lab/base/format_integer.h"
 #include "lab/report/chart.h"
+#include "lab/report/overview.h"
 #include "lab/report/pieces.h"
 
 namespace planish::lab {

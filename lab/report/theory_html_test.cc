@@ -8,6 +8,7 @@
 
 #include "lab/analysis/test_runs.h"
 #include "lab/error.h"
+#include "lab/report/plot.h"
 #include "lab/report/report.h"
 
 namespace planish::lab {
