@@ -34,11 +34,15 @@ MEASURE = """<script>addEventListener('load', () => {
 
 
 @pytest.fixture(scope="module", params=PAPERS)
-def report(request, tmp_path_factory):
+def paper(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def report(paper, tmp_path_factory):
     """The committed report of a paper, made again."""
-    request.module.paper = request.param
     page = tmp_path_factory.mktemp("paper") / "report.html"
-    subprocess.run([TOOL, ROOT / "results" / request.param, page], check=True, capture_output=True)
+    subprocess.run([TOOL, ROOT / "results" / paper, page], check=True, capture_output=True)
     return page
 
 
@@ -58,7 +62,7 @@ def chromium(page, folder, *arguments):
     ).stdout.decode()  # fmt: skip
 
 
-def test_is_the_committed_report(report):
+def test_is_the_committed_report(report, paper):
     """planish report results/PAPER -o results/PAPER/report.html makes it."""
     assert report.read_bytes() == (ROOT / "results" / paper / "report.html").read_bytes()
 
@@ -89,7 +93,7 @@ def test_the_first_screen_has_the_chart(report, tmp_path, width, height):
     assert hinted == "true"
 
 
-def test_the_first_screen_has_three_sentences_a_chart_and_counts(report):
+def test_the_first_screen_has_three_sentences_a_chart_and_counts(report, paper):
     page = report.read_text(encoding="utf-8")
     first = page[page.index("<main>") : page.index("</figure>")]
     assert re.findall(r"<p>(Asked|Found|How sure): ", first) == ["Asked", "Found", "How sure"]
@@ -161,7 +165,7 @@ def test_numbers_have_units(main_text):
     assert sum(not re.match(unit, value) for value in values) <= 0.1 * len(values), values
 
 
-def verdicts_of_document():
+def verdicts_of_document(paper):
     """The verdicts of docs/reproduction.md in the order of its table of claims."""
     text = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
     heading = {"ba2016": "## Ba, Kiros & Hinton 2016", "xu2019": "## Xu et al. 2019"}[paper]
@@ -170,12 +174,12 @@ def verdicts_of_document():
     return [row.split("|")[4].strip().strip("*") for row in section.splitlines() if re.match(r"\| (?!claim|--)", row)]
 
 
-def test_the_document_has_the_verdicts_of_the_report(report):
+def test_the_document_has_the_verdicts_of_the_report(report, paper):
     page = report.read_text(encoding="utf-8")
     claims = page[page.index(f'id="paper-{paper}-claims"') : page.index(f'id="paper-{paper}-tables"')]
     badges = re.findall(r'<li><span class="badge [^"]*">([^<]*)</span>', claims)
     assert len(badges) >= 7
-    assert badges == verdicts_of_document()
+    assert badges == verdicts_of_document(paper)
 
 
 def test_the_document_shows_the_styles_of_the_report(tmp_path):
