@@ -9,6 +9,7 @@
 #include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
 #include "lab/data/file_content.h"
+#include "lab/data/images.h"
 #include "lab/error.h"
 
 namespace planish::lab {
@@ -30,8 +31,9 @@ fs::path FindPlainOrGzip(const fs::path& folder, const std::string& name) {
   return {};
 }
 
-// `dims` are the sizes after the first, which is the number of cases.
-std::vector<uint8_t> ReadIdx(const fs::path& file, int64_t magic, std::span<const int64_t> dims) {
+// `dims` are the sizes after the first, which is the number of cases. Sizes of 0 are replaced by
+// those of the file.
+std::vector<uint8_t> ReadIdx(const fs::path& file, int64_t magic, std::span<int64_t> dims) {
   FileContent content(file);
   std::array<uint8_t, 16> header;
   const int64_t header_size = 8 + 4 * std::ssize(dims);
@@ -56,7 +58,13 @@ std::vector<uint8_t> ReadIdx(const fs::path& file, int64_t magic, std::span<cons
   }
   int64_t size = count;
   for (size_t i = 0; i < dims.size(); ++i) {
-    if (word(2 + i) != dims[i]) {
+    const int64_t side = word(2 + i);
+    if (dims[i] == 0 && (side < 1 || side > kMaxImageSide)) {
+      FailToRead(file, fmt::format("its images have {} x {} pixels; sides from 1 to {} are allowed",
+                                   word(2), word(3), kMaxImageSide));
+    }
+    if (dims[i] == 0) dims[i] = side;
+    if (side != dims[i]) {
       FailToRead(file, fmt::format("its images have {} x {} pixels; {} x {} were expected", word(2),
                                    word(3), kIdxSide, kIdxSide));
     }
@@ -119,7 +127,18 @@ fs::path FindIdxFile(const fs::path& folder, const std::string& name) {
 }
 
 std::vector<uint8_t> ReadIdxImages(const fs::path& file) {
-  return ReadIdx(file, kIdxImagesMagic, std::array{kIdxSide, kIdxSide});
+  std::array dims = {kIdxSide, kIdxSide};
+  return ReadIdx(file, kIdxImagesMagic, dims);
+}
+
+IdxImages ReadIdxImagesOfAnySize(const fs::path& file) {
+  std::array<int64_t, 2> dims = {0, 0};
+  IdxImages images;
+  images.pixels = ReadIdx(file, kIdxImagesMagic, dims);
+  images.height = dims[0];
+  images.width = dims[1];
+  images.count = std::ssize(images.pixels) / (dims[0] * dims[1]);
+  return images;
 }
 
 std::vector<uint8_t> ReadIdxLabels(const fs::path& file) {

@@ -23,7 +23,7 @@ inline constexpr int64_t kIdxSide = 28;
 /// Appends an idx file's header, `words` as big-endian 32-bit integers, to the hash.
 void AddIdxHeader(Sha256& sha, std::initializer_list<int64_t> words);
 
-// Readers of idx files of 28 x 28 images and of labels, plain or gzipped. All throw DataError
+// Readers of idx files of images and of labels, plain or gzipped. All throw DataError
 // naming the file if one is missing, unreadable, truncated, corrupt, too long, or not of its kind.
 
 /// Returns the first folder, of `folder` and its subfolders `inner`, with one of the `names`.
@@ -37,6 +37,17 @@ std::filesystem::path FindIdxFile(const std::filesystem::path& folder, const std
 
 /// Returns pixels [N, 28, 28], N from 1 to ten million.
 std::vector<uint8_t> ReadIdxImages(const std::filesystem::path& file);
+
+/// Images of any height and width.
+struct IdxImages {
+  int64_t count = 0;
+  int64_t height = 0;
+  int64_t width = 0;
+  std::vector<uint8_t> pixels;  ///< [count, height, width]
+};
+
+/// Like ReadIdxImages, for images of 1 x 1 to kMaxImageSide x kMaxImageSide pixels.
+IdxImages ReadIdxImagesOfAnySize(const std::filesystem::path& file);
 
 /// Returns labels [N].
 std::vector<uint8_t> ReadIdxLabels(const std::filesystem::path& file);

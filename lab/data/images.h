@@ -7,6 +7,19 @@
 
 namespace planish::lab {
 
+/// Maximum height and width of images that are read from files.
+inline constexpr int64_t kMaxImageSide = 4096;
+
+/// Size of an image.
+struct ImageShape {
+  int64_t height = 28;   ///< rows of pixels
+  int64_t width = 28;    ///< columns of pixels
+  int64_t channels = 1;  ///< 1 (grey) or 3 (red, green, blue)
+
+  int64_t values() const { return height * width * channels; }
+  bool operator==(const ImageShape&) const = default;
+};
+
 /// Grey images, each with a class.
 struct Images {
   int64_t count = 0;

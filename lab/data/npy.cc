@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "lab/base/escape.h"
 #include "lab/data/file_content.h"
@@ -179,44 +180,75 @@ float HalfToFloat(uint16_t bits) {
   return sign * std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
 }
 
-// Converts the elements of type From in `bytes` to floats at `out`.
-template <class From>
-void Convert(std::span<const uint8_t> bytes, float* out) {
+// Half-precision float, as it is stored.
+enum class Half : uint16_t {};
+
+// Converts the elements of type From in `bytes` to To at `out`.
+template <class From, class To>
+void Convert(std::span<const uint8_t> bytes, To* out) {
   for (size_t i = 0; i < bytes.size(); i += sizeof(From)) {
     From number;
     std::memcpy(&number, &bytes[i], sizeof number);
-    if constexpr (std::is_same_v<From, uint16_t>) {
-      *out++ = HalfToFloat(number);
+    if constexpr (std::is_same_v<From, Half>) {
+      *out++ = HalfToFloat(static_cast<uint16_t>(number));
     } else {
-      *out++ = static_cast<float>(number);
+      *out++ = static_cast<To>(number);
     }
   }
 }
 
+// Type of a file's elements that are read as T.
+template <class T>
 struct Type {
   std::string_view descr;
   int64_t size;  // bytes
-  void (*convert)(std::span<const uint8_t> bytes, float* out);
+  void (*convert)(std::span<const uint8_t> bytes, T* out);
 };
 
-constexpr Type kTypes[] = {
-    {"<f4", 4, Convert<float>}, {"<f8", 8, Convert<double>}, {"<f2", 2, Convert<uint16_t>}};
+template <class T>
+constexpr std::array<Type<T>, 0> kTypes{};
+template <>
+constexpr std::array<Type<float>, 3> kTypes<float>{{{"<f4", 4, Convert<float, float>},
+                                                    {"<f8", 8, Convert<double, float>},
+                                                    {"<f2", 2, Convert<Half, float>}}};
+template <>
+constexpr std::array<Type<uint8_t>, 1> kTypes<uint8_t>{{{"|u1", 1, Convert<uint8_t, uint8_t>}}};
+template <>
+constexpr std::array<Type<int64_t>, 7> kTypes<int64_t>{{{"|i1", 1, Convert<int8_t, int64_t>},
+                                                        {"|u1", 1, Convert<uint8_t, int64_t>},
+                                                        {"<i2", 2, Convert<int16_t, int64_t>},
+                                                        {"<u2", 2, Convert<uint16_t, int64_t>},
+                                                        {"<i4", 4, Convert<int32_t, int64_t>},
+                                                        {"<u4", 4, Convert<uint32_t, int64_t>},
+                                                        {"<i8", 8, Convert<int64_t, int64_t>}}};
 
+// Returns "<f4, <f8 or <f2".
+template <class T>
+std::string TypeNames() {
+  std::string names;
+  for (size_t i = 0; i < kTypes<T>.size(); ++i) {
+    names += i == 0 ? "" : i + 1 < kTypes<T>.size() ? ", " : " or ";
+    names += kTypes<T>[i].descr;
+  }
+  return names;
+}
+
+template <class T>
 class NpyReader {
  public:
   explicit NpyReader(const fs::path& file) : file_(file), content_(file) {}
 
-  NpyArray Read() {
+  NpyElements<T> Read() {
     const Header header = ReadHeader();
     if (*header.fortran_order) {
       FailToRead(file_, "its elements are in Fortran order; C order was expected");
     }
-    const auto* const type = std::ranges::find(kTypes, *header.descr, &Type::descr);
-    if (type == std::end(kTypes)) {
-      FailToRead(file_, fmt::format("its elements have the type {}; <f4, <f8 or <f2 was expected",
-                                    Quoted(*header.descr)));
+    const auto type = std::ranges::find(kTypes<T>, *header.descr, &Type<T>::descr);
+    if (type == kTypes<T>.end()) {
+      FailToRead(file_, fmt::format("its elements have the type {}; {} was expected",
+                                    Quoted(*header.descr), TypeNames<T>()));
     }
-    NpyArray array{.shape = *header.shape, .values = {}};
+    NpyElements<T> array{.shape = *header.shape, .values = {}};
     ReadValues(*type, array);
     std::array<uint8_t, 1> more;
     if (content_.Read(more) > 0) {
@@ -277,7 +309,7 @@ class NpyReader {
     return header;
   }
 
-  void ReadValues(const Type& type, NpyArray& array) {
+  void ReadValues(const Type<T>& type, NpyElements<T>& array) {
     const std::string what =
         fmt::format("elements for the shape ({})", fmt::join(array.shape, ", "));
     int64_t count = 1, bytes = 0;
@@ -291,7 +323,7 @@ class NpyReader {
                     overflow ? "2^63 or more" : std::to_string(bytes), what);
     }
     array.values.resize(static_cast<size_t>(count));
-    float* out = array.values.data();
+    T* out = array.values.data();
     std::vector<uint8_t> piece(static_cast<size_t>(std::min(bytes, kPiece)));
     for (int64_t done = 0; done < bytes;) {
       const std::span<uint8_t> wanted =
@@ -315,7 +347,15 @@ class NpyReader {
 }  // namespace
 
 NpyArray ReadNpy(const fs::path& file) {
-  return ReadInMemory(file, [&] { return NpyReader(file).Read(); });
+  return ReadInMemory(file, [&] { return NpyReader<float>(file).Read(); });
+}
+
+NpyElements<uint8_t> ReadNpyBytes(const fs::path& file) {
+  return ReadInMemory(file, [&] { return NpyReader<uint8_t>(file).Read(); });
+}
+
+NpyElements<int64_t> ReadNpyIntegers(const fs::path& file) {
+  return ReadInMemory(file, [&] { return NpyReader<int64_t>(file).Read(); });
 }
 
 }  // namespace planish::lab

@@ -7,17 +7,25 @@
 
 namespace planish::lab {
 
-/// Array of floats.
-struct NpyArray {
+/// Array of elements of type T.
+template <class T>
+struct NpyElements {
   std::vector<int64_t> shape;  ///< empty for a scalar
-  std::vector<float> values;   ///< row-major
+  std::vector<T> values;       ///< row-major
 };
+using NpyArray = NpyElements<float>;
 
 /// Reads a file in NumPy's format (numpy.lib.format, versions 1.0, 2.0 and 3.0), plain or gzip
 /// whatever its name. Elements must be little-endian floats of 16, 32 or 64 bits in C order; they
 /// are converted to float. Throws DataError naming the file, the error and its byte offset if the
 /// file is malformed or has another type, order or size. Also throws like FileContent.
 NpyArray ReadNpy(const std::filesystem::path& file);
+
+/// Like ReadNpy, for unsigned bytes.
+NpyElements<uint8_t> ReadNpyBytes(const std::filesystem::path& file);
+
+/// Like ReadNpy, for integers of 8, 16, 32 or 64 bits, signed or, up to 32 bits, unsigned.
+NpyElements<int64_t> ReadNpyIntegers(const std::filesystem::path& file);
 
 }  // namespace planish::lab
 

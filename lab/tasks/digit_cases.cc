@@ -13,14 +13,13 @@ namespace planish::lab {
 
 namespace {
 
-constexpr int64_t kPixels = 28 * 28;
-
 // Returns rows [begin, end) of `images` as tensors.
 Cases Slice(const Images& images, int64_t begin, int64_t end) {
   const auto bytes = at::TensorOptions().dtype(at::kByte);
-  auto* pixels = const_cast<uint8_t*>(images.pixels.data()) + begin * kPixels;
+  const int64_t size = images.height * images.width;
+  auto* pixels = const_cast<uint8_t*>(images.pixels.data()) + begin * size;
   auto* labels = const_cast<uint8_t*>(images.labels.data()) + begin;
-  return {at::from_blob(pixels, {end - begin, kPixels}, bytes).to(at::kFloat).div_(255),
+  return {at::from_blob(pixels, {end - begin, size}, bytes).to(at::kFloat).div_(255),
           at::from_blob(labels, {end - begin}, bytes).to(at::kLong)};
 }
 
@@ -36,10 +35,16 @@ std::unique_ptr<DigitCases> CutCases(std::string_view task, const Settings& sett
                     "images there are, got {} and {}",
                     task, set.train.count, set.test.count, train + valid, test));
   }
+  return CutCases(set, {train, valid, test});
+}
+
+std::unique_ptr<DigitCases> CutCases(const ImageSet& set, const CaseCounts& counts) {
+  const auto [train, valid, test] = counts;
   auto data = std::make_unique<DigitCases>();
   data->train = Slice(set.train, 0, train);
   data->valid = Slice(set.train, train, train + valid);
   data->test = Slice(set.test, 0, test);
+  data->shape = {set.train.height, set.train.width, 1};
   data->about = AboutSplits(set, set.description, train, valid, test);
   return data;
 }
@@ -107,7 +112,7 @@ std::unique_ptr<Dataset> DigitTask::Load(const Settings& s,
   return CutCases(name, s, OpenDigits(folder, {.train = train, .test = s.Int("test_cases")}));
 }
 
-std::unique_ptr<Experiment> DigitTask::Make(const Settings& s, const Dataset& data) const {
+std::unique_ptr<Experiment> ImageTask::Make(const Settings& s, const Dataset& data) const {
   if (s.Text("norm") == "batch" && s.Int("batch_size") < 2) {
     throw UsageError(fmt::format("[{}] batch_size must be at least 2 for batch norm, got 1", name));
   }
@@ -121,6 +126,10 @@ void DigitTask::AddDigits(const std::string& metric) {
       {"valid_cases", 5000, "validation cases: the training images after those", 1, kMaxCases, {}},
       {"test_cases", 10000, "test cases: the first of the test images", 1, kMaxCases, {}},
   });
+  AddMetrics(metric);
+}
+
+void ImageTask::AddMetrics(const std::string& metric) {
   metrics = {{kTrainLoss, "training loss of the batches", "nats", true}};
   for (const auto& [split, label] :
        {std::pair("train", "training"), {"valid", "validation"}, {"test", "test"}}) {

@@ -15,17 +15,21 @@
 #include "lab/data/images.h"
 #include "lab/engine/task.h"
 
-// Shared parts of the digit classification tasks: images as tensors, and metrics of a classifier.
+// Shared parts of the tasks that classify images, such as digits: images as tensors, and metrics of
+// a classifier.
 namespace planish::lab {
 
 /// Images with their classes.
 struct Cases {
-  at::Tensor x;       ///< [N, 784] float, 0 .. 1, row by row
+  at::Tensor x;       ///< [N, height * width * channels] float, 0 .. 1, row by row
   at::Tensor labels;  ///< [N] int64
 };
 
+/// Images for training, validation and test; digits of 28 x 28 grey pixels by default.
 struct DigitCases final : Dataset {
   Cases train, valid, test;
+  ImageShape shape;
+  int64_t classes = 10;
 };
 
 /// Returns the cases of the settings: the first training images for training, those after them for
@@ -34,7 +38,16 @@ struct DigitCases final : Dataset {
 std::unique_ptr<DigitCases> CutCases(std::string_view task, const Settings& settings,
                                      const ImageSet& set);
 
-/// Returns the cases with these indices: images [B, 784] and labels [B].
+/// Numbers of cases.
+struct CaseCounts {
+  int64_t train = 0, valid = 0, test = 0;
+};
+
+/// Returns these numbers of cases: the first training images, those after them for validation, and
+/// the first test images. The set must have as many.
+std::unique_ptr<DigitCases> CutCases(const ImageSet& set, const CaseCounts& counts);
+
+/// Returns the cases with these indices: images [B, pixels] and labels [B].
 Tensors TakeCases(const Cases& cases, const at::Tensor& indices);
 
 /// Returns the first `count` cases, or all if there are fewer: views.
@@ -47,12 +60,12 @@ struct Scores {
   double accuracy = 0;  ///< 1 - error
 };
 
-/// Returns the metrics of the classifier `logits`, [B, 784] -> [B, 10], called on `at_once` cases
-/// at a time.
+/// Returns the metrics of the classifier `logits`, [B, pixels] -> [B, classes], called on `at_once`
+/// cases at a time.
 Scores Score(const std::function<at::Tensor(const at::Tensor&)>& logits, const Cases& cases,
              int64_t at_once);
 
-/// Experiment that classifies digits by `Logits`.
+/// Experiment that classifies images by `Logits`.
 class DigitExperiment : public Experiment {
  public:
   struct Options {
@@ -73,7 +86,7 @@ class DigitExperiment : public Experiment {
   Values Test() override;
 
  protected:
-  /// x: [N, 784] -> [N, classes], in the model's mode.
+  /// x: [N, pixels] -> [N, classes], in the model's mode.
   virtual at::Tensor Logits(const at::Tensor& x) = 0;
 
   const DigitCases& data() const { return data_; }
@@ -86,23 +99,31 @@ class DigitExperiment : public Experiment {
 };
 
 /// Task of such an experiment.
-class DigitTask : public Task {
+class ImageTask : public Task {
+ public:
+  /// Throws UsageError for batch norm on batches of one case, which have no variance.
+  std::unique_ptr<Experiment> Make(const Settings& settings, const Dataset& data) const final;
+
+ protected:
+  /// Adds the metrics; `metric` is that of DigitExperiment::Options. It chooses the best
+  /// evaluation.
+  void AddMetrics(const std::string& metric);
+
+  virtual std::unique_ptr<Experiment> MakeExperiment(const Settings& settings,
+                                                     const DigitCases& data) const = 0;
+};
+
+/// Task with digits of MNIST's format.
+class DigitTask : public ImageTask {
  public:
   /// Returns CutCases of MNIST in `folder`, or of drawn digits. Also throws like OpenDigits.
   std::unique_ptr<Dataset> Load(const Settings& settings,
                                 const std::optional<std::filesystem::path>& folder) const override;
 
-  /// Throws UsageError for batch norm on batches of one case, which have no variance.
-  std::unique_ptr<Experiment> Make(const Settings& settings, const Dataset& data) const final;
-
  protected:
   /// Adds the settings train_cases, valid_cases and test_cases, by default 55,000, 5,000 and
-  /// 10,000, and the metrics; `metric` is that of DigitExperiment::Options. It chooses the best
-  /// evaluation.
+  /// 10,000, and the metrics.
   void AddDigits(const std::string& metric);
-
-  virtual std::unique_ptr<Experiment> MakeExperiment(const Settings& settings,
-                                                     const DigitCases& data) const = 0;
 };
 
 }  // namespace planish::lab

@@ -6,6 +6,7 @@
 #include "lab/tasks/draw/draw.h"
 #include "lab/tasks/enwik8/enwik8.h"
 #include "lab/tasks/handwriting/handwriting.h"
+#include "lab/tasks/images/images.h"
 #include "lab/tasks/mnist-cnn/mnist_cnn.h"
 #include "lab/tasks/mt/mt.h"
 #include "lab/tasks/online-ln/online_ln.h"
@@ -30,6 +31,7 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     all.push_back(MakeSst5());
     all.push_back(MakeSentencesTask());
     all.push_back(MakeMnistCnn());
+    all.push_back(MakeImages());
     all.push_back(MakeParser());
     all.push_back(MakeOrderEmbedding());
     all.push_back(MakeHandwriting());

@@ -1,7 +1,7 @@
 # Checks that Planish leaves its parent project unchanged. check_parent(BEFORE) records CMake's variables and cache
 # entries that are not named after Planish. check_parent(AFTER) fails if one has changed. Hides the packages that
 # the core does not need.
-foreach(package Torch Python OpenMP Protobuf OpenSSL ZLIB fmt CLI11 nlohmann_json pugixml GTest benchmark)
+foreach(package Torch Python OpenMP Protobuf OpenSSL ZLIB fmt CLI11 nlohmann_json PNG pugixml GTest benchmark)
   set(CMAKE_DISABLE_FIND_PACKAGE_${package} ON)
 endforeach()
 

@@ -23,6 +23,7 @@ TASKS = {
     "rt": (),
     "sst5": (),
     "sentences": (),
+    "images": (),
     "parser": (),
     "mt": (),
     "enwik8": (),

@@ -23,6 +23,7 @@ TASKS = {
     "rt": (),
     "sst5": (),
     "sentences": (),
+    "images": ("--norm", "batch"),
     "parser": (),
     "mt": (),
     "enwik8": (),

@@ -1,41 +1,11 @@
 #include "lab/tasks/mnist-cnn/mnist_cnn.h"
 
 #include "lab/tasks/digit_cases.h"
-#include "lab/tasks/mnist-cnn/model.h"
+#include "lab/tasks/mnist-cnn/classifier.h"
 
 namespace planish::lab {
 
 namespace {
-
-// Number of first training cases in the training metrics: the paper's number of validation cases.
-constexpr int64_t kTrainProbe = 5'000;
-// Cases per evaluation batch: their activations stay in cache.
-constexpr int64_t kEvaluationBatch = 100;
-
-class MnistCnn final : public DigitExperiment {
- public:
-  MnistCnn(const Settings& settings, const DigitCases& data)
-      : DigitExperiment({settings.Int("batch_size"), kTrainProbe, kEvaluationBatch, "accuracy"},
-                        data),
-        model_(MakeOptions(settings)) {}
-
-  torch::nn::Module& model() override { return model_; }
-
- protected:
-  at::Tensor Logits(const at::Tensor& x) override { return model_.forward(x); }
-
- private:
-  static DigitCnn::Options MakeOptions(const Settings& settings) {
-    DigitCnn::Options options;
-    options.norm = settings.Text("norm");
-    options.norm_convolutions = settings.Text("norm_at") == "all";
-    options.hidden = settings.Int("hidden");
-    options.norm_options = NormOptionsOf(settings);
-    return options;
-  }
-
-  DigitCnn model_;
-};
 
 ReportSpec MakeReport() {
   ReportSpec report;
@@ -59,12 +29,7 @@ class MnistCnnTask final : public DigitTask {
     Default("batch_size", 32);
     Default("epochs", 20);
     AddSettings(NormDetails());
-    AddSettings({
-        Choice("norm_at", "all",
-               "norms before the activations of all layers, or only of the linear one",
-               {"all", "linear"}),
-        {"hidden", 500, "units of the linear layer", 1, 65536, {}},
-    });
+    AddSettings(CnnSettings());
     AddDigits("accuracy");
     presets = {
         {"small",
@@ -80,7 +45,7 @@ class MnistCnnTask final : public DigitTask {
 
   std::unique_ptr<Experiment> MakeExperiment(const Settings& s,
                                              const DigitCases& data) const override {
-    return std::make_unique<MnistCnn>(s, data);
+    return MakeCnnClassifier(s, data);
   }
 };
 

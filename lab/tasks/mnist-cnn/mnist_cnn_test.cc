@@ -43,7 +43,11 @@ TEST(DigitCnn, MatchesPyTorchsFunctions) {
   for (const std::string norm : {"none", "layer", "batch"}) {
     SCOPED_TRACE(norm);
     at::manual_seed(1);
-    DigitCnn model({.norm = norm, .channels = {3, 4}, .hidden = 6, .side = 20, .classes = 5});
+    DigitCnn model({.norm = norm,
+                    .channels = {3, 4},
+                    .hidden = 6,
+                    .shape = {.height = 20, .width = 24, .channels = 2},
+                    .classes = 5});
     model.to(at::kDouble);
     const auto p = model.named_parameters();
     {
@@ -64,8 +68,8 @@ TEST(DigitCnn, MatchesPyTorchsFunctions) {
       return at::layer_norm(y, y.sizes().slice(1), gain.permute({2, 0, 1}),
                             bias.permute({2, 0, 1}));
     };
-    const at::Tensor x = at::rand({6, 400}, at::kDouble);
-    at::Tensor y = x.view({6, 1, 20, 20});
+    const at::Tensor x = at::rand({6, 20 * 24 * 2}, at::kDouble);
+    at::Tensor y = x.view({6, 20, 24, 2}).permute({0, 3, 1, 2});
     for (const std::string name : {"convolution0", "convolution1"}) {
       y = at::conv2d(y, p[name + ".weight"], p[name + ".bias"]);
       y = at::max_pool2d(normalize(y, name).relu(), 2);

@@ -9,9 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "lab/data/images.h"
 #include "lab/model/norms.h"
 
 namespace planish::lab {
+
+/// Minimum height and width of images for DigitCnn's default channels: a pixel is left after both
+/// maxima.
+inline constexpr int64_t kMinCnnSide = 16;
 
 /// Image -> (5 x 5 convolution, norm, ReLU, 2 x 2 maximum) twice -> linear, norm, ReLU -> linear ->
 /// logits. Norms after a convolution are over all channels and positions of a case, batch norm over
@@ -24,13 +29,13 @@ class DigitCnn : public torch::nn::Module {
     bool norm_convolutions = true;             ///< else only the linear layer has a norm
     std::vector<int64_t> channels = {20, 50};  ///< of the convolutions
     int64_t hidden = 500;                      ///< units of the first linear layer
-    int64_t side = 28;                         ///< an image has side x side pixels
+    ImageShape shape;                          ///< of an image; sides >= kMinCnnSide
     int64_t classes = 10;
     NormOptions norm_options;
   };
   explicit DigitCnn(const Options& options);
 
-  /// x: [N, side * side] -> logits [N, classes].
+  /// x: [N, height * width * channels] -> logits [N, classes].
   at::Tensor forward(const at::Tensor& x);
 
  private:
@@ -38,7 +43,7 @@ class DigitCnn : public torch::nn::Module {
     torch::nn::Conv2d layer{nullptr};
     std::shared_ptr<NormModule> norm;  // null for a layer without a norm
   };
-  int64_t side_;
+  ImageShape shape_;
   std::vector<Convolution> convolutions_;
   torch::nn::Linear hidden_{nullptr}, output_{nullptr};
   std::shared_ptr<NormModule> hidden_norm_;

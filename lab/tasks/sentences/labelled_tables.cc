@@ -1,27 +1,20 @@
 #include "lab/tasks/sentences/labelled_tables.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
-#include <map>
-#include <numeric>
 #include <optional>
-#include <random>
 #include <span>
 #include <string_view>
 #include <system_error>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
-#include "lab/base/random.h"
+#include "lab/data/class_split.h"
 #include "lab/data/file_content.h"
 #include "lab/data/lines.h"
 #include "lab/data/sha256.h"
@@ -43,28 +36,10 @@ constexpr std::string_view kSplitNames[] = {"split"};
 // many words on average.
 constexpr size_t kMinRowsPerLabel = 2, kMinWordsPerText = 2;
 
-// Classes that the description names.
-constexpr size_t kMaxNamedClasses = 12;
-
-enum Role : size_t { kTrain, kValid, kTest, kRoles };
-
-struct RoleName {
-  std::string_view name;
-  Role role;
-};
-constexpr RoleName kRoleNames[] = {{"train", kTrain},      {"training", kTrain}, {"valid", kValid},
-                                   {"validation", kValid}, {"val", kValid},      {"dev", kValid},
-                                   {"test", kTest}};
-
 std::string Lower(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return lower;
-}
-
-std::optional<Role> RoleOf(std::string_view name) {
-  const auto* const found = std::ranges::find(kRoleNames, Lower(name), &RoleName::name);
-  return found == std::end(kRoleNames) ? std::nullopt : std::optional(found->role);
 }
 
 std::string_view Trimmed(std::string_view text) {
@@ -207,8 +182,7 @@ struct Case {
   const Table* table;
   int64_t line;
   std::string_view text, label;
-  std::optional<Role> role;
-  int64_t index = 0;  // of the class
+  Role role = kTrain;
 };
 
 // Returns a field without blanks at its ends. Throws DataError if it has nothing else.
@@ -224,8 +198,8 @@ std::string_view NeedField(const Table& table, const TableRow& row, size_t colum
   return text;
 }
 
-void AddCases(const Table& table, size_t text, size_t label, std::optional<size_t> split,
-              std::optional<Role> role, std::vector<Case>* cases) {
+void AddCases(const Table& table, size_t text, size_t label, std::optional<size_t> split, Role role,
+              std::vector<Case>* cases) {
   for (const TableRow& row : table.rows) {
     Case added{.table = &table,
                .line = row.line,
@@ -234,104 +208,35 @@ void AddCases(const Table& table, size_t text, size_t label, std::optional<size_
                .role = role};
     if (split) {
       const std::string_view name = NeedField(table, row, *split, "set");
-      added.role = RoleOf(name);
-      if (!added.role) {
+      const std::optional<Role> found = RoleOf(name);
+      if (!found) {
         FailAtLine(table.file, row.line,
                    fmt::format("the set in column {} is {}; train, valid, validation, val, dev or "
                                "test was expected",
                                Quoted(table.columns[*split]), Quoted(name)));
       }
+      added.role = *found;
     }
     cases->push_back(added);
   }
 }
 
-// Class of sentences.
-struct Class {
-  std::string_view label;
-  int64_t count = 0;
-  const Case* first = nullptr;
-};
-
-std::optional<int64_t> WholeNumber(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-// Returns the classes in their order, and sets the index of each case.
-std::vector<Class> NumberClasses(const fs::path& path, std::vector<Case>* cases) {
-  std::map<std::string_view, Class> found;
-  for (const Case& c : *cases) {
-    Class& of = found[c.label];
-    if (of.count++ == 0) of.first = &c;
-    of.label = c.label;
-  }
-  std::vector<Class> classes;
-  for (const auto& [label, of] : found) classes.push_back(of);
-  // The first one in the files, not in the order of the labels.
-  const Case* once = nullptr;
-  for (const Class& of : classes) {
-    if (of.count == 1 && (!once || of.first < once)) once = of.first;
-  }
-  if (once) {
-    FailAtLine(once->table->file, once->line,
+// Returns the classes of the cases. Throws DataError if one has a single case, or all have one
+// class.
+Classes CheckedClasses(const fs::path& path, const std::vector<Case>& cases) {
+  std::vector<std::string_view> labels;
+  for (const Case& c : cases) labels.push_back(c.label);
+  Classes classes = NumberClasses(labels);
+  if (const Class* once = classes.Single()) {
+    FailAtLine(cases[once->first].table->file, cases[once->first].line,
                fmt::format("no other row has the label {}; each must be in two rows or more",
                            Quoted(once->label)));
   }
-  if (classes.size() == 1) {
+  if (classes.classes.size() == 1) {
     FailToRead(path, fmt::format("all rows have the label {}; two classes or more are needed",
-                                 Quoted(classes.front().label)));
+                                 Quoted(classes.classes.front().label)));
   }
-  if (std::ranges::all_of(classes,
-                          [](const Class& c) { return WholeNumber(c.label).has_value(); })) {
-    std::ranges::stable_sort(classes, {}, [](const Class& c) { return *WholeNumber(c.label); });
-  }
-  std::unordered_map<std::string_view, int64_t> numbers;
-  for (const Class& of : classes) numbers.emplace(of.label, std::ssize(numbers));
-  for (Case& c : *cases) c.index = numbers.at(c.label);
   return classes;
-}
-
-// Moves shares of each class from the training cases of `order` to the sets without cases, and
-// shuffles `order`.
-void Draw(const LabelledTables& options, const std::array<bool, kRoles>& has, size_t classes,
-          std::vector<Case>* cases, std::vector<size_t>* order) {
-  std::mt19937_64 random(static_cast<uint64_t>(options.split_seed));
-  Shuffle(*order, random);
-  std::vector<std::vector<size_t>> training(classes);
-  for (const size_t i : *order) {
-    if ((*cases)[i].role == kTrain) training[static_cast<size_t>((*cases)[i].index)].push_back(i);
-  }
-  // Rounds totals, not classes: otherwise small classes would all lose or gain.
-  int64_t seen = 0;
-  std::array<int64_t, kRoles> taken{};
-  for (const std::vector<size_t>& members : training) {
-    seen += std::ssize(members);
-    size_t next = 0;
-    for (const auto& [role, share] :
-         {std::pair(kTest, options.test_share), {kValid, options.valid_share}}) {
-      if (has[role]) continue;
-      const int64_t due = std::llround(share * static_cast<double>(seen)) - taken[role];
-      for (int64_t i = 0; i < due && next + 1 < members.size(); ++i, ++next) {
-        (*cases)[members[next]].role = role;
-        ++taken[role];
-      }
-    }
-  }
-}
-
-// Returns the description of the classes, such as `3 classes: "no" (12), "so" (8), "yes" (9)`.
-std::string ClassesText(const std::vector<Class>& classes) {
-  std::vector<std::string> names;
-  for (const Class& of : std::span(classes).first(std::min(classes.size(), kMaxNamedClasses))) {
-    names.push_back(fmt::format("{} ({})", Quoted(of.label, 24), FormatInteger(of.count)));
-  }
-  if (classes.size() > kMaxNamedClasses) {
-    names.push_back(fmt::format("{} more", classes.size() - kMaxNamedClasses));
-  }
-  return fmt::format("{} classes: {}", FormatInteger(std::ssize(classes)), fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -365,53 +270,29 @@ SentenceSets ReadLabelledTables(const fs::path& path, const LabelledTables& opti
              columns.split ? std::optional(columns.split->index) : std::nullopt,
              static_cast<Role>(role), &cases);
   }
-  const std::vector<Class> classes = NumberClasses(path, &cases);
+  const Classes classes = CheckedClasses(path, cases);
 
-  std::array<bool, kRoles> has{};
-  for (const Case& c : cases) has[*c.role] = true;
-  std::vector<size_t> order(cases.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  const bool drawn = !has[kValid] || !has[kTest];
-  if (drawn) Draw(options, has, classes.size(), &cases, &order);
-
-  std::vector<bool> in_training(classes.size());
-  std::vector<size_t> training;
-  for (const size_t i : order) {
-    if (cases[i].role != kTrain) continue;
-    in_training[static_cast<size_t>(cases[i].index)] = true;
-    training.push_back(i);
-  }
-  for (const Case& c : cases) {
-    if (!in_training[static_cast<size_t>(c.index)]) {
-      FailAtLine(c.table->file, c.line,
-                 fmt::format("no training row has the label {}", Quoted(c.label)));
-    }
-  }
-  if (std::cmp_greater(training.size(), options.max_train)) {
-    std::vector<size_t> places(training.size());
-    std::iota(places.begin(), places.end(), size_t{0});
-    std::mt19937_64 random(MixedSeed({options.split_seed, 1}));
-    Shuffle(places, random);
-    places.resize(static_cast<size_t>(options.max_train));
-    std::ranges::sort(places);
-    std::ranges::transform(places, places.begin(), [&](size_t place) { return training[place]; });
-    training = std::move(places);
+  std::vector<Role> roles;
+  for (const Case& c : cases) roles.push_back(c.role);
+  const ClassSplit split = SplitByClass(options.sets, classes, std::move(roles));
+  if (split.untrained) {
+    const Case& c = cases[*split.untrained];
+    FailAtLine(c.table->file, c.line,
+               fmt::format("no training row has the label {}", Quoted(c.label)));
   }
 
   SentenceSets sets;
   SentenceReader reader(options.longest);
-  const auto add = [&](const Case& c, Sentences* set) {
-    std::string text(c.text);
-    // Line ends of CSV and JSON are blanks between words.
-    std::ranges::replace_if(text, [](char x) { return x == '\n' || x == '\r'; }, ' ');
-    reader.Add(text, c.index, set);
-  };
-  for (const size_t i : training) add(cases[i], &sets.train);
-  for (const size_t i : order) {
-    if (cases[i].role == kValid) add(cases[i], &sets.valid);
-    if (cases[i].role == kTest) add(cases[i], &sets.test);
+  for (const auto& [role, set] :
+       {std::pair(kTrain, &sets.train), {kValid, &sets.valid}, {kTest, &sets.test}}) {
+    for (const size_t i : split.cases[role]) {
+      std::string text(cases[i].text);
+      // Line ends of CSV and JSON are blanks between words.
+      std::ranges::replace_if(text, [](char x) { return x == '\n' || x == '\r'; }, ' ');
+      reader.Add(text, classes.of_case[i], set);
+    }
   }
-  sets.classes = std::ssize(classes);
+  sets.classes = std::ssize(classes.classes);
   sets.source = "files";
   sets.sha256 = sha.Hex();
   std::error_code error;
@@ -422,20 +303,14 @@ SentenceSets ReadLabelledTables(const fs::path& path, const LabelledTables& opti
   const auto column_text = [&](const char* what, const Column& column) {
     return fmt::format("{} of column {}{}", what, Quoted(first.columns[column.index]), column.why);
   };
-  std::string split = columns.split ? column_text("sets", *columns.split)
-                      : by_file     ? "sets by files"
-                                    : "";
-  if (drawn) {
-    std::vector<std::string> shares;
-    if (!has[kValid]) shares.push_back(fmt::format("valid_share={}", options.valid_share));
-    if (!has[kTest]) shares.push_back(fmt::format("test_share={}", options.test_share));
-    split += fmt::format("{}{} at random in each class (split_seed={})", split.empty() ? "" : ", ",
-                         fmt::join(shares, " and "), options.split_seed);
-  }
-  sets.description = fmt::format(
-      "{} sentences read from {}, {}, {}; {}; {}{}", FormatInteger(std::ssize(cases)),
-      path.string(), column_text("texts", columns.text), column_text("labels", columns.label),
-      ClassesText(classes), split, reader.Counts());
+  std::string by = columns.split ? column_text("sets", *columns.split)
+                   : by_file     ? "sets by files"
+                                 : "";
+  if (!split.description.empty()) by += (by.empty() ? "" : ", ") + split.description;
+  sets.description =
+      fmt::format("{} sentences read from {}, {}, {}; {}; {}{}", FormatInteger(std::ssize(cases)),
+                  path.string(), column_text("texts", columns.text),
+                  column_text("labels", columns.label), classes.Text(), by, reader.Counts());
   if (empty > 0) sets.description += "; " + Count(empty, "empty line") + " left out";
   return sets;
 }

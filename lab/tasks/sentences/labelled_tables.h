@@ -5,21 +5,19 @@
 #include <filesystem>
 #include <string>
 
+#include "lab/data/class_split.h"
 #include "lab/data/sentences.h"
 
 namespace planish::lab {
 
 /// Choices of ReadLabelledTables. An empty column is chosen by name or content.
 struct LabelledTables {
-  std::string text;                            ///< column of the sentences, by name or number
-  std::string label;                           ///< column of the classes
-  std::string split;                           ///< column of the sets
-  bool header = true;                          ///< the first line of CSV and TSV names the columns
-  int64_t split_seed = 1;                      ///< of random sets and of max_train
-  double valid_share = 0.1;                    ///< of each class, for validation
-  double test_share = 0.1;                     ///< of each class, for the test
-  int64_t longest = 128;                       ///< maximum number of words of a sentence
-  int64_t max_train = int64_t{1'000'000'000};  ///< maximum number of training sentences
+  std::string text;       ///< column of the sentences, by name or number
+  std::string label;      ///< column of the classes
+  std::string split;      ///< column of the sets
+  bool header = true;     ///< the first line of CSV and TSV names the columns
+  SplitOptions sets;      ///< sets that are drawn
+  int64_t longest = 128;  ///< maximum number of words of a sentence
 };
 
 /// Reads sentences and their classes from tables (lab/data/table.h). `path` is a table, or a folder
@@ -30,7 +28,7 @@ struct LabelledTables {
 /// valid, validation, val or dev, and test. Validation or test sentences that neither determines
 /// are drawn from the training rows at random, the same share of each class. Each class keeps a
 /// training sentence. Drawing shuffles the training sentences; otherwise they keep their order.
-/// More than `max_train` are reduced to a random choice in their order.
+/// More than `sets.max_train` are reduced to a random choice in their order.
 ///
 /// Classes are the distinct labels without blanks at their ends, in the order of their numbers if
 /// all are whole numbers, else of their bytes.

@@ -125,7 +125,7 @@ TEST_F(LabelledTablesTest, ReadsTheSetsOfAColumn) {
 TEST_F(LabelledTablesTest, DrawsTheSameShareOfEachClass) {
   const std::map<std::string, int> counts = {{"a", 1000}, {"b", 203}, {"c", 57}, {"d", 10}};
   WriteClasses("a.csv", counts);
-  const SentenceSets sets = Read("a.csv", {.valid_share = 0.2, .test_share = 0.1});
+  const SentenceSets sets = Read("a.csv", {.sets = {.valid_share = 0.2, .test_share = 0.1}});
   EXPECT_EQ(sets.valid.size(), 254);  // of 1270
   EXPECT_EQ(sets.test.size(), 127);
   EXPECT_EQ(sets.train.size(), 889);
@@ -157,7 +157,7 @@ TEST_F(LabelledTablesTest, DrawsTheSameShareOfEachClass) {
 TEST_F(LabelledTablesTest, DrawsTheSameForTheSameSeed) {
   WriteClasses("a.csv", {{"a", 60}, {"b", 40}});
   const SentenceSets first = Read("a.csv"), again = Read("a.csv"),
-                     other = Read("a.csv", {.split_seed = 2});
+                     other = Read("a.csv", {.sets = {.seed = 2}});
   EXPECT_EQ(first.train.words, again.train.words);
   EXPECT_EQ(first.test.words, again.test.words);
   EXPECT_NE(first.train.words, other.train.words);
@@ -166,7 +166,7 @@ TEST_F(LabelledTablesTest, DrawsTheSameForTheSameSeed) {
 
 TEST_F(LabelledTablesTest, KeepsATrainingRowOfEveryClass) {
   WriteClasses("a.csv", {{"a", 2}, {"b", 2}, {"c", 2}, {"d", 3}});
-  const SentenceSets sets = Read("a.csv", {.valid_share = 0.45, .test_share = 0.45});
+  const SentenceSets sets = Read("a.csv", {.sets = {.valid_share = 0.45, .test_share = 0.45}});
   for (const int64_t count : CountsOf(sets.train, 4)) EXPECT_GE(count, 1);
   EXPECT_GT(sets.test.size(), 0);
   EXPECT_GT(sets.valid.size(), 0);
@@ -186,7 +186,7 @@ TEST_F(LabelledTablesTest, ReducesTrainingSentencesAtRandomInTheirOrder) {
   WriteClasses("train.csv", {{"a", 50}, {"b", 50}});
   WriteClasses("valid.csv", {{"a", 2}, {"b", 2}});
   WriteClasses("test.csv", {{"a", 2}, {"b", 2}});
-  const SentenceSets all = Read(""), some = Read("", {.max_train = 20});
+  const SentenceSets all = Read(""), some = Read("", {.sets = {.max_train = 20}});
   EXPECT_EQ(all.train.size(), 100);
   EXPECT_EQ(some.train.size(), 20);
   EXPECT_TRUE(std::ranges::is_sorted(some.train.labels));

@@ -6,6 +6,7 @@
 #include "lab/error.h"
 #include "lab/tasks/sentence_task.h"
 #include "lab/tasks/sentences/labelled_tables.h"
+#include "lab/tasks/split_settings.h"
 
 namespace planish::lab {
 
@@ -29,15 +30,8 @@ class SentencesTask final : public SentenceTask {
          {},
          {}},
         {"header", true, "the first line of CSV and TSV names the columns", {}, {}, {}},
-        {"split_seed", 1, "seed of a random split", 0, 1e9, {}},
-        {"valid_share",
-         0.1,
-         "share of each class for validation in a random split",
-         0.01,
-         0.45,
-         {}},
-        {"test_share", 0.1, "share of each class for the test in a random split", 0.01, 0.45, {}},
     });
+    AddDataSettings(SplitSettings());
     AddTestLoss();
     // The first preset's text speaks of the paper's data.
     presets.front().help = "the paper's model for 6 epochs, as in rt";
@@ -62,11 +56,8 @@ class SentencesTask final : public SentenceTask {
                                      .label = s.Text("label"),
                                      .split = s.Text("split"),
                                      .header = s.Flag("header"),
-                                     .split_seed = s.Int("split_seed"),
-                                     .valid_share = s.Real("valid_share"),
-                                     .test_share = s.Real("test_share"),
-                                     .longest = s.Int("longest"),
-                                     .max_train = s.Int("train_cases")});
+                                     .sets = SplitOptionsOf(s),
+                                     .longest = s.Int("longest")});
   }
 };
 
