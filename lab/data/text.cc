@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <span>
 #include <system_error>
 
@@ -197,6 +198,30 @@ std::string NameOf(const fs::path& file) {
                                                                             : name;
 }
 
+// Cuts a text to its first `count` characters. Returns their number.
+int64_t CutToCharacters(std::string& text, int64_t count) {
+  size_t end = 0;
+  int64_t characters = 0;
+  for (; characters < count && end < text.size(); ++characters) {
+    end += FirstUnit(std::string_view(text).substr(end), TextUnit::kCharacter).size();
+  }
+  text.resize(end);
+  return characters;
+}
+
+// Throws DataError naming the first line of a text that is not UTF-8.
+void CheckCharacters(const fs::path& file, std::string_view text) {
+  const std::optional<size_t> invalid = FindInvalidUtf8(text);
+  if (!invalid) return;
+  const std::string_view before = text.substr(0, *invalid);
+  const int64_t line = std::ranges::count(before, '\n') + 1;
+  const size_t line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
+  FailAtLine(file, line,
+             fmt::format("byte 0x{:02x} at column {} is not UTF-8: convert the text first (iconv), "
+                         "or read its bytes with --set unit=byte",
+                         static_cast<uint8_t>(text[*invalid]), *invalid - line_begin + 1));
+}
+
 }  // namespace
 
 Text MakeText(int64_t length, int64_t seed) {
@@ -219,14 +244,23 @@ Text MakeText(int64_t length, int64_t seed) {
   return text;
 }
 
-Text ReadText(const fs::path& path, int64_t max_characters) {
+Text ReadText(const fs::path& path, int64_t max_characters, TextUnit unit) {
+  constexpr int64_t kMaxCharacterBytes = 4;
   const fs::path file = TextFile(path);
   FileContent content(file);
   Text text;
+  text.unit = unit;
+  const int64_t max_bytes =
+      unit == TextUnit::kByte ? max_characters : kMaxCharacterBytes * max_characters;
   const std::string start = ReadTextStart(file, content);
-  if (const int64_t left = max_characters - std::ssize(start); left > 0)
+  if (const int64_t left = max_bytes - std::ssize(start); left > 0)
     text.characters = content.Rest(left);
-  text.characters.insert(0, start, 0, static_cast<size_t>(max_characters));
+  text.characters.insert(0, start, 0, static_cast<size_t>(max_bytes));
+  int64_t count = std::ssize(text.characters);
+  if (unit == TextUnit::kCharacter) {
+    count = CutToCharacters(text.characters, max_characters);
+    CheckCharacters(file, text.characters);
+  }
   if (const size_t zero = text.characters.find('\0'); zero != text.characters.npos) {
     FailToRead(file, fmt::format("byte {} is zero: it is not text, or not in UTF-8",
                                  FormatInteger(static_cast<int64_t>(zero))));
@@ -234,40 +268,78 @@ Text ReadText(const fs::path& path, int64_t max_characters) {
   if (text.characters.empty()) FailToRead(file, "it is empty");
   text.name = NameOf(file);
   text.source = "files";
-  text.description =
-      fmt::format("{} characters read from {}",
-                  FormatInteger(static_cast<int64_t>(text.characters.size())), file.string());
+  text.description = fmt::format("{} {} read from {}", FormatInteger(count),
+                                 unit == TextUnit::kByte ? "bytes" : "characters", file.string());
   text.sha256 = HashOf(text.characters);
   return text;
 }
 
-Text OpenText(const std::optional<fs::path>& path, int64_t max_characters) {
-  return path ? ReadText(*path, max_characters)
-              : MakeText(std::min(max_characters, kMaxSyntheticText));
+Text OpenText(const std::optional<fs::path>& path, int64_t max_characters, TextUnit unit) {
+  if (path) return ReadText(*path, max_characters, unit);
+  Text text = MakeText(std::min(max_characters, kMaxSyntheticText));
+  text.unit = unit;
+  return text;
 }
 
-Vocabulary::Vocabulary(std::string_view text) {
+std::string_view FirstUnit(std::string_view text, TextUnit unit) {
+  const size_t length = unit == TextUnit::kByte ? 1 : Utf8SequenceLength(text);
+  return text.substr(0, std::max<size_t>(length, 1));
+}
+
+int64_t CountUnits(std::string_view text, TextUnit unit) {
+  if (unit == TextUnit::kByte) return std::ssize(text);
+  int64_t count = 0;
+  for (; !text.empty(); text.remove_prefix(FirstUnit(text, unit).size())) ++count;
+  return count;
+}
+
+Vocabulary::Vocabulary(std::string_view text, TextUnit unit) : unit_(unit) {
+  std::set<std::string_view> longer;
   std::array<bool, 256> seen = {};
-  for (const char c : text) seen[static_cast<uint8_t>(c)] = true;
-  index_.fill(-1);
-  for (int byte = 0; byte < 256; ++byte) {
-    if (!seen[static_cast<size_t>(byte)]) continue;
-    index_[static_cast<size_t>(byte)] = static_cast<int16_t>(characters_.size());
-    characters_ += static_cast<char>(byte);
+  while (!text.empty()) {
+    const std::string_view symbol = FirstUnit(text, unit);
+    if (symbol.size() == 1) {
+      seen[static_cast<uint8_t>(symbol[0])] = true;
+    } else {
+      longer.insert(symbol);
+    }
+    text.remove_prefix(symbol.size());
+  }
+  of_byte_.fill(-1);
+  for (size_t byte = 0; byte < seen.size(); ++byte) {
+    if (!seen[byte]) continue;
+    of_byte_[byte] = static_cast<int32_t>(symbols_.size());
+    symbols_.emplace_back(1, static_cast<char>(byte));
+  }
+  // Longer sequences begin with bytes above those of ASCII.
+  for (const std::string_view symbol : longer) {
+    of_longer_.emplace(symbol, static_cast<int32_t>(symbols_.size()));
+    symbols_.emplace_back(symbol);
   }
 }
 
-std::vector<uint8_t> Vocabulary::Encode(std::string_view text) const {
-  std::vector<uint8_t> indices;
-  indices.reserve(text.size());
-  for (const char c : text) {
-    const int16_t index = index_[static_cast<uint8_t>(c)];
-    if (index < 0) {
-      throw DataError(fmt::format("byte 0x{:02x} of the text is not in the vocabulary",
-                                  static_cast<uint8_t>(c)));
-    }
-    indices.push_back(static_cast<uint8_t>(index));
+int32_t Vocabulary::Find(std::string_view symbol) const {
+  if (symbol.size() == 1) return of_byte_[static_cast<uint8_t>(symbol[0])];
+  const auto found = of_longer_.find(std::string(symbol));
+  return found == of_longer_.end() ? -1 : found->second;
+}
+
+int32_t Vocabulary::Take(std::string_view& text) const {
+  const std::string_view symbol = FirstUnit(text, unit_);
+  const int32_t index = Find(symbol);
+  if (index < 0) {
+    throw DataError(fmt::format("{} of the text is not in the vocabulary",
+                                symbol.size() == 1
+                                    ? fmt::format("byte 0x{:02x}", static_cast<uint8_t>(symbol[0]))
+                                    : Quoted(symbol)));
   }
+  text.remove_prefix(symbol.size());
+  return index;
+}
+
+std::vector<int32_t> Vocabulary::Encode(std::string_view text) const {
+  std::vector<int32_t> indices;
+  while (!text.empty()) indices.push_back(Take(text));
   return indices;
 }
 

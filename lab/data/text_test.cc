@@ -112,7 +112,7 @@ TEST(ReadText, ReadsTheFirstCharacters) {
   EXPECT_EQ(text.characters, bytes);
   EXPECT_EQ(text.name, "some.txt");
   EXPECT_EQ(text.source, "files");
-  EXPECT_EQ(text.description, "5 characters read from " + (temp / "some.txt").string());
+  EXPECT_EQ(text.description, "5 bytes read from " + (temp / "some.txt").string());
   EXPECT_FALSE(text.entropy);
   EXPECT_EQ(ReadText(temp / "some.txt", 3).characters, bytes.substr(0, 3));
   EXPECT_NE(ReadText(temp / "some.txt", 3).sha256, text.sha256);
@@ -201,15 +201,74 @@ TEST(Vocabulary, NumbersTheCharactersThatOccur) {
   EXPECT_THAT(vocabulary.Encode("hole\n"), ElementsAre(2, 4, 3, 1, 0));
   EXPECT_THAT(vocabulary.Encode("\xa9\xc3"), ElementsAre(5, 6));
   std::string back;
-  for (const uint8_t index : vocabulary.Encode("hello\n")) back += vocabulary.Decode(index);
+  for (const int32_t index : vocabulary.Encode("hello\n")) back += vocabulary.Decode(index);
   EXPECT_EQ(back, "hello\n");
   EXPECT_THROW(vocabulary.Encode("x"), DataError);
-  EXPECT_TRUE(vocabulary.Contains('\n'));
-  EXPECT_FALSE(vocabulary.Contains('x'));
+  EXPECT_TRUE(vocabulary.Contains("\n"));
+  EXPECT_FALSE(vocabulary.Contains("x"));
   std::string all;
   for (int byte = 255; byte >= 0; --byte) all += static_cast<char>(byte);
   EXPECT_EQ(Vocabulary(all).size(), 256);
   EXPECT_THAT(Vocabulary(all).Encode(std::string("\0\xff", 2)), ElementsAre(0, 255));
+}
+
+// "a", two characters of two bytes, one of four bytes, and a line feed.
+constexpr char kMixed[] = "a\xc3\xa9\xc3\xa9\xf0\x9f\x98\x80\n";
+
+TEST(ReadText, CountsCharacters) {
+  const TestFolder temp;
+  WriteFile(temp / "mixed", kMixed);
+  for (const auto& [count, bytes] :
+       {std::pair(1, 1), {2, 3}, {3, 5}, {4, 9}, {5, 10}, {6, 10}, {1000, 10}}) {
+    const Text text = ReadText(temp / "mixed", count, TextUnit::kCharacter);
+    EXPECT_EQ(text.characters, std::string(kMixed).substr(0, static_cast<size_t>(bytes)));
+    EXPECT_THAT(text.description,
+                StartsWith(std::to_string(std::min(count, 5)) + " characters read from "));
+    EXPECT_EQ(CountUnits(text.characters, text.unit), std::min(count, 5));
+  }
+  EXPECT_EQ(CountUnits(kMixed, TextUnit::kByte), 10);
+  // Marks and gzip are as with bytes.
+  WriteFile(temp / "marked", Gzip("\xef\xbb\xbf" + std::string(kMixed)));
+  EXPECT_EQ(ReadText(temp / "marked", 3, TextUnit::kCharacter).characters, "a\xc3\xa9\xc3\xa9");
+}
+
+TEST(ReadText, NamesTheLineThatIsNotUtf8) {
+  const TestFolder temp;
+  const auto error = [&](const std::string& bytes) -> std::string {
+    WriteFile(temp / "text", bytes);
+    try {
+      ReadText(temp / "text", 100, TextUnit::kCharacter);
+    } catch (const DataError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error("caf\xc3\xa9\nab\xe9\n"),
+            (temp / "text").string() +
+                ", line 2: byte 0xe9 at column 3 is not UTF-8: convert the text first (iconv), or "
+                "read its bytes with --set unit=byte");
+  EXPECT_THAT(error("\xc3"), HasSubstr("line 1: byte 0xc3 at column 1"));  // truncated
+  EXPECT_THAT(error("\xed\xa0\x80"), HasSubstr("line 1: byte 0xed"));      // a surrogate
+  EXPECT_EQ(error(std::string(99, 'a') + "\n\xe9"), "no error");           // beyond the limit
+}
+
+TEST(Vocabulary, NumbersCharactersInTheOrderOfTheirCodePoints) {
+  const Vocabulary vocabulary(kMixed, TextUnit::kCharacter);
+  EXPECT_EQ(vocabulary.size(), 4);
+  EXPECT_THAT(vocabulary.Encode(kMixed), ElementsAre(1, 2, 2, 3, 0));
+  EXPECT_EQ(vocabulary.Decode(2), "\xc3\xa9");
+  EXPECT_EQ(vocabulary.Decode(3), "\xf0\x9f\x98\x80");
+  EXPECT_TRUE(vocabulary.Contains("\xc3\xa9"));
+  EXPECT_FALSE(vocabulary.Contains("\xc3\xa8"));
+  EXPECT_THROW(vocabulary.Encode("\xc3\xa8"), DataError);
+  EXPECT_THROW(vocabulary.Encode("\xc3"), DataError);
+  // More than 256 characters.
+  std::string many;
+  for (char a = '\x80'; a <= '\xbf' && a < 0; ++a) {
+    for (char b = '\x80'; b < '\x88'; ++b) many += {'\xe4', a, b};
+  }
+  EXPECT_EQ(Vocabulary(many, TextUnit::kCharacter).size(), 512);
+  EXPECT_EQ(Vocabulary(many, TextUnit::kCharacter).Encode(many).back(), 511);
 }
 
 }  // namespace

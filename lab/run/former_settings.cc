@@ -31,6 +31,9 @@ const std::vector<Added>& AddedSettings() {
       {"enwik8", "qk_norm", false},   {"char-lm", "heads", 1},
       {"handwriting", "heads", 1},    {"mt", "init", "glorot"},
       {"mt", "source_vocabulary", 0}, {"online-ln", "alpha_schedule", "constant"},
+      {"char-lm", "unit", "byte"},    {"mt", "columns", ""},
+      {"mt", "split_seed", 1},        {"handwriting", "symbols", ""},
+      {"handwriting", "writers", ""},
   };
   return added;
 }

@@ -105,6 +105,13 @@ std::vector<Loader> FileLoaders() {
          WriteFile(folder / "input.txt", change("round and round\n"));
        },
        [](const fs::path& folder) { return ReadText(folder, 1000).characters; }},
+      {"Characters",
+       [](const fs::path& folder, const Change& change) {
+         WriteFile(folder / "input.txt", change("round and round\n"));
+       },
+       [](const fs::path& folder) {
+         return ReadText(folder, 1000, TextUnit::kCharacter).characters;
+       }},
       {"Sentences",
        [](const fs::path& folder, const Change& change) {
          WriteFile(folder / "a", change("good film .\nfine\n"));
@@ -186,6 +193,16 @@ std::vector<Loader> BilingualLoaders() {
        },
        [](const fs::path& folder) {
          const ParallelText text = OpenParallel(folder, {.data = "tatoeba"});
+         return Pairs(text.train) + Pairs(text.valid) + Pairs(text.test) + text.sha256;
+       }},
+      {"PairTable",
+       [](const fs::path& folder, const Change& change) {
+         std::string table;
+         for (int i = 0; i < 60; ++i) table += fmt::format("one {0}\teins {0}\n", i);
+         WriteFile(folder / "pairs.tsv", change(table));
+       },
+       [](const fs::path& folder) {
+         const ParallelText text = OpenParallel(folder, {.data = "files"});
          return Pairs(text.train) + Pairs(text.valid) + Pairs(text.test) + text.sha256;
        }},
       {"Captions",
@@ -275,6 +292,10 @@ class EncodingsTest : public testing::TestWithParam<Loader> {
     GetParam().write(folder.path(), change);
     return GetParam().read(folder.path());
   }
+  static bool IsText() {
+    const std::string name = GetParam().name;
+    return name == "Text" || name == "Characters";
+  }
   std::string Plain() {
     return Read([](const std::string& text) { return text; });
   }
@@ -295,7 +316,7 @@ TEST_P(EncodingsTest, SkipsAByteOrderMark) {
 TEST_P(EncodingsTest, ReadsGzipUnderAnyName) { EXPECT_EQ(Read(Gzip), Plain()); }
 
 TEST_P(EncodingsTest, ReadsLinesThatEndInCrLf) {
-  if (std::string(GetParam().name) == "Text") GTEST_SKIP() << "every character counts";
+  if (IsText()) GTEST_SKIP() << "every character counts";
   EXPECT_EQ(Read([](const std::string& text) {
               std::string crlf;
               for (const char c : text) crlf += c == '\n' ? "\r\n" : std::string(1, c);
@@ -305,7 +326,7 @@ TEST_P(EncodingsTest, ReadsLinesThatEndInCrLf) {
 }
 
 TEST_P(EncodingsTest, ReadsAFileWithoutAFinalLineFeed) {
-  if (std::string(GetParam().name) == "Text") GTEST_SKIP() << "every character counts";
+  if (IsText()) GTEST_SKIP() << "every character counts";
   const Change cut = [](const std::string& text) { return text.substr(0, text.size() - 1); };
   if (GetParam().needs_final_blank) {
     EXPECT_THAT(ErrorOf(cut), HasSubstr("the empty line that ends a sentence is missing after it"));
@@ -329,7 +350,7 @@ TEST_P(EncodingsTest, RefusesUtf16) {
   };
   EXPECT_THAT(ErrorOf([&](const std::string& text) { return "\xff\xfe" + wide(text); }),
               AllOf(HasSubstr("cannot read "), HasSubstr("it is in UTF-16")));
-  if (std::string(GetParam().name) == "Text") return;  // without a mark, all bytes are text
+  if (IsText()) return;  // without a mark, all bytes are text
   EXPECT_THAT(ErrorOf(wide), HasSubstr("it has a zero byte on line 1"));
 }
 

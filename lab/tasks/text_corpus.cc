@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
+#include <set>
 #include <vector>
 
 #include "lab/base/escape.h"
@@ -14,17 +15,18 @@ namespace planish::lab {
 
 namespace {
 
-// Throws UsageError naming the bytes of `prompt` that the vocabulary lacks.
+// Throws UsageError naming the units of `prompt` that the vocabulary lacks.
 void CheckPrompt(const Vocabulary& vocabulary, const std::string& prompt) {
   std::string unknown;
-  std::string seen;
-  for (const char c : prompt) {
-    if (vocabulary.Contains(c) || seen.find(c) != std::string::npos) continue;
-    seen += c;
-    const bool printable = c > ' ' && c <= '~';
+  std::set<std::string_view> seen;
+  for (std::string_view rest = prompt; !rest.empty();) {
+    const std::string_view symbol = FirstUnit(rest, vocabulary.unit());
+    rest.remove_prefix(symbol.size());
+    if (vocabulary.Contains(symbol) || !seen.insert(symbol).second) continue;
+    const bool printable = symbol.size() > 1 || (symbol[0] > ' ' && symbol[0] <= '~');
     unknown += (unknown.empty() ? "" : ", ") +
-               (printable ? fmt::format("\"{}\"", c)
-                          : fmt::format("byte 0x{:02x}", static_cast<uint8_t>(c)));
+               (printable ? Quoted(symbol)
+                          : fmt::format("byte 0x{:02x}", static_cast<uint8_t>(symbol[0])));
   }
   if (!unknown.empty()) {
     throw UsageError(
@@ -36,26 +38,36 @@ void CheckPrompt(const Vocabulary& vocabulary, const std::string& prompt) {
 
 std::unique_ptr<TextCorpus> SplitText(const Text& text, std::string_view task,
                                       int64_t fewest_held_out) {
-  const auto size = static_cast<int64_t>(text.characters.size());
+  const int64_t size = CountUnits(text.characters, text.unit);
+  const std::string unit = text.unit == TextUnit::kByte ? "byte" : "character";
   const int64_t fewest = kHeldOutShare * fewest_held_out;
   if (size < fewest) {
     throw DataError(fmt::format("{} has {}; {} needs at least {}", Escaped(text.name),
-                                Count(size, "character"), task, FormatInteger(fewest)));
+                                Count(size, unit), task, FormatInteger(fewest)));
   }
   auto corpus = std::make_unique<TextCorpus>();
-  corpus->vocabulary = Vocabulary(text.characters);
+  corpus->vocabulary = Vocabulary(text.characters, text.unit);
   if (corpus->vocabulary.size() < 2) {
-    throw DataError(fmt::format("{} repeats one character; {} needs two different characters",
-                                Escaped(text.name), task));
+    throw DataError(fmt::format("{0} repeats one {1}; {2} needs two different {1}s",
+                                Escaped(text.name), unit, task));
   }
-  std::vector<uint8_t> numbers = corpus->vocabulary.Encode(text.characters);
-  const at::Tensor all = at::from_blob(numbers.data(), {size}, at::kByte).clone();
+  const bool small = corpus->vocabulary.size() <= 256;
+  const at::Tensor all = at::empty({size}, small ? at::kByte : at::kInt);
+  std::string_view rest = text.characters;
+  for (int64_t i = 0; i < size; ++i) {
+    const int32_t symbol = corpus->vocabulary.Take(rest);
+    if (small) {
+      all.data_ptr<uint8_t>()[i] = static_cast<uint8_t>(symbol);
+    } else {
+      all.data_ptr<int32_t>()[i] = symbol;
+    }
+  }
   const int64_t held_out = size / kHeldOutShare, train = size - 2 * held_out;
   corpus->train = all.slice(0, 0, train);
   corpus->valid = all.slice(0, train, train + held_out);
   corpus->test = all.slice(0, train + held_out);
   corpus->about = AboutSplits(
-      text, fmt::format("{}; {} different characters", text.description, corpus->vocabulary.size()),
+      text, fmt::format("{}; {} different {}s", text.description, corpus->vocabulary.size(), unit),
       train, held_out, held_out);
   return corpus;
 }
@@ -64,10 +76,10 @@ std::string WriteText(const Vocabulary& vocabulary, const std::string& prompt, i
                       double temperature, at::Generator& generator,
                       const std::function<at::Tensor(const at::Tensor&)>& logits) {
   CheckPrompt(vocabulary, prompt);
-  std::vector<int64_t> numbers;
-  for (const uint8_t number : vocabulary.Encode(prompt)) numbers.push_back(number);
+  const std::vector<int32_t> given = vocabulary.Encode(prompt);
+  std::vector<int64_t> numbers(given.begin(), given.end());
   if (numbers.empty()) {
-    numbers = {vocabulary.Contains('\n') ? vocabulary.Encode("\n")[0] : 0};
+    numbers = {vocabulary.Contains("\n") ? vocabulary.Encode("\n")[0] : 0};
   }
   at::Tensor next = at::tensor(numbers, at::kLong);
   std::string text;

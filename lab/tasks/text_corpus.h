@@ -13,7 +13,7 @@
 #include "lab/data/text.h"
 #include "lab/engine/task.h"
 
-// Shared parts of the tasks that predict the next character of a text.
+// Shared parts of the tasks that predict the next character or byte of a text.
 namespace planish::lab {
 
 /// The last 1 / kHeldOutShare of a text is for testing, and as much before it for validation.
@@ -22,11 +22,11 @@ inline constexpr int64_t kHeldOutShare = 20;
 /// Text in three parts, as indices of the vocabulary of all three.
 struct TextCorpus final : Dataset {
   Vocabulary vocabulary{""};
-  at::Tensor train, valid, test;  ///< [N] uint8
+  at::Tensor train, valid, test;  ///< [N] uint8, or int32 if there are more than 256 units
 };
 
 /// Splits `text` in order. Throws DataError naming `text` and `task` if it has fewer than
-/// kHeldOutShare * `fewest_held_out` characters, or only one distinct character.
+/// kHeldOutShare * `fewest_held_out` units (characters or bytes), or only one distinct unit.
 std::unique_ptr<TextCorpus> SplitText(const Text& text, std::string_view task,
                                       int64_t fewest_held_out);
 

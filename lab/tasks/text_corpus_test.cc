@@ -42,9 +42,9 @@ TEST(SplitText, RefusesTextsWithNothingToLearn) {
   };
   EXPECT_THAT(error(std::string(39, 'a').append("b")), "no error");
   EXPECT_THAT(error(std::string(38, 'a').append("b")),
-              HasSubstr(" has 39 characters; task needs at least 40"));
+              HasSubstr(" has 39 bytes; task needs at least 40"));
   EXPECT_THAT(error(std::string(40, 'a')),
-              HasSubstr(" repeats one character; task needs two different characters"));
+              HasSubstr(" repeats one byte; task needs two different bytes"));
 }
 
 // A deterministic model: b follows a, c follows b, a follows c.
@@ -71,6 +71,45 @@ TEST(WriteText, FollowsThePrompt) {
     EXPECT_STREQ(e.what(),
                  "[sample] --prompt has what the training text does not have: \"x\", byte 0xc3, "
                  "byte 0xa9");
+  }
+}
+
+// 300 characters need more than a byte for their indices, and are three bytes long each.
+TEST(SplitText, CountsCharacters) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) {
+    text += {'\xe4', static_cast<char>(0x80 + i / 64), static_cast<char>(0x80 + i % 64)};
+  }
+  const auto corpus =
+      SplitText({.characters = text, .name = "han", .unit = TextUnit::kCharacter}, "task", 5);
+  EXPECT_EQ(corpus->about.sizes,
+            (std::map<std::string, int64_t>{{"train", 270}, {"valid", 15}, {"test", 15}}));
+  EXPECT_THAT(corpus->about.description, HasSubstr("; 300 different characters"));
+  EXPECT_EQ(corpus->train.scalar_type(), at::kInt);
+  EXPECT_TRUE(corpus->test.to(at::kLong).equal(at::arange(285, 300)));
+  const auto bytes = SplitText({.characters = text, .name = "han"}, "task", 5);
+  EXPECT_EQ(bytes->about.sizes.at("train"), 810);
+  EXPECT_EQ(bytes->train.scalar_type(), at::kByte);
+}
+
+TEST(WriteText, WritesCharacters) {
+  at::Generator generator = at::detail::createCPUGenerator(1);
+  const Vocabulary vocabulary("a\xc3\xa9", TextUnit::kCharacter);
+  const auto logits = [](const at::Tensor& numbers) {  // a follows é, é follows a
+    at::Tensor out = at::zeros({2});
+    out[1 - numbers[-1].item<int64_t>()] = 100;
+    return out;
+  };
+  EXPECT_EQ(WriteText(vocabulary, "a\xc3\xa9", 3, 1, generator, logits),
+            "a\xc3\xa9"
+            "a");
+  try {
+    WriteText(vocabulary, "\xc3\xa8\xc3", 1, 1, generator, logits);
+    FAIL() << "no error";
+  } catch (const UsageError& e) {
+    EXPECT_STREQ(e.what(),
+                 "[sample] --prompt has what the training text does not have: "
+                 "\"\xc3\xa8\", byte 0xc3");
   }
 }
 

@@ -1,10 +1,12 @@
 """planish train char-lm from the user's view: texts, samples, errors."""
 
+import gzip
 import html
 import json
 import re
 
 import pytest
+from test_command import assert_one_line
 
 SMOKE = ("train", "char-lm", "--preset", "smoke", "--threads", 1)
 
@@ -16,8 +18,8 @@ def result_of(planish, name):
 def test_a_text_of_the_user_is_trained_on(planish):
     text = planish.folder / "some.txt"
     text.write_bytes(b"round and round and \xc3\xa9 \xff round\n" * 100)
-    planish.ok(*SMOKE, "--data", text, "--cell", "lstm,gru", "--set", "temperature=2")
-    folder = "smoke-{}-b8-temperature=2.0-s1"
+    planish.ok(*SMOKE, "--data", text, "--cell", "lstm,gru", "--set", "temperature=2", "--set", "unit=byte")
+    folder = "smoke-{}-b8-unit=byte-temperature=2.0-s1"
     config = json.loads((planish.folder / "runs/char-lm" / folder.format("gru") / "config.json").read_text())
     assert config["data"]["name"] == "some.txt"
     assert config["data"]["sizes"] == {"train": 2790, "valid": 155, "test": 155}
@@ -29,6 +31,38 @@ def test_a_text_of_the_user_is_trained_on(planish):
         # Bytes of the text; invalid UTF-8 is shown as U+FFFD.
         assert set(sample["text"]) <= set("round and \n\u00e9\ufffd"), sample["text"]
         assert html.escape(sample["text"]) in page
+
+
+NOVEL = "« Où est-il ? » — “Là-bas”, dit Élise, 你好。\n"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_characters_of_utf8_are_counted(planish, packed):
+    """The sizes are those of Python's str, so that bits per character are."""
+    text = planish.folder / ("novel.txt.gz" if packed else "novel.txt")
+    content = ("\ufeff" + NOVEL * 20).encode()
+    text.write_bytes(gzip.compress(content) if packed else content)
+    planish.ok(*SMOKE, "--data", text, "--set", "unit=character,byte", "--set", "characters=100000")
+    for unit, name, size in (
+        ("character", "smoke-lstm-b8-characters=100000-s1", len(NOVEL) * 20),
+        ("byte", "smoke-lstm-b8-unit=byte-characters=100000-s1", len(NOVEL.encode()) * 20),
+    ):
+        config = json.loads((planish.folder / "runs/char-lm" / name / "config.json").read_text())
+        assert sum(config["data"]["sizes"].values()) == size
+        count = len(set(NOVEL if unit == "character" else NOVEL.encode()))
+        assert f"{size:,} {unit}s read from" in config["data"]["description"]
+        assert f"; {count} different {unit}s" in config["data"]["description"]
+    run = planish.folder / "runs/char-lm/smoke-lstm-b8-characters=100000-s1"
+    written = planish.ok("sample", run, "--prompt", "“Là", "--length", 50, "--threads", 1).stdout
+    assert set(written.rstrip("\n")) <= set(NOVEL)
+    assert_one_line(planish("sample", run, "--prompt", "ß", "--threads", 1), 2, "does not have: \"ß\"")
+
+
+def test_mixed_encodings_are_refused_with_their_line(planish):
+    (planish.folder / "some.txt").write_bytes("Où\n".encode() * 100 + "Où\n".encode("latin-1") * 100)
+    result = planish(*SMOKE, "--quiet", "--data", "some.txt")
+    assert_one_line(result, 3, "some.txt, line 101: byte 0xf9 at column 2 is not UTF-8: convert the text first")
+    planish.ok(*SMOKE, "--quiet", "--data", "some.txt", "--set", "unit=byte", "--set", "window=8")
 
 
 def test_the_default_preset_is_small(shared):

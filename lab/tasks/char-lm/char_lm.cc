@@ -24,6 +24,7 @@ namespace {
 constexpr int64_t kEvaluationStreams = 16;
 // Steps per evaluation batch.
 constexpr int64_t kEvaluationSteps = 64;
+
 class CharLm final : public Experiment, public TextSampler, public SequenceReader {
  public:
   CharLm(const Settings& settings, const TextCorpus& corpus)
@@ -181,12 +182,16 @@ class CharLmTask final : public Task {
         {"embedding", 64, "width of a character embedding", 1, 65536, {}},
         HeadsSetting(),
         GainSetting(),
-        {"characters", 400'000, "maximum number of characters of the text", 1, 1e15, {}},
+        Choice(
+            "unit", "character",
+            "unit of the text, of which bits are counted: character of UTF-8, or byte of any file",
+            {"character", "byte"}),
+        {"characters", 400'000, "maximum number of units of the text", 1, 1e15, {}},
         {"sample", 300, "characters of the sample in the report", 1, 1'000'000, {}},
         {"temperature", 0.8, "temperature of the sample: logits are divided by it", 0.01, 100, {}},
     };
     AddSettings(own);
-    data_settings = {"characters"};
+    data_settings = {"unit", "characters"};
     presets = {
         {"small", "128 units on 400,000 characters for 5 epochs: ten seconds a run", {}},
         {"shakespeare",
@@ -220,7 +225,8 @@ class CharLmTask final : public Task {
 
   std::unique_ptr<Dataset> Load(const Settings& s,
                                 const std::optional<std::filesystem::path>& path) const override {
-    return SplitText(OpenText(path, s.Int("characters")), name, kEvaluationStreams + 1);
+    const TextUnit unit = s.Text("unit") == "byte" ? TextUnit::kByte : TextUnit::kCharacter;
+    return SplitText(OpenText(path, s.Int("characters"), unit), name, kEvaluationStreams + 1);
   }
 
   void Check(const Settings& s, const Dataset& data) const override {

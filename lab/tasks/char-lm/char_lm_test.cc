@@ -188,7 +188,7 @@ TEST_F(CharLmTest, EvaluatesPiecesWithTheirState) {
   // Large weights, so that the state matters.
   for (at::Tensor& weight : model.parameters()) weight.mul_(3);
   const std::string text = MakeText(60'000).characters;
-  const std::vector<uint8_t> numbers = Vocabulary(text).Encode(text);
+  const std::vector<int32_t> numbers = Vocabulary(text).Encode(text);
   double nats = 0;
   for (size_t piece = 0; piece < 16; ++piece) {
     std::vector<int64_t> x, next;

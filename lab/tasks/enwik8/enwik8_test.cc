@@ -43,7 +43,7 @@ class Enwik8Test : public TaskTest<MakeEnwik8> {
 at::Tensor SyntheticSymbols() {
   const std::string text = MakeText(10'000).characters;
   std::vector<int64_t> symbols;
-  for (const uint8_t symbol : Vocabulary(text).Encode(text)) symbols.push_back(symbol);
+  for (const int32_t symbol : Vocabulary(text).Encode(text)) symbols.push_back(symbol);
   return at::tensor(symbols, at::kLong);
 }
 
@@ -60,8 +60,8 @@ TEST_F(Enwik8Test, ReportsErrors) {
   };
   EXPECT_THAT(error(""), HasSubstr("some.txt: it is empty"));
   EXPECT_THAT(error(text.substr(0, 99)),
-              HasSubstr("some.txt has 99 characters; enwik8 needs at least 100"));
-  EXPECT_THAT(error(std::string(200, 'a')), HasSubstr("two different characters"));
+              HasSubstr("some.txt has 99 bytes; enwik8 needs at least 100"));
+  EXPECT_THAT(error(std::string(200, 'a')), HasSubstr("two different bytes"));
   const auto data = Load(text);  // 900 for training
   const auto refusal = [&](const Sets& sets) -> std::string {
     try {
