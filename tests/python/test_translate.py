@@ -28,6 +28,40 @@ def test_a_run_says_what_it_is(trained):
     assert re.fullmatch(r"bpe-200-nfkc3-[0-9a-f]{32}\.model", vocabulary.name)
 
 
+@pytest.mark.parametrize("vocabularies", [(), ("--set", "source_vocabulary=120")])
+def test_a_table_of_two_languages(planish, vocabularies):
+    """A packed table with a byte order mark, in the direction against its columns."""
+    nouns = ("house", "đường", "con mèo", "quyển sách")
+    lines = [f"the {noun} number {i}\t{noun} số {i}, tiếng Việt\tby me\r\n" for i in range(60) for noun in nouns]
+    (planish.folder / "pairs.tsv.gz").write_bytes(gzip.compress(("\ufeff" + "".join(lines)).encode()))
+    planish.ok(*SMOKE, "--quiet", "--data", "pairs.tsv.gz", "--set", "direction=vi-en", "--set", "columns=en-vi",
+               "--set", "vocabulary=120", "--set", "split_seed=3", *vocabularies)  # fmt: skip
+    (run,) = (planish.folder / "runs/mt").iterdir()
+    data = json.loads((run / "config.json").read_text())["data"]
+    assert data["name"] == "files vi-en"
+    assert data["sizes"] == {"train": 216, "valid": 12, "test": 12}
+    assert "sets at random (split_seed=3)" in data["description"]
+    assert "240 lines cut after a second tab" in data["description"]
+    translated = planish("translate", run, "--threads", 1, input="đường số 7, tiếng Việt\n")
+    assert translated.returncode == 0 and translated.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"one\teins\n" * 30 + b"no tab\n", "pairs, line 31: it has no tab; en, a tab and de were expected"),
+        (b"one\teins\n" * 30 + b"b\xfcse\tx\n", "pairs, line 31: byte 0xfc at column 2 is not UTF-8"),
+        (b"one\teins\n" * 30, "pairs has no validation pairs"),  # all are one sentence
+        (b"\xfd7zXZ\0", "pairs: it is an xz file"),
+        (b"", "pairs has no training pairs"),
+    ],
+)
+def test_wrong_tables(planish, content, message):
+    (planish.folder / "pairs").write_bytes(content)
+    result = planish(*SMOKE, "--quiet", "--data", "pairs", "--set", "direction=en-de")
+    assert result.returncode == 3 and message in result.stderr and result.stderr.count("\n") == 1, result.stderr
+
+
 def test_a_line_for_each_line(trained):
     lines = ["A dog sleeps.", "", "The cats must see a \u0436 bird.", "x" * 300, "A dog sleeps."]
     both = trained("translate", trained.run, "--threads", 1, input="\n".join(lines) + "\n")
@@ -137,7 +171,7 @@ def test_files_that_cannot_be_used(planish, file, content, status, part):
     [
         (("direction=en",), "direction must be two languages"),
         (("direction=en-fr",), "direction must be en-de or de-en for data=synthetic"),
-        (("data=tatoeba",), "data=tatoeba needs a folder"),
+        (("data=tatoeba",), "data=tatoeba needs files: give --data"),
         (("vocabulary=20",), "vocabulary must hold at least every character"),
         (("batch_size=4",), "batch_size must be at least"),
         (("heads=3",), "heads must divide the width"),

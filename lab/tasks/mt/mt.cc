@@ -8,12 +8,14 @@
 
 #include "lab/engine/batches.h"
 #include "lab/engine/capabilities.h"
+#include "lab/engine/data_inspector.h"
 #include "lab/error.h"
 #include "lab/model/norms.h"
 #include "lab/tasks/mt/beam.h"
 #include "lab/tasks/mt/bleu.h"
 #include "lab/tasks/mt/corpus.h"
 #include "lab/tasks/mt/model.h"
+#include "lab/tasks/mt/parallel.h"
 
 namespace planish::lab {
 
@@ -249,15 +251,24 @@ std::vector<SettingSpec> ModelSettings() {
 // Returns the settings that the data depends on.
 std::vector<SettingSpec> DataSettings() {
   return {
-      Choice("data", "auto", "auto: multi30k with a data folder, else synthetic",
-             {"auto", "synthetic", "multi30k", "tatoeba", "iwslt14", "files"},
-             {{"made", "synthetic"}}),
+      Choice(
+          "data", "auto",
+          "auto: multi30k if the data folder has it, else your own files; synthetic without data",
+          {"auto", "synthetic", "multi30k", "tatoeba", "iwslt14", "files"},
+          {{"made", "synthetic"}}),
       {"direction",
        "de-en",
        "source and target language: the endings of their files' names",
        {},
        {},
        {}},
+      {"columns",
+       "",
+       "languages of a table's columns, such as en-de; empty: those of direction",
+       {},
+       {},
+       {}},
+      {"split_seed", 1, "seed of the random sets of your own files without sets", 0, 1e9, {}},
       {"vocabulary",
        10149,
        "pieces of the shared vocabulary, or of the target's",
@@ -368,7 +379,7 @@ std::vector<MetricSpec> MakeMetrics() {
   };
 }
 
-class MtTask final : public Task {
+class MtTask final : public Task, public DataInspector {
  public:
   MtTask() {
     name = "mt";
@@ -396,11 +407,15 @@ class MtTask final : public Task {
 
   std::unique_ptr<Dataset> Load(const Settings& s,
                                 const std::optional<std::filesystem::path>& path) const override {
-    return std::make_unique<Corpus>(OpenParallel(path, {.data = s.Text("data"),
-                                                        .direction = s.Text("direction"),
-                                                        .train_pairs = s.Int("train_pairs")}),
-                                    s.Int("vocabulary"), s.Int("max_length"), CacheFolder(),
-                                    s.Int("source_vocabulary"));
+    return std::make_unique<Corpus>(PairsOf(s, path), s.Int("vocabulary"), s.Int("max_length"),
+                                    CacheFolder(), s.Int("source_vocabulary"));
+  }
+
+  RunConfig::Data Inspect(const Settings& s,
+                          const std::optional<std::filesystem::path>& path) const override {
+    const ParallelText text = PairsOf(s, path);
+    return AboutSplits(text, text.description, std::ssize(text.train), std::ssize(text.valid),
+                       std::ssize(text.test));
   }
 
   void Check(const Settings& s, const Dataset& data) const override {
@@ -416,6 +431,15 @@ class MtTask final : public Task {
 
   std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
     return std::make_unique<Translation>(s, dynamic_cast<const Corpus&>(data));
+  }
+
+ private:
+  static ParallelText PairsOf(const Settings& s, const std::optional<std::filesystem::path>& path) {
+    return OpenParallel(path, {.data = s.Text("data"),
+                               .direction = s.Text("direction"),
+                               .columns = s.Text("columns"),
+                               .split_seed = s.Int("split_seed"),
+                               .train_pairs = s.Int("train_pairs")});
   }
 };
 

@@ -115,7 +115,7 @@ TEST_F(ParallelTest, KeepsTheFirstTrainingPairs) {
 
 TEST_F(ParallelTest, ReportsErrors) {
   EXPECT_THAT(ErrorOf("files"),
-              HasSubstr(" has no files NAME.xx[.gz] and NAME.yy[.gz], where NAME is train"));
+              HasSubstr(" has no sentence pairs: files NAME.xx and NAME.yy, where NAME is train"));
   WriteSplits({"train", "test"});
   EXPECT_THAT(ErrorOf("files"), HasSubstr(", where NAME is valid or val or dev"));
   WriteSplits({"dev"});
@@ -177,6 +177,81 @@ TEST_F(ParallelTest, SplitsATableByItsSentences) {
 
   WriteFile(folder / "deu.txt.gz", Gzip(table + "no tab\n"));
   EXPECT_THAT(ErrorOf("tatoeba", "en-de"), HasSubstr(", line 801: it has no tab"));
+}
+
+// Returns lines "one I", a tab and "eins I".
+std::string Table(int first, int count, const std::string& end = "") {
+  std::string table;
+  for (int i = first; i < first + count; ++i)
+    table += fmt::format("one {0}\teins {0}{1}\n", i, end);
+  return table;
+}
+
+TEST_F(ParallelTest, DrawsTheSetsOfATable) {
+  WriteFile(folder / "pairs.tsv.gz", Gzip("\xef\xbb\xbf" + Table(0, 100, "\tby me") + "\tleft\n"));
+  const auto open = [&](const fs::path& path, const std::string& direction,
+                        const std::string& columns = "", int64_t seed = 1) {
+    return OpenParallel(
+        path, {.data = "auto", .direction = direction, .columns = columns, .split_seed = seed});
+  };
+  const ParallelText text = open(folder / "pairs.tsv.gz", "xx-yy");
+  EXPECT_EQ(text.name, "files xx-yy");
+  EXPECT_EQ(text.train.size(), 90u);
+  EXPECT_EQ(text.valid.size(), 5u);
+  EXPECT_EQ(text.test.size(), 5u);
+  EXPECT_THAT(text.train[0].source, ::testing::StartsWith("one "));
+  EXPECT_EQ("eins" + text.train[0].source.substr(3), text.train[0].target);
+  EXPECT_THAT(text.description,
+              HasSubstr("5 for testing, sets at random (split_seed=1); 1 pair with an empty side "
+                        "left out; 100 lines cut after a second tab"));
+  EXPECT_EQ(open(folder.path(), "xx-yy").sha256, text.sha256);  // the only table of the folder
+  EXPECT_NE(open(folder.path(), "xx-yy", "", 2).sha256, text.sha256);
+  // The names of the columns, and the other direction.
+  EXPECT_EQ(open(folder.path(), "xx-yy", "xx-yy").sha256, text.sha256);
+  const ParallelText back = open(folder.path(), "yy-xx", "xx-yy");
+  EXPECT_THAT(back.train[0].source, ::testing::StartsWith("eins "));
+  EXPECT_THROW(open(folder.path(), "xx-yy", "xx-zz"), UsageError);
+  EXPECT_THROW(open(folder.path(), "xx-yy", "xx"), UsageError);
+  EXPECT_THROW(OpenParallel({}, {.direction = "de-en", .columns = "de-en"}), UsageError);
+  WriteFile(folder / "bad.txt", Table(0, 3) + "no tab\x1b\n");
+  EXPECT_THAT(
+      [&] { open(folder / "bad.txt", "xx-yy"); },
+      ::testing::ThrowsMessage<DataError>(HasSubstr(
+          "bad.txt, line 4: it has no tab; xx, a tab and yy were expected: \"no tab\\x1b\"")));
+  EXPECT_THAT(ErrorOf("files"), HasSubstr(" has several files: files NAME.xx and NAME.yy"));
+}
+
+TEST_F(ParallelTest, ReadsATableForEachSet) {
+  WriteFile(folder / "train.tsv", Table(0, 10));
+  WriteFile(folder / "dev.txt", Table(10, 3));
+  EXPECT_THAT(ErrorOf("files"), HasSubstr(" has train.tsv and dev.txt, but no file for the test"));
+  WriteFile(folder / "test.tsv.gz", Gzip(Table(20, 2)));
+  const ParallelText text = Open("files");
+  EXPECT_EQ(text.train[0].source, "one 0");
+  EXPECT_EQ(text.valid[0].target, "eins 10");
+  EXPECT_EQ(text.test[1].source, "one 21");
+}
+
+TEST_F(ParallelTest, DrawsTheSetsOfTwoParallelFiles) {
+  std::string from, to;
+  for (int i = 0; i < 60; ++i) {
+    from += fmt::format("one {}\n", i);
+    to += fmt::format("eins {}\n", i);
+  }
+  WriteFile(folder / "some.corpus.xx.gz", Gzip(from));
+  WriteFile(folder / "some.corpus.yy", to);
+  WriteFile(folder / "readme.txt", "no pairs");
+  const ParallelText text = Open("files");
+  EXPECT_EQ(text.train.size(), 54u);
+  for (const char* name : {"some.corpus.xx.gz", "some.corpus.yy"}) {
+    EXPECT_EQ(OpenParallel(folder / name, {.data = "auto", .direction = "xx-yy"}).sha256,
+              text.sha256);
+  }
+  fs::rename(folder / "some.corpus.yy", folder / "train.yy");
+  fs::rename(folder / "some.corpus.xx.gz", folder / "train.xx.gz");
+  EXPECT_EQ(Open("files").sha256, text.sha256);  // only the name differs
+  WriteFile(folder / "train.yy", to + "more\n");
+  EXPECT_THAT(ErrorOf("files"), HasSubstr("train.yy: it has 61 lines, but train.xx.gz has 60"));
 }
 
 TEST_F(ParallelTest, GeneratesSyntheticPairsWithoutAFolder) {
