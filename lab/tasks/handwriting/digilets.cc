@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <optional>
 #include <random>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "lab/data/file_content.h"
 #include "lab/data/lines.h"
 #include "lab/error.h"
+#include "lab/tasks/handwriting/alphabet.h"
 
 namespace planish::lab {
 
@@ -32,6 +34,8 @@ constexpr float kStepX = 1.0f / 274, kStepY = 1.0f / 240;
 constexpr float kGap = 0.06f, kBlank = 0.25f;
 // A line ends with the word that reaches this number of characters.
 constexpr size_t kLineLength = 24;
+// Minimum number of writers: one for each set.
+constexpr size_t kMinWriters = 3;
 
 class Parser {
  public:
@@ -57,11 +61,8 @@ class Parser {
       writer.rests += std::ssize(points) - std::ssize(way);
       writer.ways[character].push_back(std::move(way));
     }
-    for (size_t i = 0; i < kDigiletsCharacters.size(); ++i) {
-      if (writer.ways[i].empty()) {
-        FailToRead(name_, fmt::format("it has no way within the unit square for the character {}",
-                                      kDigiletsCharacters[i]));
-      }
+    if (std::ranges::all_of(writer.ways, [](const auto& ways) { return ways.empty(); })) {
+      FailToRead(name_, "it has no character within the unit square");
     }
     return writer;
   }
@@ -154,21 +155,51 @@ std::vector<fs::path> WriterFiles(const fs::path& folder) {
   return files;
 }
 
+// Kinds of characters of DigiLeTs, as indices from `first` to `end` - 1 of kDigiletsCharacters.
+enum Kind : size_t { kDigits, kLower, kUpper, kKinds };
+struct KindRange {
+  size_t first, end;
+};
+constexpr std::array<KindRange, kKinds> kKindRanges = {{{0, 10}, {10, 36}, {36, 62}}};
+
+// Writer with the characters that lines have, by their kinds.
+struct Hand {
+  DigiletsWriter writer;
+  std::array<std::vector<size_t>, kKinds> characters;
+};
+
+// Returns the hand of a writer with those of the `symbols` that he wrote.
+Hand HandOf(DigiletsWriter writer, std::string_view symbols) {
+  Hand hand{.writer = std::move(writer), .characters = {}};
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    for (size_t i = kKindRanges[kind].first; i < kKindRanges[kind].end; ++i) {
+      if (!hand.writer.ways[i].empty() && symbols.find(kDigiletsCharacters[i]) != symbols.npos) {
+        hand.characters[kind].push_back(i);
+      }
+    }
+  }
+  return hand;
+}
+
+bool HasCharacters(const Hand& hand) {
+  return std::ranges::any_of(hand.characters, [](const auto& of) { return !of.empty(); });
+}
+
 // Composer of lines. Random choices are of integers, so that they are equal everywhere.
 class Composer {
  public:
   explicit Composer(uint64_t seed) : random_(seed) {}
 
-  WrittenLine Line(const std::vector<DigiletsWriter>& writers) {
-    const DigiletsWriter& writer = writers[Below(writers.size())];
-    WrittenLine line{.text = Text(), .points = {}};
+  WrittenLine Line(const std::vector<Hand>& hands) {
+    const Hand& hand = hands[Below(hands.size())];
+    WrittenLine line{.text = Text(hand), .points = {}};
     float left = 0;
     for (const char character : line.text) {
       if (character == ' ') {
         left += kBlank;
         continue;
       }
-      const auto& ways = writer.ways[kDigiletsCharacters.find(character)];
+      const auto& ways = hand.writer.ways[kDigiletsCharacters.find(character)];
       left = Place(ways[Below(ways.size())], left, line.points);
     }
     return line;
@@ -180,15 +211,24 @@ class Composer {
   // Returns a value in [-1/2, 1/2).
   float Centred() { return static_cast<float>(random_() >> 40) * 0x1p-24f - 0.5f; }
 
-  std::string Text() {
+  // Returns the characters of a kind, or those of another kind if there are none.
+  static const std::vector<size_t>& Choices(const Hand& hand, Kind kind) {
+    for (const Kind of : {kind, kLower, kUpper, kDigits}) {
+      if (!hand.characters[of].empty()) return hand.characters[of];
+    }
+    return hand.characters[kind];
+  }
+
+  std::string Text(const Hand& hand) {
     std::string text;
     while (text.size() < kLineLength) {
       if (!text.empty()) text += ' ';
-      const size_t kind = Below(8);  // a number, a capitalized word, or a lower-case word
-      const size_t length = kind == 0 ? 1 + Below(4) : 2 + Below(6);
+      const size_t word = Below(8);  // a number, a capitalized word, or a lower-case word
+      const size_t length = word == 0 ? 1 + Below(4) : 2 + Below(6);
       for (size_t i = 0; i < length; ++i) {
-        const size_t first = kind == 0 ? 0 : kind <= 2 && i == 0 ? 36 : 10;
-        text += kDigiletsCharacters[first + Below(kind == 0 ? 10 : 26)];
+        const Kind kind = word == 0 ? kDigits : word <= 2 && i == 0 ? kUpper : kLower;
+        const std::vector<size_t>& choices = Choices(hand, kind);
+        text += kDigiletsCharacters[choices[Below(choices.size())]];
       }
     }
     return text;
@@ -208,12 +248,49 @@ class Composer {
   std::mt19937_64 random_;
 };
 
-std::vector<WrittenLine> Compose(const std::vector<DigiletsWriter>& writers, uint64_t seed,
-                                 int64_t count) {
+std::vector<WrittenLine> Compose(const std::vector<Hand>& hands, uint64_t seed, int64_t count) {
   Composer composer(seed);
   std::vector<WrittenLine> lines;
-  for (int64_t i = 0; i < count; ++i) lines.push_back(composer.Line(writers));
+  for (int64_t i = 0; i < count; ++i) lines.push_back(composer.Line(hands));
   return lines;
+}
+
+[[noreturn]] void RefuseWriters(const std::string& text, const std::string& reason) {
+  throw UsageError(fmt::format("[handwriting] writers must {}, got {}", reason, Quoted(text)));
+}
+
+// Keeps the files of the writers that `text` lists, such as "1-20 33".
+void ChooseWriters(const std::string& text, std::vector<fs::path>* files) {
+  std::set<int64_t> found;
+  const auto number_of = [](const fs::path& file) {
+    int64_t number = 0;
+    const std::string writer = *WriterOf(file);
+    std::from_chars(writer.data(), writer.data() + writer.size(), number);
+    return number;
+  };
+  for (const fs::path& file : *files) found.insert(number_of(file));
+  std::set<int64_t> chosen;
+  std::string_view rest = text;
+  while (true) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+    if (rest.empty()) break;
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(word.size());
+    int64_t first = 0, last = 0;
+    const char* const end = word.data() + word.size();
+    auto read = std::from_chars(word.data(), end, first);
+    last = first;
+    if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-') {
+      read = std::from_chars(read.ptr + 1, end, last);
+    }
+    if (read.ec != std::errc() || read.ptr != end || first < 0 || last < first) {
+      RefuseWriters(text, "be numbers and ranges such as \"1-20 33\"");
+    }
+    const auto begin = found.lower_bound(first), after = found.upper_bound(last);
+    if (begin == after) RefuseWriters(text, fmt::format("have files, but {} has none", word));
+    chosen.insert(begin, after);
+  }
+  std::erase_if(*files, [&](const fs::path& file) { return !chosen.contains(number_of(file)); });
 }
 
 }  // namespace
@@ -224,34 +301,60 @@ DigiletsWriter ParseDigilets(const std::vector<std::string>& lines, const std::s
 
 bool IsDigilets(const fs::path& folder) { return !WriterFiles(folder).empty(); }
 
-Handwriting ReadDigilets(const fs::path& folder, const LineCounts& counts) {
-  const std::vector<fs::path> files = WriterFiles(folder);
-  if (files.size() < 10) {
-    throw DataError(fmt::format("{} has the files of {}; at least ten are needed",
-                                Escaped(folder.string()), Count(std::ssize(files), "writer")));
+Handwriting ReadDigilets(const fs::path& folder, const LineRequest& request) {
+  for (const std::string_view symbol : CharactersOf(request.symbols)) {
+    if (symbol.size() != 1 || kDigiletsCharacters.find(symbol[0]) == std::string_view::npos) {
+      throw UsageError(
+          fmt::format("[handwriting] symbols must be digits and letters from a to z or A to Z for "
+                      "DigiLeTs, got {}",
+                      Quoted(request.symbols)));
+    }
   }
-  std::vector<DigiletsWriter> train, valid, test;
-  int64_t outside = 0, rests = 0;
-  for (size_t i = 0; i < files.size(); ++i) {
-    auto& part = i % 10 == 8 ? valid : i % 10 == 9 ? test : train;
-    part.push_back(ParseDigilets(ReadLines(files[i]), files[i].string()));
-    outside += part.back().outside;
-    rests += part.back().rests;
+  std::vector<fs::path> files = WriterFiles(folder);
+  if (!request.writers.empty()) ChooseWriters(request.writers, &files);
+  std::vector<Hand> hands;
+  int64_t outside = 0, rests = 0, without = 0;
+  for (const fs::path& file : files) {
+    Hand hand = HandOf(ParseDigilets(ReadLines(file), file.string()),
+                       request.symbols.empty() ? kDigiletsCharacters : request.symbols);
+    if (!HasCharacters(hand)) {
+      ++without;
+      continue;
+    }
+    outside += hand.writer.outside;
+    rests += hand.writer.rests;
+    hands.push_back(std::move(hand));
   }
-  Handwriting data{.train = Compose(train, 1, counts.train),
-                   .valid = Compose(valid, 2, counts.held_out),
-                   .test = Compose(test, 3, counts.held_out),
+  if (hands.size() < kMinWriters) {
+    throw DataError(fmt::format("{} has the files of {}{}; at least {} are needed",
+                                Escaped(folder.string()), Count(std::ssize(hands), "writer"),
+                                request.symbols.empty() ? "" : " of these symbols", kMinWriters));
+  }
+  std::vector<Hand> train, valid, test;
+  const size_t count = hands.size();
+  for (size_t i = 0; i < count; ++i) {
+    // Of fewer than ten writers, the last two are held out.
+    const size_t place = count >= 10 ? i % 10 : i + 10 - count;
+    auto& part = place == 8 ? valid : place == 9 ? test : train;
+    part.push_back(std::move(hands[i]));
+  }
+  Handwriting data{.train = Compose(train, 1, request.train),
+                   .valid = Compose(valid, 2, request.held_out),
+                   .test = Compose(test, 3, request.held_out),
                    .name = "digilets",
                    .source = "files",
                    .description = {},
                    .sha256 = {}};
   data.description = fmt::format(
-      "{} training, {} validation and {} test lines of random words composed of the characters of "
+      "{} training, {} validation and {} test lines of random words composed of the characters{} "
+      "of "
       "{}, {} and {} writers of DigiLeTs, read from {}; left out: {} characters beyond the tablet, "
       "{} points of a resting pen",
-      FormatInteger(counts.train), FormatInteger(counts.held_out), FormatInteger(counts.held_out),
+      FormatInteger(request.train), FormatInteger(request.held_out),
+      FormatInteger(request.held_out), request.symbols.empty() ? "" : " " + Quoted(request.symbols),
       train.size(), valid.size(), test.size(), folder.string(), FormatInteger(outside),
       FormatInteger(rests));
+  if (without > 0) data.description += fmt::format(", {} without them", Count(without, "writer"));
   data.sha256 = HashLines(data);
   return data;
 }

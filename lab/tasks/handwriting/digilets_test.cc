@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include "lab/data/source.h"
 #include "lab/data/test_files.h"
@@ -94,7 +96,6 @@ TEST(ParseDigilets, ReportsErrorsWithTheirLine) {
       {4, Label(62), "it has 62 numbers, 0 of them 1 and 62 of them 0"},
       {4, "1" + Label(1).substr(1), "it has 62 numbers, 2 of them 1 and 60 of them 0"},
       {4, "2" + Label(1).substr(1), "it has 62 numbers, 1 of them 1 and 60 of them 0"},
-      {9, Way("-0.5"), "it has no way within the unit square for the character 4"},
       {5, Way(), "no error"},
   };
   for (const auto& c : cases) EXPECT_THAT(error(c.line, c.text), HasSubstr(c.what)) << c.text;
@@ -103,14 +104,26 @@ TEST(ParseDigilets, ReportsErrorsWithTheirLine) {
   odd.push_back(Way());
   EXPECT_THROW(ParseDigilets(odd, ""), DataError);
   EXPECT_THROW(ParseDigilets({}, ""), DataError);
+  EXPECT_THAT([] { ParseDigilets({Way("-0.5"), Label(3)}, "002.txt"); },
+              ::testing::ThrowsMessage<DataError>(
+                  HasSubstr("002.txt: it has no character within the unit square")));
+}
+
+TEST(ParseDigilets, ReadsFilesWithSomeOfTheCharacters) {
+  const DigiletsWriter writer = ParseDigilets({Way(), Label(3), Way(), Label(12)}, "002.txt");
+  for (size_t i = 0; i < kDigiletsCharacters.size(); ++i) {
+    EXPECT_EQ(writer.ways[i].size(), i == 3 || i == 12 ? 1u : 0u) << i;
+  }
 }
 
 class ReadDigiletsTest : public ::testing::Test {
  protected:
   // Writes writers 000 and on, each with the last point further right.
-  void WriteWriters(int count) {
+  void WriteWriters(int count, size_t characters = kDigiletsCharacters.size()) {
     for (int i = 0; i < count; ++i) {
-      const std::string text = Joined(Lines(fmt::format("{:.2f}", 0.5 + 0.01 * i)));
+      std::vector<std::string> lines = Lines(fmt::format("{:.2f}", 0.5 + 0.01 * i));
+      lines.resize(2 * characters);
+      const std::string text = Joined(lines);
       WriteFile(folder / (fmt::format("{:03}.txt", i) + (i % 2 == 1 ? ".gz" : "")),
                 i % 2 == 1 ? Gzip(text) : text);
     }
@@ -160,16 +173,88 @@ TEST_F(ReadDigiletsTest, ComposesLinesOfOneWriterEach) {
 
 TEST_F(ReadDigiletsTest, ReportsMissingFiles) {
   EXPECT_FALSE(IsDigilets(folder.path()));
-  WriteWriters(9);
+  WriteWriters(2);
   EXPECT_TRUE(IsDigilets(folder.path()));
   EXPECT_THAT([&] { ReadDigilets(folder.path(), {}); },
               ::testing::ThrowsMessage<DataError>(
-                  HasSubstr(" has the files of 9 writers; at least ten are needed")));
+                  HasSubstr(" has the files of 2 writers; at least 3 are needed")));
   WriteWriters(10);
   WriteFile(folder / "004.txt", "1 2\n");
   EXPECT_THAT(
       [&] { ReadDigilets(folder.path(), {}); },
       ::testing::ThrowsMessage<DataError>(HasSubstr("004.txt, line 1: no line with the label")));
+}
+
+TEST_F(ReadDigiletsTest, HoldsOutTheLastTwoOfFewWriters) {
+  WriteWriters(3);
+  const Handwriting data = ReadDigilets(folder.path(), {.train = 20, .held_out = 5});
+  for (const WrittenLine& line : data.train) EXPECT_NEAR(Across(line), 0.25, 1.0 / 274 + 1e-6);
+  for (const WrittenLine& line : data.valid) EXPECT_NEAR(Across(line), 0.26, 1.0 / 274 + 1e-6);
+  for (const WrittenLine& line : data.test) EXPECT_NEAR(Across(line), 0.27, 1.0 / 274 + 1e-6);
+}
+
+TEST_F(ReadDigiletsTest, ComposesLinesOfSomeSymbols) {
+  WriteWriters(4);
+  for (const std::string symbols : {"7", "0123456789", "xyzA", "Qq8"}) {
+    const Handwriting data =
+        ReadDigilets(folder.path(), {.train = 50, .held_out = 5, .symbols = symbols});
+    std::string seen;
+    for (const WrittenLine& line : data.train) {
+      EXPECT_EQ(line.text.find_first_not_of(symbols + " "), line.text.npos) << line.text;
+      seen += line.text;
+    }
+    for (const char symbol : symbols) EXPECT_NE(seen.find(symbol), seen.npos) << symbol;
+    EXPECT_THAT(data.description, HasSubstr("the characters \"" + symbols + "\" of 2, 1 and 1"));
+  }
+  for (const std::string symbols : {"a!", "\u00e9", "a b"}) {
+    EXPECT_THAT([&] { ReadDigilets(folder.path(), {.symbols = symbols}); },
+                ::testing::ThrowsMessage<UsageError>(
+                    HasSubstr("[handwriting] symbols must be digits and letters")));
+  }
+}
+
+TEST_F(ReadDigiletsTest, LeavesOutWritersWithoutTheSymbols) {
+  WriteWriters(5, 12);  // 0 to 9, a and b
+  WriteFile(folder / "005.txt", Joined({Way(), Label(30)}));
+  const Handwriting all = ReadDigilets(folder.path(), {.train = 50, .held_out = 5});
+  EXPECT_THAT(all.description, HasSubstr("of 4, 1 and 1 writers"));
+  for (const WrittenLine& line : all.test) {
+    EXPECT_EQ(line.text.find_first_not_of(" u"), line.text.npos) << line.text;
+  }
+  const Handwriting some =
+      ReadDigilets(folder.path(), {.train = 50, .held_out = 5, .symbols = "ab"});
+  EXPECT_THAT(some.description, HasSubstr("of 3, 1 and 1 writers"));
+  EXPECT_THAT(some.description, HasSubstr(", 1 writer without them"));
+  EXPECT_THAT([&] { ReadDigilets(folder.path(), {.symbols = "Z"}); },
+              ::testing::ThrowsMessage<DataError>(
+                  HasSubstr("has the files of 0 writers of these symbols; at least 3")));
+}
+
+TEST_F(ReadDigiletsTest, ReadsSomeWriters) {
+  WriteWriters(12);
+  const auto across = [&](const std::string& writers) {
+    const Handwriting data =
+        ReadDigilets(folder.path(), {.train = 30, .held_out = 3, .writers = writers});
+    std::set<int64_t> found;
+    for (const auto* part : {&data.train, &data.valid, &data.test}) {
+      for (const WrittenLine& line : *part) {
+        found.insert(std::lround((double{Across(line)} - 0.25) / 0.01 - 0.05));
+      }
+    }
+    return found;
+  };
+  const auto near = [](const std::set<int64_t>& found, int64_t low, int64_t high) {
+    return *found.begin() >= low - 1 && *found.rbegin() <= high + 1;
+  };
+  EXPECT_TRUE(near(across("0-2"), 0, 2));
+  EXPECT_TRUE(near(across(" 9-30"), 9, 11));
+  EXPECT_THAT(ReadDigilets(folder.path(), {.writers = "1 3-5  11"}).description,
+              HasSubstr("of 3, 1 and 1 writers"));
+  for (const std::string writers : {"x", "1,2", "3-1", "-2", "1-", "99", "1 20-30"}) {
+    EXPECT_THAT([&] { ReadDigilets(folder.path(), {.writers = writers}); },
+                ::testing::ThrowsMessage<UsageError>(HasSubstr("[handwriting] writers must ")))
+        << writers;
+  }
 }
 
 TEST(ReadDigilets, TheRealOne) {

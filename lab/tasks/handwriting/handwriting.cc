@@ -224,6 +224,13 @@ std::vector<SettingSpec> DataSettings() {
              {"paper", "digits"}),
       {"lines", 5364, "maximum number of training lines", 1, 1e7, {}},
       {"held_out", 1500, "maximum number of lines for validation, and for the test", 1, 1e7, {}},
+      {"symbols",
+       "",
+       "characters that the lines consist of, besides blanks; empty: all",
+       {},
+       {},
+       {}},
+      {"writers", "", "numbers of DigiLeTs' writers, such as \"1-20 33\"; empty: all", {}, {}, {}},
   };
 }
 
@@ -316,7 +323,10 @@ class HandwritingTask final : public Task {
   std::unique_ptr<Dataset> Load(const Settings& s,
                                 const std::optional<std::filesystem::path>& path) const override {
     return std::make_unique<HandwritingCorpus>(
-        OpenHandwriting(path, {.train = s.Int("lines"), .held_out = s.Int("held_out")}),
+        OpenHandwriting(path, {.train = s.Int("lines"),
+                               .held_out = s.Int("held_out"),
+                               .symbols = s.Text("symbols"),
+                               .writers = s.Text("writers")}),
         Alphabet(s.Text("alphabet") == "digits"), s.Int("length"));
   }
 

@@ -19,6 +19,7 @@
 #include "lab/data/file_content.h"
 #include "lab/data/lines.h"
 #include "lab/error.h"
+#include "lab/tasks/handwriting/alphabet.h"
 
 namespace planish::lab {
 
@@ -136,7 +137,14 @@ class Reader {
  public:
   explicit Reader(const fs::path& folder) : folder_(folder) {}
 
-  Handwriting Read(const LineCounts& counts) {
+  Handwriting Read(const LineRequest& request) {
+    if (!request.writers.empty()) {
+      throw UsageError(
+          fmt::format("[handwriting] writers must be empty for IAM-OnDB, whose lines do not name "
+                      "their writers, got {}",
+                      Quoted(request.writers)));
+    }
+    for (const std::string_view symbol : CharactersOf(request.symbols)) symbols_.insert(symbol);
     const std::vector<LineFile> lines = FindLines(folder_ / "lineStrokes");
     const std::map<std::string, size_t> part_of = Parts(lines);
     Handwriting data;
@@ -147,10 +155,13 @@ class Reader {
         const auto found = part_of.find(line.form);
         if (found != part_of.end() && found->second == part) chosen.push_back(line);
       }
-      *parts[part] = ReadPart(std::move(chosen), part == 0 ? counts.train : counts.held_out);
+      *parts[part] = ReadPart(std::move(chosen), part == 0 ? request.train : request.held_out);
       if (parts[part]->empty()) {
-        throw DataError(fmt::format("{} has no {} line with its transcription: {} lines lack one",
-                                    Escaped(folder_.string()), kParts[part], untranscribed_));
+        throw DataError(fmt::format(
+            "{} has no {} line with its transcription{}: {} lines lack one",
+            Escaped(folder_.string()), kParts[part],
+            symbols_.empty() ? "" : fmt::format(" in the symbols {}", Quoted(request.symbols)),
+            untranscribed_));
       }
     }
     data.name = "iam-ondb";
@@ -163,6 +174,10 @@ class Reader {
         FormatInteger(std::ssize(data.valid)), FormatInteger(std::ssize(data.test)),
         FormatInteger(std::ssize(lines)), has_lists_ ? "the lists of forms" : "every tenth form",
         FormatInteger(untranscribed_), FormatInteger(single_points_), FormatInteger(rests_));
+    if (other_symbols_ > 0) {
+      data.description += fmt::format("; {} with other symbols than {} left out",
+                                      Count(other_symbols_, "line"), Quoted(request.symbols));
+    }
     return data;
   }
 
@@ -215,6 +230,10 @@ class Reader {
         ++untranscribed_;
         continue;
       }
+      if (!HasOnlySymbols(texts[file.number - 1])) {
+        ++other_symbols_;
+        continue;
+      }
       const std::string name = file.file.string();
       const auto points = ReadInMemory(file.file, [&] {
         const std::string xml = FileContent(file.file).Rest(kMaxStrokes + 1);
@@ -234,6 +253,13 @@ class Reader {
     return lines;
   }
 
+  // Returns true if a text consists of the symbols that the request has.
+  bool HasOnlySymbols(std::string_view text) const {
+    return symbols_.empty() || std::ranges::all_of(CharactersOf(text), [&](std::string_view c) {
+             return c == " " || symbols_.contains(c);
+           });
+  }
+
   // Empty if there is no file.
   const std::vector<std::string>& Transcription(const LineFile& line) {
     const auto [found, is_new] = transcriptions_.try_emplace(line.form);
@@ -249,7 +275,8 @@ class Reader {
   const fs::path& folder_;
   bool has_lists_ = false;
   std::map<std::string, std::vector<std::string>> transcriptions_;
-  int64_t untranscribed_ = 0, single_points_ = 0, rests_ = 0;
+  std::set<std::string_view> symbols_;  // empty: all
+  int64_t untranscribed_ = 0, single_points_ = 0, rests_ = 0, other_symbols_ = 0;
 };
 
 }  // namespace
@@ -277,8 +304,8 @@ std::vector<std::string> ReadTranscription(const fs::path& file) {
   return texts;
 }
 
-Handwriting ReadIamOnDb(const fs::path& folder, const LineCounts& counts) {
-  return Reader(folder).Read(counts);
+Handwriting ReadIamOnDb(const fs::path& folder, const LineRequest& request) {
+  return Reader(folder).Read(request);
 }
 
 }  // namespace planish::lab

@@ -27,7 +27,7 @@ std::vector<std::string> ReadTranscription(const std::filesystem::path& file);
 /// line NUMBER of FORM.txt in the same folder below ascii. docs/tasks/handwriting.md describes the
 /// split and the lines that are left out. Throws DataError if there are no lines, a part has none,
 /// or only some of the lists of forms exist, and like ParseLineStrokes and ReadTranscription.
-Handwriting ReadIamOnDb(const std::filesystem::path& folder, const LineCounts& counts);
+Handwriting ReadIamOnDb(const std::filesystem::path& folder, const LineRequest& request);
 
 }  // namespace planish::lab
 

@@ -186,6 +186,21 @@ TEST_F(ReadIamOnDbTest, PartsByFormWithoutLists) {
   EXPECT_NE(fewer.sha256, some.sha256);
 }
 
+TEST_F(ReadIamOnDbTest, KeepsLinesOfTheSymbols) {
+  for (int i = 0; i < 10; ++i) WriteForm(fmt::format("a01-{:03}u", i), 2);
+  for (int i = 0; i < 10; ++i) {
+    WriteFile(folder / fmt::format("ascii/a01/a01-{0:03}/a01-{0:03}u.txt", i),
+              "CSR:\nab \u00e9a\nac\n");
+  }
+  const Handwriting data = ReadIamOnDb(folder.path(), {.symbols = "ab\u00e9"});
+  EXPECT_EQ(data.train.size(), 8u);
+  for (const WrittenLine& line : data.train) EXPECT_EQ(line.text, "ab \u00e9a");
+  EXPECT_THAT(data.description,
+              HasSubstr("; 10 lines with other symbols than \"ab\u00e9\" left out"));
+  EXPECT_THROW(ReadIamOnDb(folder.path(), {.symbols = "z"}), DataError);
+  EXPECT_THROW(ReadIamOnDb(folder.path(), {.writers = "1"}), UsageError);
+}
+
 TEST_F(ReadIamOnDbTest, LeavesOutAndCountsUnusableLines) {
   for (int i = 0; i < 10; ++i) WriteForm(fmt::format("a01-{:03}u", i), 3);
   fs::remove(folder / "ascii/a01/a01-001/a01-001u.txt");                     // three lines

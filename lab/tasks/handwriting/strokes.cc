@@ -5,6 +5,7 @@
 #include <bit>
 #include <span>
 #include <system_error>
+#include <utility>
 
 #include "lab/base/escape.h"
 #include "lab/data/sha256.h"
@@ -56,14 +57,23 @@ std::vector<PenPoint> WithoutRests(const std::vector<PenPoint>& points) {
   return kept;
 }
 
-Handwriting OpenHandwriting(const std::optional<fs::path>& folder, const LineCounts& counts) {
-  if (!folder) return MakeStrokes(counts);
+Handwriting OpenHandwriting(const std::optional<fs::path>& folder, const LineRequest& request) {
+  if (!folder) {
+    for (const auto& [name, value] :
+         {std::pair("symbols", &request.symbols), {"writers", &request.writers}}) {
+      if (!value->empty()) {
+        throw UsageError(fmt::format("[handwriting] {} must be empty without --data, got {}", name,
+                                     Quoted(*value)));
+      }
+    }
+    return MakeStrokes(request);
+  }
   for (const fs::path& place :
        {*folder, *folder / "iam", *folder / "iam-ondb", *folder / "IAM-OnDB"}) {
-    if (IsIamOnDb(place)) return ReadIamOnDb(place, counts);
+    if (IsIamOnDb(place)) return ReadIamOnDb(place, request);
   }
   for (const fs::path& place : {*folder, *folder / "digilets"}) {
-    if (IsDigilets(place)) return ReadDigilets(place, counts);
+    if (IsDigilets(place)) return ReadDigilets(place, request);
   }
   throw DataError(
       fmt::format("{} has neither IAM-OnDB's lineStrokes and ascii, itself or in a folder iam, "

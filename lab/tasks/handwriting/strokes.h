@@ -35,10 +35,14 @@ struct Handwriting {
   std::string sha256;       ///< HashLines of the three parts in order
 };
 
-/// Maximum number of lines for training, and for validation and test each.
-struct LineCounts {
-  int64_t train = 1'000;
-  int64_t held_out = 100;
+/// Choice of lines.
+struct LineRequest {
+  int64_t train = 1'000;   ///< maximum number of lines for training
+  int64_t held_out = 100;  ///< maximum number for validation and test each
+  /// Characters that lines consist of, UTF-8, besides blanks; empty: all that there are.
+  std::string symbols = {};
+  /// Writers of DigiLeTs as numbers and ranges, "1-20 33"; empty: all.
+  std::string writers = {};
 };
 
 /// Returns the SHA-256 of texts, coordinates and lifts.
@@ -50,9 +54,10 @@ std::vector<PenPoint> WithoutRests(const std::vector<PenPoint>& points);
 
 /// Reads IAM-OnDB in `folder` or its subfolder iam, iam-ondb or IAM-OnDB, else DigiLeTs in the
 /// folder or its subfolder digilets. Without a folder, returns MakeStrokes. Throws DataError for a
-/// folder with neither, and like ReadIamOnDb and ReadDigilets.
+/// folder with neither, and like ReadIamOnDb and ReadDigilets. Throws UsageError for `symbols` or
+/// `writers` that the data does not have.
 Handwriting OpenHandwriting(const std::optional<std::filesystem::path>& folder,
-                            const LineCounts& counts);
+                            const LineRequest& request);
 
 }  // namespace planish::lab
 

@@ -67,7 +67,9 @@ TEST(OpenHandwriting, FindsAvailableData) {
   WriteFile(other / "digilets/001.txt", "");
   EXPECT_THAT([&] { OpenHandwriting(other.path(), {}); },
               ::testing::ThrowsMessage<DataError>(
-                  HasSubstr("digilets has the files of 1 writer; at least ten are needed")));
+                  HasSubstr("001.txt: it has no character within the unit square")));
+  EXPECT_THROW(OpenHandwriting({}, {.symbols = "ab"}), UsageError);
+  EXPECT_THROW(OpenHandwriting({}, {.writers = "1"}), UsageError);
 }
 
 }  // namespace

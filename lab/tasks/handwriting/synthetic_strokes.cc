@@ -113,10 +113,10 @@ std::vector<WrittenLine> MakeLines(uint64_t seed, int64_t count) {
 
 }  // namespace
 
-Handwriting MakeStrokes(const LineCounts& counts) {
-  Handwriting data{.train = MakeLines(1, counts.train),
-                   .valid = MakeLines(2, counts.held_out),
-                   .test = MakeLines(3, counts.held_out),
+Handwriting MakeStrokes(const LineRequest& request) {
+  Handwriting data{.train = MakeLines(1, request.train),
+                   .valid = MakeLines(2, request.held_out),
+                   .test = MakeLines(3, request.held_out),
                    .name = "synthetic strokes",
                    .source = "embedded",
                    .description = {},
@@ -124,7 +124,8 @@ Handwriting MakeStrokes(const LineCounts& counts) {
   data.description = fmt::format(
       "{} training, {} validation and {} test lines of short words in straight strokes, generated "
       "by planish",
-      FormatInteger(counts.train), FormatInteger(counts.held_out), FormatInteger(counts.held_out));
+      FormatInteger(request.train), FormatInteger(request.held_out),
+      FormatInteger(request.held_out));
   data.sha256 = HashLines(data);
   return data;
 }
