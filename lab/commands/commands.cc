@@ -15,6 +15,7 @@ void AddCommands(CLI::App& app, Action& action) {
   AddTranslate(app, action);
   AddSearch(app, action);
   AddWrite(app, action);
+  AddData(app, action);
   AddMake(app, action);
   AddDownstream(app, action);
   AddAnalyze(app, action);

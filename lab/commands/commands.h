@@ -46,6 +46,7 @@ void AddTranslate(CLI::App& app, Action& action);
 void AddSearch(CLI::App& app, Action& action);
 void AddWrite(CLI::App& app, Action& action);
 void AddMake(CLI::App& app, Action& action);
+void AddData(CLI::App& app, Action& action);
 void AddDownstream(CLI::App& app, Action& action);
 void AddCompletion(CLI::App& app, Action& action);
 void AddMan(CLI::App& app, Action& action);

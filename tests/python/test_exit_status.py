@@ -12,7 +12,7 @@ import pytest
 from test_command import assert_one_line, on_a_terminal
 
 TASKS = (
-    "pi-mnist", "char-lm", "mnist-cnn", "rt", "sst5", "sentences", "parser", "mt", "enwik8", "order-embedding", "draw",
+    "pi-mnist", "char-lm", "mnist-cnn", "rt", "sst5", "sentences", "images", "parser", "mt", "enwik8", "order-embedding", "draw",
     "convnet", "online-ln", "handwriting", "attentive-reader", "skip-thoughts",
 )  # fmt: skip
 TRAIN = ("--preset", "smoke", "--threads", 1, "--quiet")
@@ -147,6 +147,7 @@ def trained(shared):
         (("make", "cloze", "empty"), 2, "--output"),
         (("make", "cloze", "empty", "-o", ""), 2, "--output is empty"),
         (("make", "cloze", "", "-o", "new"), 2, "BOOKS is empty"),
+        (("data",), 2, "data --help"),
         (("make", "cloze", "empty", "-o", "new", "--train", "0"), 2, "--train"),
         (("thin", "empty", ""), 2, "TO"),
         (("thin", "", "new"), 2, "FROM is empty"),

@@ -1,0 +1,172 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lab/base/escape.h"
+#include "lab/base/format_integer.h"
+#include "lab/commands/commands.h"
+#include "lab/commands/options.h"
+#include "lab/data/source.h"
+#include "lab/engine/data_inspector.h"
+#include "lab/engine/load_data.h"
+#include "lab/error.h"
+#include "lab/papers/paper_data.h"
+#include "lab/tasks/tasks.h"
+
+namespace planish::lab {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct CheckFlags {
+  fs::path data;
+  std::string task;
+  std::vector<std::string> sets;
+};
+
+// Setting of tasks that read several data sets, and its values that are not sets of their own.
+constexpr std::string_view kDataSetting = "data";
+constexpr std::string_view kNotSets[] = {"auto", "synthetic"};
+
+// Returns the settings of a task for its whole data: those of the preset paper.
+Settings SettingsForCheck(const Task& task, const std::vector<std::string>& sets) {
+  Settings settings(task.settings);
+  const auto paper = std::ranges::find(task.presets, "paper", &Preset::name);
+  if (paper != task.presets.end()) settings.Apply(*paper);
+  for (const std::string& set : sets) {
+    const size_t equals = set.find('=');
+    if (equals == std::string::npos) {
+      throw UsageError(fmt::format("[data check] --set must be KEY=VALUE, got {}", Quoted(set)));
+    }
+    settings.Set(set.substr(0, equals), set.substr(equals + 1));
+  }
+  return settings;
+}
+
+RunConfig::Data Inspect(const Task& task, const Settings& settings, const fs::path& path) {
+  if (const auto* inspector = dynamic_cast<const DataInspector*>(&task)) {
+    return inspector->Inspect(settings, path);
+  }
+  return LoadData(task, settings, path)->about;
+}
+
+// Returns the known data set of a paper with that checksum, or an empty name.
+std::string_view PaperDataOf(std::string_view sha256) {
+  for (const PaperData& known : KnownPaperData()) {
+    if (known.sha256 == sha256) return known.name;
+  }
+  return "";
+}
+
+// Returns the values of the task's setting `data` to check, or one empty text.
+std::vector<std::string> DataSetsOf(const Task& task, const std::vector<std::string>& sets) {
+  const auto spec = std::ranges::find(task.settings, kDataSetting, &SettingSpec::name);
+  const bool chosen = std::ranges::any_of(sets, [](const std::string& set) {
+    return set.starts_with(std::string(kDataSetting) + "=");
+  });
+  if (spec == task.settings.end() || chosen) return {""};
+  std::vector<std::string> values;
+  for (const std::string& value : spec->choices) {
+    if (std::ranges::find(kNotSets, value) == std::end(kNotSets)) values.push_back(value);
+  }
+  return values;
+}
+
+void PrintFound(const std::string& title, const RunConfig::Data& data) {
+  std::vector<std::string> sizes;
+  for (const char* set : {"train", "valid", "test"}) {
+    if (const auto size = data.sizes.find(set); size != data.sizes.end()) {
+      sizes.push_back(fmt::format("{} {}", set, FormatInteger(size->second)));
+    }
+  }
+  const std::string_view known = PaperDataOf(data.sha256);
+  PrintText(fmt::format("{}: found {}\n  {}\n  cases: {}\n  sha256 {}\n  {}\n", title, data.name,
+                        data.description, fmt::join(sizes, ", "), data.sha256,
+                        known.empty()
+                            ? "no data set of a paper, or one whose checksum is not known"
+                            : fmt::format("a paper's own data by its checksum: {}", known)));
+}
+
+int RunCheck(const CheckFlags& flags) {
+  CheckDataPath(flags.data);
+  const bool all = flags.task.empty();
+  if (all && !flags.sets.empty()) {
+    throw UsageError("[data check] --set needs a TASK");
+  }
+  std::vector<const Task*> tasks;
+  if (all) {
+    for (const auto& task : Tasks()) tasks.push_back(task.get());
+  } else {
+    tasks.push_back(&FindTask(flags.task));
+  }
+  int64_t found = 0;
+  std::string first_error;
+  bool printed = false;
+  for (const Task* task : tasks) {
+    for (const std::string& value : DataSetsOf(*task, flags.sets)) {
+      std::vector<std::string> sets = flags.sets;
+      if (!value.empty()) sets.push_back(fmt::format("{}={}", kDataSetting, value));
+      const std::string title =
+          value.empty() ? task->name : fmt::format("{}, {}={}", task->name, kDataSetting, value);
+      const Settings settings = SettingsForCheck(*task, sets);
+      std::string error;
+      try {
+        PrintFound(title, Inspect(*task, settings, flags.data));
+        ++found;
+        continue;
+      } catch (const DataError& e) {
+        error = e.what();
+      } catch (const UsageError& e) {  // settings that do not fit the data, such as train_cases
+        error = e.what();
+        if (!all && value.empty()) throw;
+      }
+      if (first_error.empty()) first_error = error;
+      if (!all && value.empty()) continue;
+      PrintText(fmt::format("{}: no: {}\n", title, error));
+      printed = true;
+    }
+  }
+  if (found > 0) return 0;
+  if (!all && !printed) throw DataError(first_error);
+  throw DataError(fmt::format("{} has no data of {}", Escaped(flags.data.string()),
+                              all ? "any task" : flags.task));
+}
+
+}  // namespace
+
+void AddData(CLI::App& app, Action& action) {
+  CLI::App* data = app.add_subcommand("data", "Check data for the tasks");
+  data->require_subcommand(1);
+  auto flags = std::make_shared<CheckFlags>();
+  CLI::App* check =
+      data->add_subcommand("check", "Read the data of the tasks, and say what is missing");
+  check->footer(
+      "Reads the files in DIR for each task, or for TASK, with the settings of its preset paper.\n"
+      "Prints what was read, the cases of each set, the checksum, and whether it is a data set of\n"
+      "a paper, by its checksum; or what is missing or wrong. Trains and writes nothing. Exit\n"
+      "status 3 if no task, or not TASK, can read DIR.\n\n"
+      "Examples:\n"
+      "  planish data check DIR\n"
+      "  planish data check pairs.tsv mt --set data=files --set direction=en-vi");
+  check->add_option("DIR", flags->data, "Folder or file of the data")
+      ->type_name("")
+      ->required()
+      ->check(NotEmpty("data check", "DIR"));
+  check->add_option("TASK", flags->task, "Task (default: all)")
+      ->type_name("")
+      ->check(NotEmpty("data check", "TASK"));
+  check->add_option("--set", flags->sets, "Change a setting of TASK; can be repeated")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
+  check->callback([&action, flags] { action = [flags] { return RunCheck(*flags); }; });
+}
+
+}  // namespace planish::lab
