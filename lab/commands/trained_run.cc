@@ -6,6 +6,7 @@
 #include "lab/commands/options.h"
 #include "lab/data/source.h"
 #include "lab/error.h"
+#include "lab/run/run_path.h"
 #include "lab/tasks/tasks.h"
 
 namespace planish::lab {
@@ -27,6 +28,7 @@ TrainedRun::TrainedRun(const std::string& command, const TrainedRunFlags& flags,
                        const SettingChanges& changes)
     : command_(command) {
   const auto data = GivenData(flags.data);
+  CheckRunPath(flags.run);
   run_ = ReadRun(flags.run);
   for (const auto& [name, value] : changes) {
     if (!run_.config.settings.contains(name)) {

@@ -30,13 +30,13 @@ TEST(FormerSettings, AreUpdatedInTheirOrder) {
   settings = {{"norm", "rms"}};
   UpdateSettings("mt", settings);
   EXPECT_EQ(settings.dump(), R"({"norm":"rms","placement":"pre","qk_norm":false,"init":"glorot",)"
-                             R"("source_vocabulary":0})");
+                             R"("source_vocabulary":0,"columns":"","split_seed":1})");
   settings = {{"norm", "rms"}, {"qk_norm", true}, {"placement", "peri"}};
   UpdateSettings("rt", settings);
   EXPECT_EQ(settings.dump(), R"({"norm":"rms","qk_norm":true,"placement":"peri"})");
   settings = {{"cell", "gru"}};
   UpdateSettings("char-lm", settings);
-  EXPECT_EQ(settings.dump(), R"({"cell":"gru","heads":1})");
+  EXPECT_EQ(settings.dump(), R"({"cell":"gru","heads":1,"unit":"byte"})");
   settings = {{"norm", "online-1"}};
   UpdateSettings("online-ln", settings);
   EXPECT_EQ(settings.dump(), R"({"norm":"online-1","alpha_schedule":"constant"})");

@@ -15,6 +15,7 @@
 #include "lab/run/former_settings.h"
 #include "lab/run/json.h"
 #include "lab/run/posix_file.h"
+#include "lab/run/run_path.h"
 
 namespace planish::lab {
 
@@ -311,6 +312,7 @@ FoundRuns FindRuns(const std::vector<fs::path>& roots) {
         add_archive(root);
         continue;
       }
+      CheckRunPath(root);
       if (!fs::is_directory(root)) {
         throw DataError(fmt::format("{} is not a folder or an archive of runs (*{})", root.string(),
                                     kArchiveEnding));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lab/engine/settings.h"
+#include "lab/run/run_path.h"
 #include "lab/tasks/tasks.h"
 
 namespace planish::lab {
@@ -14,6 +15,7 @@ std::string AnalyzedRun::Description() const {
 }
 
 AnalyzedRun OpenAnalyzedRun(const AnalysisSettings& settings, const std::filesystem::path& folder) {
+  CheckRunPath(folder);
   AnalyzedRun opened{.run = ReadRun(folder), .trained = {}};
   opened.trained = OpenTrained(FindTask(opened.run.config.task), opened.run, settings.input().data);
   return opened;

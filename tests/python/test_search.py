@@ -81,7 +81,7 @@ def test_runs_that_find_nothing(planish):
     result = planish("search", run, "a dog")
     assert result.returncode == 2
     assert "must be of a task that finds images, got task pi-mnist" in result.stderr
-    assert planish("search", "nothing", "a dog").returncode == 1
+    assert planish("search", "nothing", "a dog").returncode == 3
 
 
 def npy(rows, width, descr="<f4", order="False", numbers=None):

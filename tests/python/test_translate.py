@@ -107,7 +107,7 @@ def test_runs_that_do_not_translate(planish):
     assert result.returncode == 2
     assert "must be of a task with the setting beam" in result.stderr
     result = planish("translate", "nothing", input="a\n")
-    assert result.returncode == 1
+    assert result.returncode == 3
     assert re.fullmatch(r"planish: [^\n]+\n", result.stderr), result.stderr
 
 

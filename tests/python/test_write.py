@@ -71,7 +71,7 @@ def test_the_report_shows_handwriting(shared, runs):
 @pytest.mark.parametrize(
     "run, arguments, status, part",
     [
-        ("none", ("tea",), 1, "none"),
+        ("none", ("tea",), 3, "no such folder: none\n"),
         ("pi-mnist", ("tea",), 2, "a task that writes by hand, got task pi-mnist"),
         ("handwriting", ("",), 2, "TEXT must have a character other than blanks"),
         ("handwriting", ("  ",), 2, "TEXT must have a character other than blanks"),
