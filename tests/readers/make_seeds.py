@@ -9,6 +9,7 @@ import json
 import pathlib
 import struct
 import tarfile
+import zlib
 
 import numpy
 
@@ -31,6 +32,17 @@ def idx(magic, sizes, content):
     return struct.pack(f">{len(sizes) + 1}I", magic, *sizes) + bytes(content)
 
 
+def png(samples, kind, depth=8, palette=b""):
+    """A PNG file of packed rows; kind: 0 grey, 2 red, green and blue, 3 palette."""
+    rows = b"".join(b"\0" + bytes(row) for row in samples)
+    per_pixel = {0: 1, 2: 3, 3: 1}[kind] * depth
+    header = struct.pack(">IIBBBBB", len(samples[0]) * 8 // per_pixel, len(samples), depth, kind, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"PLTE", palette), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks if data or name == b"IEND")  # fmt: skip
+
+
 def archive(files):
     """A tar archive as lab/run/archive.cc writes it: plain files of a fixed time and owner."""
     out = io.BytesIO()
@@ -46,6 +58,17 @@ write("npy/rows.npy", npy(numpy.arange(6, dtype=numpy.float32).reshape(2, 3)))
 write("npy/doubles.npy", npy(numpy.arange(3, dtype=numpy.float64), (2, 0)))
 write("npy/halves.npy", npy(numpy.float16(1.5).reshape(1, 1), (3, 0)))
 write("npy/packed.npy", gzip.compress(npy(numpy.ones((2, 2), numpy.float32)), mtime=0))
+write("npy-bytes/images.npy", npy(numpy.arange(12, dtype=numpy.uint8).reshape(2, 2, 3)))
+write("npy-integers/labels.npy", npy(numpy.array([3, -1, 3], numpy.int32)))
+write("npy-integers/column.npy", npy(numpy.array([[3], [250]], numpy.uint8)))
+write("png/grey.png", png([[1, 2, 255], [0, 7, 9]], 0))
+write("png/wide.png", png([[1, 2, 3, 4, 5, 6], [7, 8, 9, 10, 11, 12]], 2, 16))
+write("png/palette.png", png([[0b00011011], [0b11100100]], 3, 2, bytes(range(12))))
+write("idx-images-of-any-size/two.idx", idx(0x803, [2, 3, 4], range(24)))
+write("characters/mixed.txt", "Où est-il ?\n你好 \U0001f600\n")
+write("pair-table/pairs.tsv", "".join(f"one {i}\teins {i}{note}\n" for i in range(20) for note in ("", "\tby me")))
+write("table-csv/quotes.csv", 'text,label\n"so, ""good""\nfilm",1\nbad,0\n')
+write("table-jsonl/two.jsonl", '{"text": "good", "label": 1}\n\n{"label": null, "other": [1]}\n')
 write("idx-images/one.idx", idx(0x803, [1, 28, 28], [i % 251 for i in range(784)]))
 write("binary-images/one.idx", idx(0x803, [1, 28, 28], [i % 3 % 2 for i in range(784)]))
 write("idx-labels/five.idx", idx(0x801, [5], [0, 1, 9, 3, 4]))

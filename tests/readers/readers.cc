@@ -14,7 +14,9 @@
 #include "lab/data/idx_files.h"
 #include "lab/data/lines.h"
 #include "lab/data/npy.h"
+#include "lab/data/png_reader.h"
 #include "lab/data/sentences.h"
+#include "lab/data/table.h"
 #include "lab/data/text.h"
 #include "lab/downstream/sentence_sets.h"
 #include "lab/engine/adam.h"
@@ -94,6 +96,8 @@ std::vector<Reader> AllReaders() {
         {"npy/rows.npy", "test_ims.npy"},
         {"captions/ten.txt", "dev_caps.txt"},
         {"captions/ten.txt", "test_caps.txt"}}},
+      {"characters", "input.txt",
+       [](const fs::path& file) { ReadText(file, kAll, TextUnit::kCharacter); }},
       {"checkpoint", "checkpoint.safetensors", ReadCheckpoint},
       {"checkpoint-state", "state.json", ReadCheckpointState},
       {"classified", "subj.all", [](const fs::path& file) { ReadClassified(file, "subj"); }},
@@ -108,11 +112,17 @@ std::vector<Reader> AllReaders() {
        [](const fs::path& file) { ParseDigilets(ReadLines(file), file.string()); }},
       {"gzip", "lines.txt.gz", text},
       {"idx-images", "images.idx", [](const fs::path& file) { ReadIdxImages(file); }},
+      {"idx-images-of-any-size", "images.idx",
+       [](const fs::path& file) { ReadIdxImagesOfAnySize(file); }},
       {"idx-labels", "labels.idx", [](const fs::path& file) { ReadIdxLabels(file); }},
       {"labelled", "stsa.fine.train",
        [](const fs::path& file) { SentenceReader(8).ReadLabelled(file, 5); }},
       {"lines", "lines.txt", text},
       {"npy", "array.npy", [](const fs::path& file) { ReadNpy(file); }},
+      {"npy-bytes", "array.npy", [](const fs::path& file) { ReadNpyBytes(file); }},
+      {"npy-integers", "array.npy", [](const fs::path& file) { ReadNpyIntegers(file); }},
+      {"pair-table", "pairs.tsv",
+       [](const fs::path& file) { OpenParallel(file, {.data = "files"}); }},
       {"parallel", "deu.txt",
        [](const fs::path& file) { OpenParallel(file.parent_path(), {.data = "tatoeba"}); }},
       {"pairs",
@@ -123,6 +133,7 @@ std::vector<Reader> AllReaders() {
         {"pairs/three.txt", "valid.de"},
         {"pairs/three.txt", "test.en"},
         {"pairs/three.txt", "test.de"}}},
+      {"png", "image.png", [](const fs::path& file) { ReadPng(file); }},
       {"run-config", "config.json", run},
       {"run-metrics", "metrics.jsonl", run, {config}},
       {"run-result", "result.json", run, {config, {"run-metrics/small.jsonl", "metrics.jsonl"}}},
@@ -135,6 +146,8 @@ std::vector<Reader> AllReaders() {
        [](const fs::path& file) { ParseLineStrokes(FileContent(file).Rest(), file.string()); }},
       {"sweep", "sweep.toml",
        [](const fs::path& file) { PlanSweepFile(file, file.parent_path() / "runs", FindTask); }},
+      {"table-csv", "table.csv", [](const fs::path& file) { ReadTable(file); }},
+      {"table-jsonl", "table.jsonl", [](const fs::path& file) { ReadTable(file); }},
       {"text", "input.txt", [](const fs::path& file) { ReadText(file, kAll); }},
       {"transcription", "a01-000u.txt", [](const fs::path& file) { ReadTranscription(file); }},
   };

@@ -287,7 +287,8 @@ void ChooseWriters(const std::string& text, std::vector<fs::path>* files) {
       RefuseWriters(text, "be numbers and ranges such as \"1-20 33\"");
     }
     const auto begin = found.lower_bound(first), after = found.upper_bound(last);
-    if (begin == after) RefuseWriters(text, fmt::format("have files, but {} has none", word));
+    if (begin == after)
+      RefuseWriters(text, fmt::format("be numbers of files, which {} is not", word));
     chosen.insert(begin, after);
   }
   std::erase_if(*files, [&](const fs::path& file) { return !chosen.contains(number_of(file)); });
