@@ -4,8 +4,10 @@
 
 #include <exception>
 #include <string>
+#include <system_error>
 
 #include "lab/base/escape.h"
+#include "lab/data/file_content.h"
 #include "lab/data/lines.h"
 #include "lab/engine/memory.h"
 #include "lab/error.h"
@@ -20,6 +22,9 @@ std::unique_ptr<Dataset> LoadData(const Task& task, const Settings& settings,
   if (const std::string name = path ? fs::absolute(*path).string() : ""; FindInvalidUtf8(name)) {
     throw DataError(fmt::format("the data path {} is not UTF-8: rename it", Escaped(name)));
   }
+  // Refuses archives and pipes for all tasks, also those that read a folder.
+  std::error_code error;
+  if (path && fs::exists(*path, error) && !fs::is_directory(*path, error)) FileContent check(*path);
   try {
     std::unique_ptr<Dataset> data = task.Load(settings, path);
     data->about.name = Escaped(data->about.name);

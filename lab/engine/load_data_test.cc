@@ -11,6 +11,7 @@
 #include <string>
 
 #include "lab/error.h"
+#include "lab/testing/test_folder.h"
 
 namespace planish::lab {
 namespace {
@@ -56,6 +57,20 @@ TEST(LoadData, RefusesAPathThatIsNotUtf8BeforeItReads) {
   EXPECT_EQ(ErrorOf(task, "/d\xff/\x1b"), "the data path /d\\xff/\\x1b is not UTF-8: rename it");
   EXPECT_EQ(task.loaded, 0);
   EXPECT_EQ(ErrorOf(task, "/d\u00e4ta"), "no error");
+}
+
+TEST(LoadData, RefusesArchivesBeforeItReads) {
+  const HungryTask task;
+  const TestFolder folder;
+  WriteFile(folder / "data", "PK\3\4");
+  EXPECT_EQ(ErrorOf(task, folder / "data"),
+            "cannot read " + (folder / "data").string() +
+                ": it is a zip archive, and only gzip is read: unpack it first (unzip)");
+  EXPECT_EQ(ErrorOf(task, "/dev/null"),
+            "cannot read /dev/null: it is a device or pipe, not a regular file");
+  EXPECT_EQ(task.loaded, 0);
+  WriteFile(folder / "data", "text");
+  EXPECT_EQ(ErrorOf(task, folder / "data"), "no error");
 }
 
 TEST(LoadData, NamesTheDataWhenMemoryRunsOut) {

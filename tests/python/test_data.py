@@ -192,3 +192,17 @@ def test_other_dtypes_beside_the_wanted_tensor_are_skipped(planish):
     assert planish.ok(*judge).stdout == expected
     safetensors.save_file({"cr": vectors.to(torch.uint16)} | others, file)
     assert_refused(planish, judge, "vectors.safetensors", "cr is U16 with 2 dimensions; F32 or F64")
+
+
+@pytest.mark.parametrize("task", ["rt", "pi-mnist", "parser", "handwriting", "skip-thoughts", "order-embedding", "images"])
+def test_archives_and_pipes_are_refused_by_tasks_that_read_folders(planish, task):
+    train = ("train", task, "--preset", "smoke", "--threads", 1, "--quiet")
+    with zipfile.ZipFile(planish.folder / "data.zip", "w") as archive:
+        archive.writestr("text", TEXT)
+    assert_refused(planish, (*train, "--data", "data.zip"), "data.zip: it is a zip archive", "unpack it first (unzip)")
+    (planish.folder / "data.xz").write_bytes(lzma.compress(TEXT))
+    assert_refused(planish, (*train, "--data", "data.xz"), "data.xz: it is an xz file")
+    os.mkfifo(planish.folder / "pipe")
+    assert_refused(planish, (*train, "--data", "pipe"), "pipe: it is a device or pipe, not a regular file")
+    (planish.folder / "file").write_bytes(TEXT)
+    assert_refused(planish, (*train, "--data", "file"), "file")

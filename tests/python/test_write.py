@@ -139,3 +139,32 @@ def test_handwriting_trains_on_iam_ondb(planish):
         r'planish: \S+a01-003u-02.xml, Point at byte \d+: x is "1e7"; a number from -100000 to 100000 was expected\n',
         result.stderr,
     )
+
+
+def test_some_symbols_and_writers_are_learned(planish):
+    """Files of DigiLeTs with a few of its characters, as of somebody who recorded only digits."""
+    folder = planish.folder / "digilets"
+    folder.mkdir()
+    for writer in range(1, 7):
+        lines = []
+        for symbol in (1, 4, 7, 12):  # 1, 4, 7 and c
+            lines.append(f"0.2 0.5 1 1 0 0.{3 + writer} 0.7 1 0 0.1 0.9 0.{writer} 1 0 0.2")
+            lines.append(" ".join("1.0" if i == symbol else "0.0" for i in range(62)))
+        (folder / f"{writer:03}.txt").write_text("\n".join(lines) + "\n")
+    train = ("train", "handwriting", *SMOKE, "--norm", "none", "--data", "digilets", "--set", "alphabet=digits")
+    planish.ok(*train, "--set", "symbols=147", "--set", "writers=1-4 6")
+    (run,) = (planish.folder / "runs/handwriting").iterdir()
+    description = json.loads((run / "config.json").read_text())["data"]["description"]
+    assert 'the characters "147" of 3, 1 and 1 writers' in description
+    assert path_of(planish.ok("write", run, "741 17", "--steps", 20).stdout)[0] == "741 17"
+    result = planish("write", run, "7c")
+    assert result.returncode == 2 and 'has not learned: "c"' in result.stderr
+    for sets, message in (
+        (("symbols=1c%",), "[handwriting] symbols must be digits and letters"),
+        (("writers=1-",), '[handwriting] writers must be numbers and ranges such as "1-20 33", got "1-"'),
+        (("writers=7-9",), '[handwriting] writers must be numbers of files, which 7-9 is not, got "7-9"'),
+    ):
+        result = planish(*train, *(flag for s in sets for flag in ("--set", s)))
+        assert result.returncode == 2 and message in result.stderr, result.stderr
+    result = planish(*train, "--set", "writers=1-2")
+    assert result.returncode == 3 and "has the files of 2 writers; at least 3 are needed" in result.stderr

@@ -48,7 +48,8 @@ std::vector<std::pair<std::string, fs::path>> FindBooks(const fs::path& folder) 
     if (auto name = BookName(entry->path())) found.emplace_back(*std::move(name), entry->path());
   }
   if (error) {
-    FailToRead(folder, error.message());
+    FailToRead(folder, error == std::errc::not_a_directory ? "it is not a folder with books"
+                                                           : error.message());
   }
   std::ranges::sort(found);
   // Keeps the uncompressed file of a book with both.
