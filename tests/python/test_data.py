@@ -194,7 +194,9 @@ def test_other_dtypes_beside_the_wanted_tensor_are_skipped(planish):
     assert_refused(planish, judge, "vectors.safetensors", "cr is U16 with 2 dimensions; F32 or F64")
 
 
-@pytest.mark.parametrize("task", ["rt", "pi-mnist", "parser", "handwriting", "skip-thoughts", "order-embedding", "images"])
+@pytest.mark.parametrize(
+    "task", ["rt", "pi-mnist", "parser", "handwriting", "skip-thoughts", "order-embedding", "images"]
+)
 def test_archives_and_pipes_are_refused_by_tasks_that_read_folders(planish, task):
     train = ("train", task, "--preset", "smoke", "--threads", 1, "--quiet")
     with zipfile.ZipFile(planish.folder / "data.zip", "w") as archive:
