@@ -16,6 +16,7 @@
 
 #include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
+#include "lab/base/lower_case.h"
 #include "lab/base/random.h"
 
 namespace planish::lab {
@@ -69,8 +70,7 @@ void DrawSets(const SplitOptions& options, const std::array<bool, kRoles>& has,
 }  // namespace
 
 std::optional<Role> RoleOf(std::string_view name) {
-  std::string lower(name);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  const std::string lower = LowerCase(name);
   const auto* const found = std::ranges::find(kRoleNames, lower, &RoleName::name);
   return found == std::end(kRoleNames) ? std::nullopt : std::optional(found->role);
 }

@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "lab/base/escape.h"
+#include "lab/base/lower_case.h"
 #include "lab/error.h"
 #include "lab/run/posix_file.h"
 
@@ -98,8 +99,7 @@ constexpr Ending kEndings[] = {
 
 // Returns the format of the extension of `file`, or null.
 const Format* FormatByName(const fs::path& file) {
-  std::string ending = file.extension().string();
-  for (char& c : ending) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  const std::string ending = LowerCase(file.extension().string());
   const auto* const found = std::ranges::find(kEndings, ending, &Ending::text);
   return found == std::end(kEndings) ? nullptr : &found->format;
 }

@@ -13,6 +13,7 @@
 
 #include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
+#include "lab/base/lower_case.h"
 #include "lab/data/file_content.h"
 #include "lab/data/lines.h"
 #include "lab/error.h"
@@ -36,8 +37,7 @@ struct Ending {
 };
 
 Ending EndingOf(const std::string& name) {
-  std::string lower = name;
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  std::string lower = LowerCase(name);
   const size_t packed = lower.ends_with(".gz") ? 3 : 0;
   lower.resize(lower.size() - packed);
   for (const std::string_view ending : kEndings) {

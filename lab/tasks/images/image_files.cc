@@ -17,6 +17,7 @@
 
 #include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
+#include "lab/base/lower_case.h"
 #include "lab/data/file_content.h"
 #include "lab/data/idx_files.h"
 #include "lab/data/lines.h"
@@ -57,11 +58,6 @@ struct LabelledImage {
   std::vector<uint8_t> pixels;
 };
 
-std::string Lowered(std::string text) {
-  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return text;
-}
-
 std::string SizeText(const ImageShape& shape) {
   return fmt::format("{} x {}", shape.height, shape.width);
 }
@@ -96,7 +92,7 @@ std::vector<fs::path> FoldersIn(const fs::path& folder) {
   return folders;
 }
 
-bool IsPng(const fs::path& file) { return Lowered(file.extension().string()) == ".png"; }
+bool IsPng(const fs::path& file) { return LowerCase(file.extension().string()) == ".png"; }
 
 bool HasPngFiles(const fs::path& folder) { return std::ranges::any_of(EntriesOf(folder), IsPng); }
 
@@ -177,7 +173,7 @@ class ImageReader {
         if (fs::is_directory(file, error)) {
           FailToRead(file, "it is a folder within the folder of a class, which has only images");
         }
-        const std::string ending = Lowered(file.extension().string());
+        const std::string ending = LowerCase(file.extension().string());
         if (std::ranges::find(kOtherFormats, ending) != std::end(kOtherFormats)) {
           FailToRead(file, "only PNG images are read: convert it first");
         }

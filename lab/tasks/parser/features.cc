@@ -4,19 +4,14 @@
 #include <array>
 #include <map>
 
+#include "lab/base/lower_case.h"
+
 namespace planish::lab {
 
 namespace {
 
 // First tokens of words and of tags.
 enum : int32_t { kNull, kRoot, kUnknown, kFirstOther };
-
-std::string LowerCase(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
-}
 
 }  // namespace
 

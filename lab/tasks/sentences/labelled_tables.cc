@@ -14,6 +14,7 @@
 
 #include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
+#include "lab/base/lower_case.h"
 #include "lab/data/class_split.h"
 #include "lab/data/file_content.h"
 #include "lab/data/lines.h"
@@ -35,12 +36,6 @@ constexpr std::string_view kSplitNames[] = {"split"};
 // A column has labels if each of them is in this many rows on average, and texts if they have this
 // many words on average.
 constexpr size_t kMinRowsPerLabel = 2, kMinWordsPerText = 2;
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return lower;
-}
 
 std::string_view Trimmed(std::string_view text) {
   const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
@@ -104,7 +99,7 @@ struct Column {
 
 std::optional<Column> ColumnCalled(const Table& table, std::span<const std::string_view> names) {
   for (const std::string_view name : names) {
-    const auto found = std::ranges::find(table.columns, name, Lower);
+    const auto found = std::ranges::find(table.columns, name, LowerCase);
     if (found != table.columns.end()) {
       return Column{static_cast<size_t>(found - table.columns.begin()), " (by its name)"};
     }
