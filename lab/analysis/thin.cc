@@ -137,29 +137,6 @@ std::set<size_t> KeptEvaluations(const Run& run) {
   return kept;
 }
 
-// Replaces every absolute path in a text by its file name.
-std::string WithoutPaths(const std::string& text) {
-  constexpr std::string_view kEnds = " \t\n\"'(),;=:<>";
-  std::string clean;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find_first_of(kEnds, begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
-    const bool path = word.size() > 1 && word[0] == '/';
-    clean += path ? fs::path(word).filename().string() : word;
-    if (end < text.size()) clean += text[end];
-    begin = end + 1;
-  }
-  return clean;
-}
-
-void CleanTexts(Json& json) {
-  if (json.is_string()) {
-    json = WithoutPaths(json.get<std::string>());
-  } else if (json.is_structured()) {
-    for (Json& part : json) CleanTexts(part);
-  }
-}
-
 std::string TextOf(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -241,11 +218,7 @@ Run Thinned(Run run) {
     evaluations.push_back(std::move(evaluation));
   }
   run.evaluations = std::move(evaluations);
-  for (std::map<std::string, std::string>::value_type& stamp : run.config.stamps) {
-    stamp.second = WithoutPaths(stamp.second);
-  }
-  CleanTexts(run.config.settings);
-  run.config.data.description = WithoutPaths(run.config.data.description);
+  RemovePaths(run.config);
   if (run.result) run.result->message = WithoutPaths(run.result->message);
   return run;
 }

@@ -11,6 +11,7 @@ void AddCommands(CLI::App& app, Action& action) {
   AddShow(app, action);
   AddDiff(app, action);
   AddList(app, action);
+  AddExport(app, action);
   AddSample(app, action);
   AddTranslate(app, action);
   AddSearch(app, action);

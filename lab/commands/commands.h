@@ -39,6 +39,7 @@ void AddThin(CLI::App& app, Action& action);
 void AddShow(CLI::App& app, Action& action);
 void AddDiff(CLI::App& app, Action& action);
 void AddList(CLI::App& app, Action& action);
+void AddExport(CLI::App& app, Action& action);
 void AddSample(CLI::App& app, Action& action);
 void AddBench(CLI::App& app, Action& action);
 void AddAnalyze(CLI::App& app, Action& action);

@@ -28,6 +28,7 @@
 #include "lab/downstream/sentence_sets.h"
 #include "lab/engine/capabilities.h"
 #include "lab/engine/checkpoint.h"
+#include "lab/engine/model_file.h"
 #include "lab/error.h"
 #include "lab/run/atomic_file.h"
 #include "lab/run/safetensors.h"
@@ -47,9 +48,10 @@ struct DownstreamFlags {
   int threads = 0;
 };
 
+// Returns true for the folder of a run and for an exported model.
 bool IsRun(const fs::path& source) {
   std::error_code error;
-  return fs::is_directory(source, error);
+  return fs::is_directory(source, error) || IsExportedModel(source);
 }
 
 // Sentence vectors in a file.
@@ -144,7 +146,7 @@ std::map<std::string, double> JudgeRun(const fs::path& folder, const DownstreamF
   std::optional<fs::path> data = DataFolder(flags.data);
   TrainedRun run("downstream", {.run = folder, .data = flags.training_data});
   auto& encoder = run.As<SentenceEncoder>();
-  if (!data) {
+  if (!data && fs::is_directory(folder)) {
     if (const std::string read = CheckpointData(CheckpointFile(folder)); !read.empty()) {
       data = GivenData(read);
     }

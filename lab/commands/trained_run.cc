@@ -3,8 +3,13 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
 #include "lab/commands/options.h"
 #include "lab/data/source.h"
+#include "lab/engine/model_file.h"
 #include "lab/error.h"
 #include "lab/run/run_path.h"
 #include "lab/tasks/tasks.h"
@@ -28,8 +33,17 @@ TrainedRun::TrainedRun(const std::string& command, const TrainedRunFlags& flags,
                        const SettingChanges& changes)
     : command_(command) {
   const auto data = GivenData(flags.data);
-  CheckRunPath(flags.run);
-  run_ = ReadRun(flags.run);
+  std::optional<ExportedModel> model;
+  std::error_code error;
+  if (std::filesystem::is_regular_file(flags.run, error)) {
+    if (data) {
+      throw UsageError(fmt::format("[{}] --data must go with a run: {} is an exported model",
+                                   command, flags.run.string()));
+    }
+    model = ReadModel(flags.run);
+  }
+  if (!model) CheckRunPath(flags.run);
+  run_ = model ? model->run : ReadRun(flags.run);
   for (const auto& [name, value] : changes) {
     if (!run_.config.settings.contains(name)) {
       throw UsageError(fmt::format("[{}] {} must be of a task with the setting {}, got task {}",
@@ -38,12 +52,22 @@ TrainedRun::TrainedRun(const std::string& command, const TrainedRunFlags& flags,
     run_.config.settings[name] = value;
   }
   if (flags.threads > 0) at::set_num_threads(flags.threads);
-  trained_ = OpenTrained(FindTask(run_.config.task), run_, data);
+  const Task& task = FindTask(run_.config.task);
+  if (model) {
+    model->run = run_;
+    trained_ = OpenModel(task, *model);
+  } else {
+    trained_ = OpenTrained(task, run_, data);
+  }
 }
 
-void TrainedRun::Refuse(const char* task) const {
+void TrainedRun::Refuse(const std::string& task) const {
   throw UsageError(fmt::format("[{}] {} must be of a task that {}, got task {}", command_,
                                run_.folder.string(), task, run_.config.task));
+}
+
+void TrainedRun::Export(const std::filesystem::path& file, at::ScalarType type) const {
+  ExportModel(file, FindTask(run_.config.task), run_, trained_, type);
 }
 
 }  // namespace planish::lab

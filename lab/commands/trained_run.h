@@ -12,7 +12,8 @@
 #include "lab/engine/trained.h"
 #include "lab/run/results.h"
 
-// Commands that use a trained run: sample, translate, search, write and downstream.
+// Commands that use a trained run or an exported model: export, sample, translate, search, write
+// and downstream.
 namespace planish::lab {
 
 /// Options of such a command.
@@ -31,29 +32,39 @@ void AddRunArgument(CLI::App& command, TrainedRunFlags& flags, const std::string
 /// Adds --data and --threads.
 void AddTrainedRunOptions(CLI::App& command, TrainedRunFlags& flags);
 
-/// Trained run that a command has opened. Gradients are off while it exists.
+/// Trained run, or exported model, that a command has opened. Gradients are off while it exists.
 class TrainedRun {
  public:
   /// Checks that the data exists, reads the run, sets the number of threads, and loads data, model
-  /// and checkpoint (OpenTrained). `command` begins the messages: "sample". Throws UsageError if
-  /// the task does not exist or lacks a setting of `changes`, DataError if the data is missing or
+  /// and checkpoint (OpenTrained). An exported model is opened alone (OpenModel). `command` begins
+  /// the messages: "sample". Throws UsageError if the task does not exist or lacks a setting of
+  /// `changes`, or if data is given for an exported model; DataError if the data is missing or
   /// malformed, and RunError if the run is unreadable, unfinished, without a checkpoint, or was
   /// trained on other data.
   TrainedRun(const std::string& command, const TrainedRunFlags& flags,
              const SettingChanges& changes = {});
 
-  /// Returns the model's capability, one of engine/capabilities.h. Throws UsageError if it lacks
-  /// it.
+  /// Returns the model's capability, one of engine/capabilities.h, or null if it lacks it.
+  template <class Capability>
+  Capability* If() {
+    return dynamic_cast<Capability*>(trained_.experiment.get());
+  }
+
+  /// Returns the model's capability. Throws UsageError if it lacks it.
   template <class Capability>
   Capability& As() {
-    auto* capability = dynamic_cast<Capability*>(trained_.experiment.get());
+    auto* capability = If<Capability>();
     if (capability == nullptr) Refuse(Capability::kTask);
     return *capability;
   }
 
- private:
-  [[noreturn]] void Refuse(const char* task) const;
+  /// Throws UsageError: the run must be of a task that `task`.
+  [[noreturn]] void Refuse(const std::string& task) const;
 
+  /// Writes the model to `file`, with weights in `type` (ExportModel).
+  void Export(const std::filesystem::path& file, at::ScalarType type) const;
+
+ private:
   at::NoGradGuard no_grad_;
   std::string command_;
   Run run_;

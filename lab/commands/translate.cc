@@ -66,11 +66,13 @@ void AddTranslate(CLI::App& app, Action& action) {
       "Translates each line of stdin, in UTF-8, to a line on stdout. A line is a sentence in the\n"
       "run's source language. Uses the weights of the evaluation that validation chose, and reads "
       "the\n"
-      "training data again for the vocabulary. Characters that the vocabulary lacks are read as\n"
+      "training data of a run again for the vocabulary. Characters that the vocabulary lacks are "
+      "read as\n"
       "unknown, <unk>.\n\n"
       "Example:\n"
+      "  echo 'Ein Hund schläft.' | planish translate results/models/mt.safetensors\n"
       "  echo 'Ein Hund schläft.' | planish translate runs/mt/small-layer-b1024-s1");
-  AddRunArgument(*translate, flags->trained, "Folder of a run of mt");
+  AddRunArgument(*translate, flags->trained, "Folder of a run of mt, or an exported model");
   translate
       ->add_option("--beam", flags->beam,
                    "Hypotheses per sentence; 1 is greedy search (default: the run's)")

@@ -78,8 +78,9 @@ void AddWrite(CLI::App& app, Action& action) {
       "are\n"
       "an error.\n\n"
       "Example:\n"
+      "  planish write results/models/handwriting.safetensors \"hello there\" -o hello.svg\n"
       "  planish write runs/handwriting/small-layer-b8-s1 \"a line by hand\" --bias 1 -o line.svg");
-  AddRunArgument(*write, flags->trained, "Folder of a run of handwriting");
+  AddRunArgument(*write, flags->trained, "Folder of a run of handwriting, or an exported model");
   write->add_option("TEXT", flags->text, "Text to write")->type_name("")->required();
   write->add_option("-o,--out", flags->out, "File for the SVG (default: stdout)")
       ->type_name("FILE")

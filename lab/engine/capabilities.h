@@ -32,6 +32,17 @@ class TextSampler {
                              at::Generator& generator) = 0;
 };
 
+/// Capability of a model that draws images: `planish sample`.
+class Illustrator {
+ public:
+  static constexpr char kTask[] = "draws images";
+
+  virtual ~Illustrator() = default;
+
+  /// Returns `count` images as one SVG document, in the format of RunResult::Sample.
+  virtual std::string DrawImages(int64_t count, at::Generator& generator) = 0;
+};
+
 /// Capability of a model that translates lines: `planish translate`.
 class LineTranslator {
  public:

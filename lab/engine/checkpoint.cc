@@ -2,11 +2,9 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_like.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -14,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "lab/engine/stored_weights.h"
 #include "lab/error.h"
 #include "lab/run/json.h"
 #include "lab/run/posix_file.h"
@@ -30,19 +29,6 @@ constexpr char kFormat[] = "planish-checkpoint/2";
 constexpr char kGenerator[] = "generator.cpu";
 constexpr char kModel[] = "model.", kBest[] = "best.";
 
-// Types that both safetensors and ATen have.
-constexpr std::pair<at::ScalarType, const char*> kTypes[] = {
-    {at::kDouble, "F64"}, {at::kFloat, "F32"}, {at::kHalf, "F16"},  {at::kBFloat16, "BF16"},
-    {at::kLong, "I64"},   {at::kInt, "I32"},   {at::kShort, "I16"}, {at::kChar, "I8"},
-    {at::kByte, "U8"},    {at::kBool, "BOOL"}};
-
-std::string TypeName(at::ScalarType type) {
-  for (const auto& [key, name] : kTypes) {
-    if (key == type) return name;
-  }
-  throw RunError(fmt::format("a checkpoint cannot store tensors of type {}", c10::toString(type)));
-}
-
 // Returns every tensor of a checkpoint, sharing memory with its owner.
 NamedTensors AllTensors(const torch::nn::Module& model, const Optimizer& optimizer,
                         const TrainingState& state) {
@@ -51,33 +37,6 @@ NamedTensors AllTensors(const torch::nn::Module& model, const Optimizer& optimiz
   for (const auto& [name, tensor] : state.best_weights) all.emplace_back(kBest + name, tensor);
   for (const auto& item : optimizer.State()) all.push_back(item);
   return all;
-}
-
-StoredTensor Store(const std::string& name, const at::Tensor& t) {
-  return {name,
-          TypeName(t.scalar_type()),
-          t.sizes().vec(),
-          {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()}};
-}
-
-// Copies a stored tensor over `target`. Throws RunError if type or shape differ.
-void Load(const fs::path& file, const SafetensorsFile& stored, const std::string& name,
-          const at::Tensor& target) {
-  const StoredTensor* from = stored.Find(name);
-  if (from == nullptr) {
-    throw CannotRead(file, fmt::format("{} is missing: it belongs to another model", name));
-  }
-  if (from->dtype != TypeName(target.scalar_type()) ||
-      at::IntArrayRef(from->shape) != target.sizes()) {
-    throw CannotRead(file,
-                     fmt::format("{} must have type {} and shape {}, got {} and {}", name,
-                                 TypeName(target.scalar_type()), Json(target.sizes().vec()).dump(),
-                                 from->dtype, Json(from->shape).dump()));
-  }
-  if (target.nbytes() == 0) return;
-  const at::Tensor values = target.is_cpu() ? target : at::empty_like(target, at::kCPU);
-  std::memcpy(values.mutable_data_ptr(), from->data.data(), target.nbytes());
-  if (!target.is_cpu()) target.copy_(values);
 }
 
 SafetensorsFile ReadCheckpoint(const fs::path& file) {
@@ -190,7 +149,7 @@ void SaveCheckpoint(const fs::path& file, const torch::nn::Module& model,
   for (auto& [name, tensor] : tensors) tensor = tensor.cpu().contiguous();
   tensors.emplace_back(kGenerator, at::detail::getDefaultCPUGenerator().get_state());
   std::vector<StoredTensor> stored;
-  for (const auto& [name, tensor] : tensors) stored.push_back(Store(name, tensor));
+  for (const auto& [name, tensor] : tensors) stored.push_back(Stored(name, tensor));
 
   Json j = {{"step", state.step},
             {"epoch", state.epoch},
@@ -227,7 +186,7 @@ TrainingState LoadCheckpoint(const fs::path& file, torch::nn::Module& model, Opt
   for (const auto& [name, tensor] : WeightsOf(model))
     state.best_weights.emplace_back(name, tensor.clone());
   for (const auto& [name, tensor] : AllTensors(model, optimizer, state))
-    Load(file, stored, name, tensor);
+    LoadInto(file, stored, name, tensor);
   try {
     optimizer.CheckState(state.step);
   } catch (const std::invalid_argument& e) {
@@ -235,7 +194,7 @@ TrainingState LoadCheckpoint(const fs::path& file, torch::nn::Module& model, Opt
   }
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   at::Tensor generator_state = generator.get_state();
-  Load(file, stored, kGenerator, generator_state);
+  LoadInto(file, stored, kGenerator, generator_state);
   try {
     generator.set_state(generator_state);
   } catch (const std::exception&) {
@@ -248,7 +207,7 @@ void LoadBestWeights(const fs::path& file, torch::nn::Module& model) {
   const SafetensorsFile stored = ReadCheckpoint(file);
   ReadState(file, stored);
   at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : WeightsOf(model)) Load(file, stored, kBest + name, tensor);
+  for (const auto& [name, tensor] : WeightsOf(model)) LoadInto(file, stored, kBest + name, tensor);
 }
 
 std::string CheckpointData(const fs::path& file) {

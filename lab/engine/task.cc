@@ -2,9 +2,12 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 
@@ -14,6 +17,24 @@
 #include "lab/model/residual.h"
 
 namespace planish::lab {
+
+const at::Tensor& TensorNamed(const PackedData& packed, std::string_view name) {
+  for (const auto& [key, tensor] : packed.tensors) {
+    if (key == name) return tensor;
+  }
+  throw std::invalid_argument(fmt::format("{} is missing", name));
+}
+
+void AddBytes(PackedData& packed, const std::string& name, std::string_view text) {
+  const at::Tensor bytes = at::empty({std::ssize(text)}, at::kByte);
+  std::ranges::copy(text, bytes.mutable_data_ptr<uint8_t>());
+  packed.tensors.emplace_back(name, bytes);
+}
+
+std::string BytesNamed(const PackedData& packed, std::string_view name) {
+  const at::Tensor& bytes = TensorNamed(packed, name);
+  return {static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes()};
+}
 
 void Experiment::MoveTo(c10::Device device) {
   device_ = device;
@@ -31,6 +52,11 @@ void Task::Check(const Settings& chosen, const Dataset& data) const {
     throw UsageError(fmt::format("[train] batch_size must be at most the {} training cases, got {}",
                                  cases, batch));
   }
+}
+
+std::unique_ptr<Dataset> Task::Unpack(const Settings& /*chosen*/,
+                                      const PackedData& /*packed*/) const {
+  throw std::invalid_argument(fmt::format("models of task {} have no data", name));
 }
 
 std::unique_ptr<Experiment> Task::MakeSeeded(const Settings& chosen, const Dataset& data,

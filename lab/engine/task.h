@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -47,6 +48,20 @@ RunConfig::Data AboutSplits(const Set& set, const std::string& description, int6
 }
 
 using Tensors = std::vector<at::Tensor>;
+
+/// What an exported model keeps of a Dataset, such as its vocabulary.
+struct PackedData {
+  nlohmann::ordered_json values = nlohmann::ordered_json::object();
+  NamedTensors tensors;  ///< on the CPU
+};
+
+/// Adds a text as a tensor of bytes.
+void AddBytes(PackedData& packed, const std::string& name, std::string_view text);
+
+/// Returns the tensor of that name, or the text that AddBytes added. Throws std::invalid_argument
+/// if there is none.
+const at::Tensor& TensorNamed(const PackedData& packed, std::string_view name);
+std::string BytesNamed(const PackedData& packed, std::string_view name);
 
 /// Exception that stops an evaluation.
 struct EvaluationStopped {};
@@ -157,6 +172,14 @@ class Task {
   /// Throws UsageError if settings do not fit the data, so that a sweep fails before its first run.
   /// The default requires a batch size of at most the training cases.
   virtual void Check(const Settings& settings, const Dataset& data) const;
+
+  /// Returns what the trained model needs of the data to work without it (`planish export`). The
+  /// default, nullopt, is for models that are of no use without data.
+  virtual std::optional<PackedData> Pack(const Dataset& /*data*/) const { return std::nullopt; }
+
+  /// Returns a Dataset without cases from what Pack returned for a run with these settings. Make
+  /// accepts it. Throws std::exception naming a value that Pack cannot have returned.
+  virtual std::unique_ptr<Dataset> Unpack(const Settings& settings, const PackedData& packed) const;
 
   /// Builds the model and its batches. Draws initial weights from the default generator, which the
   /// engine has seeded. Normalization layers draw nothing, so all norms start from the same

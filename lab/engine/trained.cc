@@ -12,8 +12,6 @@ namespace planish::lab {
 
 namespace fs = std::filesystem;
 
-namespace {
-
 Settings SettingsOf(const Task& task, const Run& run) {
   Settings settings(task.settings);
   try {
@@ -21,12 +19,11 @@ Settings SettingsOf(const Task& task, const Run& run) {
       settings.Set(name, Spelled(value));
     }
   } catch (const UsageError& e) {
-    throw CannotRead(run.folder / "config.json", e.what());
+    throw CannotRead(fs::is_directory(run.folder) ? run.folder / "config.json" : run.folder,
+                     e.what());
   }
   return settings;
 }
-
-}  // namespace
 
 Trained OpenTrained(const Task& task, const Run& run, const std::optional<fs::path>& folder) {
   if (!run.result) {

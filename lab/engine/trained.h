@@ -16,6 +16,10 @@ struct Trained {
   std::unique_ptr<Experiment> experiment;
 };
 
+/// Returns the settings of `run`, a run of `task`. Throws RunError if the task does not accept
+/// them.
+Settings SettingsOf(const Task& task, const Run& run);
+
 /// Rebuilds the experiment of `run`, a run of `task`, with its trained weights. Reads the data from
 /// `folder`, or by default from where training read it.
 /// Throws RunError if the run has no checkpoint or the data is not its training data, and whatever

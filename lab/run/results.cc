@@ -264,6 +264,38 @@ std::vector<EvaluationLine> ReadEvaluationLines(const fs::path& file) {
   return ParseEvaluationLines(ReadMetrics(file), file);
 }
 
+std::string WithoutPaths(const std::string& text) {
+  constexpr std::string_view kEnds = " \t\n\"'(),;=:<>";
+  std::string clean;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find_first_of(kEnds, begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    const bool path = word.size() > 1 && word[0] == '/';
+    clean += path ? fs::path(word).filename().string() : word;
+    if (end < text.size()) clean += text[end];
+    begin = end + 1;
+  }
+  return clean;
+}
+
+namespace {
+
+void CleanTexts(Json& json) {
+  if (json.is_string()) {
+    json = WithoutPaths(json.get<std::string>());
+  } else if (json.is_structured()) {
+    for (Json& part : json) CleanTexts(part);
+  }
+}
+
+}  // namespace
+
+void RemovePaths(RunConfig& config) {
+  for (auto& [name, stamp] : config.stamps) stamp = WithoutPaths(stamp);
+  CleanTexts(config.settings);
+  config.data.description = WithoutPaths(config.data.description);
+}
+
 Run ReadRun(const fs::path& folder) {
   RunFiles files;
   files.config = ReadRegularFile(folder / "config.json", kMaxJsonBytes);

@@ -162,6 +162,12 @@ std::vector<EvaluationLine> ReadEvaluationLines(const std::filesystem::path& fil
 /// malformed or not regular, and for a finished run without an evaluation.
 Run ReadRun(const std::filesystem::path& folder);
 
+/// Returns `text` with the file name of each absolute path in place of the path.
+std::string WithoutPaths(const std::string& text);
+
+/// Replaces absolute paths in the texts of a config like WithoutPaths.
+void RemovePaths(RunConfig& config);
+
 /// Runs found in folders and archives.
 struct FoundRuns {
   std::vector<Run> runs;            ///< readable runs, sorted by folder; archived ones first

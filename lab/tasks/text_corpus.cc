@@ -5,15 +5,20 @@
 #include <fmt/format.h>
 
 #include <set>
+#include <stdexcept>
 #include <vector>
 
 #include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
 #include "lab/error.h"
+#include "lab/run/json.h"
 
 namespace planish::lab {
 
 namespace {
+
+// Names in an exported model.
+constexpr char kVocabulary[] = "vocabulary", kByte[] = "byte", kCharacter[] = "character";
 
 // Throws UsageError naming the units of `prompt` that the vocabulary lacks.
 void CheckPrompt(const Vocabulary& vocabulary, const std::string& prompt) {
@@ -69,6 +74,29 @@ std::unique_ptr<TextCorpus> SplitText(const Text& text, std::string_view task,
   corpus->about = AboutSplits(
       text, fmt::format("{}; {} different {}s", text.description, corpus->vocabulary.size(), unit),
       train, held_out, held_out);
+  return corpus;
+}
+
+PackedData PackText(const Dataset& corpus) {
+  const Vocabulary& vocabulary = dynamic_cast<const TextCorpus&>(corpus).vocabulary;
+  std::string units;
+  for (int64_t i = 0; i < vocabulary.size(); ++i) units += vocabulary.Decode(i);
+  PackedData packed;
+  AddBytes(packed, kVocabulary, units);
+  packed.values["unit"] = vocabulary.unit() == TextUnit::kByte ? kByte : kCharacter;
+  return packed;
+}
+
+std::unique_ptr<TextCorpus> UnpackText(const PackedData& packed) {
+  const auto unit = packed.values.at("unit").get<std::string>();
+  if (unit != kByte && unit != kCharacter) {
+    throw std::invalid_argument(
+        fmt::format("unit must be {} or {}, got {}", kByte, kCharacter, BriefText(unit)));
+  }
+  auto corpus = std::make_unique<TextCorpus>();
+  corpus->vocabulary = Vocabulary(BytesNamed(packed, kVocabulary),
+                                  unit == kByte ? TextUnit::kByte : TextUnit::kCharacter);
+  corpus->train = corpus->valid = corpus->test = at::empty({0}, at::kByte);
   return corpus;
 }
 

@@ -30,6 +30,10 @@ struct TextCorpus final : Dataset {
 std::unique_ptr<TextCorpus> SplitText(const Text& text, std::string_view task,
                                       int64_t fewest_held_out);
 
+/// Task::Pack and Task::Unpack of a TextCorpus: the vocabulary.
+PackedData PackText(const Dataset& corpus);
+std::unique_ptr<TextCorpus> UnpackText(const PackedData& packed);
+
 /// Returns `length` characters that follow `prompt`. An empty prompt means the end of a line, or
 /// the vocabulary's first character if it has none. `logits` maps the next input characters to the
 /// logits [V] of the following one. Its inputs are indices [n] int64: those of the prompt, then

@@ -361,8 +361,8 @@ def test_a_diverged_run_names_a_parameter_that_is_not_finite(planish):
     [
         (
             ("trian",),
-            "must be one of train, reproduce, sweep, report, thin, show, diff, list, sample, translate, search, write, data, "
-            'make, downstream, analyze, bench, completion, man, got "trian"; did you mean train? (see',
+            "must be one of train, reproduce, sweep, report, thin, show, diff, list, export, sample, translate, search, "
+            'write, data, make, downstream, analyze, bench, completion, man, got "trian"; did you mean train? (see',
         ),
         (("train",), "TASK"),
         (("train", "pi-mnits"), "pi-mnist"),

@@ -126,7 +126,7 @@ def trained(shared):
         (("translate", "{pi-mnist}"), 2, "pi-mnist"),
         (("translate", "{char-lm}", "--beam", "2"), 2, "char-lm"),
         (("search", "{order-embedding}", "xyzzy"), 2, '"xyzzy"'),
-        (("search", "{order-embedding}", ""), 2, "caption"),
+        (("search", "{order-embedding}", ""), 2, "QUERY"),
         (("search", "{order-embedding}", "dog", "-n", "0"), 2, "--count"),
         (("search", "{order-embedding}", "dog", "cat"), 2, "cat"),
         (("search", "{pi-mnist}", "dog"), 2, "pi-mnist"),

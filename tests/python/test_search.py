@@ -57,13 +57,14 @@ def test_a_caption_a_line(trained):
     "arguments, lines, status, part",
     [
         (("xyzzy",), b"", 2, 'caption must have a word of the training captions, got "xyzzy"'),
-        (("",), b"", 2, "caption must have a word"),
+        (("",), b"", 2, "QUERY must have a character other than blanks"),
         ((), b"a dog\nxyzzy\n", 3, ', got "xyzzy", on line 2 of stdin'),
         ((), b"a dog\nb\xfcse\n", 3, "stdin, line 2: byte 0xfc at column 2 is not UTF-8"),
-        ((b"b\xfcse",), b"", 2, "CAPTION must be UTF-8"),
+        ((b"b\xfcse",), b"", 2, "QUERY must be UTF-8"),
         (("dog", "-n", 0), b"", 2, "--count"),
         (("dog", "cat"), b"", 2, "[search]"),
         (("dog", "--data", "nothing"), b"", 3, "no such folder: nothing"),
+        (("dog", "--in", "text"), b"", 2, "--in must go with a run of skip-thoughts: RUN finds images"),
     ],
 )
 def test_invalid_searches_are_refused(trained, arguments, lines, status, part):
@@ -80,7 +81,7 @@ def test_runs_that_find_nothing(planish):
     (run,) = (planish.folder / "runs/pi-mnist").iterdir()
     result = planish("search", run, "a dog")
     assert result.returncode == 2
-    assert "must be of a task that finds images, got task pi-mnist" in result.stderr
+    assert "must be of a task that finds images or gives sentences vectors, got task pi-mnist" in result.stderr
     assert planish("search", "nothing", "a dog").returncode == 3
 
 

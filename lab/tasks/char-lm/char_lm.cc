@@ -229,11 +229,16 @@ class CharLmTask final : public Task {
     return SplitText(OpenText(path, s.Int("characters"), unit), name, kEvaluationStreams + 1);
   }
 
+  std::optional<PackedData> Pack(const Dataset& data) const override { return PackText(data); }
+  std::unique_ptr<Dataset> Unpack(const Settings& /*settings*/,
+                                  const PackedData& packed) const override {
+    return UnpackText(packed);
+  }
+
   void Check(const Settings& s, const Dataset& data) const override {
     CheckRecurrent(s.Text("cell"), {.hidden = s.Int("hidden"), .heads = s.Int("heads")});
     if (HasBatchNorm(s.Text("cell"))) CheckBatchNorm(s);
-    CheckStreams(dynamic_cast<const TextCorpus&>(data).train.size(0), s.Int("batch_size"),
-                 s.Int("window"));
+    CheckStreams(data.about.sizes.at("train"), s.Int("batch_size"), s.Int("window"));
   }
 
   std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lab/engine/capabilities.h"
 #include "lab/tasks/draw/cases.h"
 #include "lab/tasks/draw/model.h"
 #include "lab/tasks/draw/picture.h"
@@ -38,7 +39,7 @@ std::string CellOf(const std::string& norm) {
   return std::ranges::find(Cells(), norm, &std::pair<std::string, std::string>::first)->second;
 }
 
-class Draw final : public Experiment {
+class Draw final : public Experiment, public Illustrator {
  public:
   Draw(const Settings& s, const BinaryCases& data)
       : data_(data),
@@ -80,12 +81,15 @@ class Draw final : public Experiment {
   }
 
   std::vector<RunResult::Sample> Samples(at::Generator& generator) override {
-    const std::vector<int64_t> shown = ShownGlimpses(glimpses_, kShown);
-    const auto [canvases, windows] =
-        model_.Generate(OnDevice(at::randn({glimpses_, kSamples, latents_}, generator)));
     return {{fmt::format("{} digits, one a row, after glimpse {} of {}; red: where it wrote",
-                         kSamples, fmt::join(shown, ", "), glimpses_),
-             "", DrawCanvases({canvases.cpu(), windows.cpu()}, shown)}};
+                         kSamples, fmt::join(ShownGlimpses(glimpses_, kShown), ", "), glimpses_),
+             "", DrawImages(kSamples, generator)}};
+  }
+
+  std::string DrawImages(int64_t count, at::Generator& generator) override {
+    const auto [canvases, windows] =
+        model_.Generate(OnDevice(at::randn({glimpses_, count, latents_}, generator)));
+    return DrawCanvases({canvases.cpu(), windows.cpu()}, ShownGlimpses(glimpses_, kShown));
   }
 
  private:
@@ -192,6 +196,15 @@ class DrawTask final : public Task {
   std::unique_ptr<Dataset> Load(const Settings& s,
                                 const std::optional<std::filesystem::path>& folder) const override {
     return LoadBinaryCases(s, folder);
+  }
+
+  // Drawing needs nothing of the data.
+  std::optional<PackedData> Pack(const Dataset& /*data*/) const override { return PackedData(); }
+  std::unique_ptr<Dataset> Unpack(const Settings& /*settings*/,
+                                  const PackedData& /*packed*/) const override {
+    auto cases = std::make_unique<BinaryCases>();
+    cases->train = cases->valid = cases->test = at::empty({0, 784}, at::kByte);
+    return cases;
   }
 
   std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {

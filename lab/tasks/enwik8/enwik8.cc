@@ -319,9 +319,14 @@ class Enwik8Task final : public Task {
     return SplitText(OpenBytes(path, s.Int("bytes")), name, s.Int("eval_streams") + 1);
   }
 
+  std::optional<PackedData> Pack(const Dataset& data) const override { return PackText(data); }
+  std::unique_ptr<Dataset> Unpack(const Settings& /*settings*/,
+                                  const PackedData& packed) const override {
+    return UnpackText(packed);
+  }
+
   void Check(const Settings& s, const Dataset& data) const override {
-    CheckStreams(dynamic_cast<const TextCorpus&>(data).train.size(0), s.Int("batch_size"),
-                 s.Int("target"), "target");
+    CheckStreams(data.about.sizes.at("train"), s.Int("batch_size"), s.Int("target"), "target");
     for (const char* max_bytes : {"eval_bytes", "test_bytes"}) {
       if (s.Int(max_bytes) < s.Int("eval_streams")) {
         throw UsageError(fmt::format("[enwik8] {} must be at least eval_streams = {}, got {}",

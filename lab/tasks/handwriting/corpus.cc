@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
+#include <utility>
 
 #include "lab/base/format_integer.h"
 #include "lab/error.h"
@@ -100,6 +102,18 @@ Tensors LineSet::Batch(const at::Tensor& lines) const {
   const auto characters = (text >= 0).sum(1).max().item<int64_t>();
   return {all.slice(0, 0, longest), lengths, text.slice(1, 0, characters).contiguous(), positions,
           all.slice(0, 1).reshape({-1, 3}).index_select(0, positions)};
+}
+
+HandwritingCorpus::HandwritingCorpus(const Alphabet& symbols, const OffsetScale& of_offsets,
+                                     std::vector<bool> of_model)
+    : alphabet(symbols), scale(of_offsets), known(std::move(of_model)) {
+  if (std::ssize(known) != alphabet.size()) {
+    throw std::invalid_argument(fmt::format("known must have the alphabet's {} symbols, got {}",
+                                            alphabet.size(), known.size()));
+  }
+  for (LineSet* set : {&train, &valid, &test}) {
+    set->begins = set->steps = set->counts = at::empty({0}, at::kLong);
+  }
 }
 
 HandwritingCorpus::HandwritingCorpus(const Handwriting& data, const Alphabet& symbols,

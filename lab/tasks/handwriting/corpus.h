@@ -50,6 +50,10 @@ struct HandwritingCorpus final : Dataset {
   /// Uses at most `length` steps of a line.
   HandwritingCorpus(const Handwriting& data, const Alphabet& alphabet, int64_t length);
 
+  /// A corpus without lines, of a model that has learned the symbols `known`. Throws
+  /// std::invalid_argument if `known` is not of the alphabet.
+  HandwritingCorpus(const Alphabet& alphabet, const OffsetScale& scale, std::vector<bool> known);
+
   /// Returns the pen's points of offsets `normalized` [N, 3], from (0, 0) on.
   std::vector<PenPoint> Trace(const at::Tensor& normalized) const;
 

@@ -112,6 +112,9 @@ class Writing final : public Experiment, public HandWriter {
       throw UsageError(fmt::format("[write] TEXT has characters that the model has not learned: {}",
                                    fmt::join(unknown, ", ")));
     }
+    if (request.prime && corpus_.valid.size() == 0) {
+      throw UsageError("[write] --prime-case must go with a run: an exported model has no lines");
+    }
     if (request.prime && *request.prime >= corpus_.valid.size()) {
       throw UsageError(
           fmt::format("[write] --prime-case must be below {}, the lines of the validation data, "
@@ -299,6 +302,8 @@ std::vector<MetricSpec> MakeMetrics() {
   };
 }
 
+Alphabet AlphabetOf(const Settings& s) { return Alphabet(s.Text("alphabet") == "digits"); }
+
 class HandwritingTask final : public Task {
  public:
   HandwritingTask() {
@@ -327,7 +332,22 @@ class HandwritingTask final : public Task {
                                .held_out = s.Int("held_out"),
                                .symbols = s.Text("symbols"),
                                .writers = s.Text("writers")}),
-        Alphabet(s.Text("alphabet") == "digits"), s.Int("length"));
+        AlphabetOf(s), s.Int("length"));
+  }
+
+  std::optional<PackedData> Pack(const Dataset& data) const override {
+    const auto& corpus = dynamic_cast<const HandwritingCorpus&>(data);
+    return PackedData{.values = {{"known", corpus.known},
+                                 {"offset_mean", corpus.scale.mean},
+                                 {"offset_deviation", corpus.scale.deviation}},
+                      .tensors = {}};
+  }
+  std::unique_ptr<Dataset> Unpack(const Settings& s, const PackedData& packed) const override {
+    OffsetScale scale;
+    packed.values.at("offset_mean").get_to(scale.mean);
+    packed.values.at("offset_deviation").get_to(scale.deviation);
+    return std::make_unique<HandwritingCorpus>(AlphabetOf(s), scale,
+                                               packed.values.at("known").get<std::vector<bool>>());
   }
 
   void Check(const Settings& s, const Dataset& data) const override {

@@ -119,6 +119,11 @@ std::vector<at::Tensor> SortedBatches(const at::Tensor& lengths, int64_t max_tok
   return batches;
 }
 
+Corpus::Corpus(Bpe pieces, std::optional<Bpe> source_pieces)
+    : bpe(std::move(pieces)), source_bpe(std::move(source_pieces)) {
+  for (PairSet* set : {&train, &valid, &test}) set->source = set->target = Pad({});
+}
+
 Corpus::Corpus(ParallelText text, int64_t vocabulary, int64_t max_length,
                const std::optional<std::filesystem::path>& cache, int64_t source_vocabulary)
     : bpe(Bpe::TrainOnce(Sides(text.train, source_vocabulary == 0, true), vocabulary, cache)) {

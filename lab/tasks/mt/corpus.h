@@ -58,6 +58,9 @@ struct Corpus final : Dataset {
   Corpus(ParallelText text, int64_t vocabulary, int64_t max_length,
          const std::optional<std::filesystem::path>& cache, int64_t source_vocabulary = 0);
 
+  /// A corpus without pairs.
+  Corpus(Bpe pieces, std::optional<Bpe> source_pieces);
+
   /// Returns the vocabulary of the source.
   const Bpe& SourceBpe() const { return source_bpe ? *source_bpe : bpe; }
 };

@@ -26,6 +26,8 @@ constexpr int64_t kEvaluationTokens = 4096;
 constexpr int64_t kTranslationTokens = 2048;
 // Number of training pairs in the training loss.
 constexpr int64_t kTrainSample = 500;
+// Names of the vocabularies in an exported model.
+constexpr char kPieces[] = "pieces", kSourcePieces[] = "source_pieces";
 // Number of translations in the report.
 constexpr int64_t kSamples = 5;
 
@@ -427,6 +429,20 @@ class MtTask final : public Task, public DataInspector {
           "[mt] batch_size must be at least the {} pieces of the longest training pair, got {}",
           longest, s.Int("batch_size")));
     }
+  }
+
+  // The serialized vocabularies, as bytes.
+  std::optional<PackedData> Pack(const Dataset& data) const override {
+    const auto& corpus = dynamic_cast<const Corpus&>(data);
+    PackedData packed;
+    AddBytes(packed, kPieces, corpus.bpe.model());
+    if (corpus.source_bpe) AddBytes(packed, kSourcePieces, corpus.source_bpe->model());
+    return packed;
+  }
+  std::unique_ptr<Dataset> Unpack(const Settings& s, const PackedData& packed) const override {
+    std::optional<Bpe> source;
+    if (s.Int("source_vocabulary") > 0) source = Bpe(BytesNamed(packed, kSourcePieces));
+    return std::make_unique<Corpus>(Bpe(BytesNamed(packed, kPieces)), std::move(source));
   }
 
   std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {

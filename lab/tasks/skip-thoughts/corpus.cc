@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "lab/base/evenly_spaced.h"
@@ -28,6 +29,20 @@ WordNumbers::WordNumbers(const std::vector<Book>& books, int64_t max_count) {
   for (auto& [count, word] : kept) {
     numbers_.emplace(std::move(word), static_cast<int32_t>(numbers_.size()) + 2);
   }
+}
+
+WordNumbers::WordNumbers(const Words& words) {
+  for (const std::string& word : words) {
+    if (!numbers_.emplace(word, static_cast<int32_t>(numbers_.size()) + 2).second) {
+      throw std::invalid_argument(fmt::format("words must differ, got {} twice", word));
+    }
+  }
+}
+
+Words WordNumbers::InOrder() const {
+  Words words(numbers_.size());
+  for (const auto& [word, number] : numbers_) words[static_cast<size_t>(number) - 2] = word;
+  return words;
 }
 
 int32_t WordNumbers::Number(const std::string& word) const {

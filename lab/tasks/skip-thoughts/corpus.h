@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "lab/downstream/sentence_sets.h"
@@ -25,7 +26,14 @@ class WordNumbers {
   /// Includes the most frequent words of the books, at most `max_count` with the two above.
   WordNumbers(const std::vector<Book>& books, int64_t max_count);
 
+  /// Includes these words, in the order of their indices. Throws std::invalid_argument if one is
+  /// repeated.
+  explicit WordNumbers(const Words& words);
+
   int64_t size() const { return static_cast<int64_t>(numbers_.size()) + 2; }
+
+  /// Returns the words in the order of their indices, without the two above.
+  Words InOrder() const;
   int32_t Number(const std::string& word) const;
 
  private:
@@ -65,6 +73,9 @@ Triples MakeTriples(const std::vector<Book>& books, const WordNumbers& numbers, 
 struct ThoughtData final : Dataset {
   ThoughtData(Library library, SentenceEvaluationSets evaluation, int64_t vocabulary,
               int64_t longest, int64_t max_count, int64_t max_valid_count);
+
+  /// Data without sentences, of a model with these words.
+  explicit ThoughtData(WordNumbers words) : numbers(std::move(words)) {}
 
   WordNumbers numbers;
   Triples train, valid;

@@ -385,6 +385,15 @@ class SkipThoughtsTask final : public Task {
                                          s.Int("valid_triples"));
   }
 
+  std::optional<PackedData> Pack(const Dataset& data) const override {
+    const auto& numbers = dynamic_cast<const ThoughtData&>(data).numbers;
+    return PackedData{.values = {{"words", numbers.InOrder()}}, .tensors = {}};
+  }
+  std::unique_ptr<Dataset> Unpack(const Settings& /*settings*/,
+                                  const PackedData& packed) const override {
+    return std::make_unique<ThoughtData>(WordNumbers(packed.values.at("words").get<Words>()));
+  }
+
   std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
     return std::make_unique<SkipThoughts>(s, dynamic_cast<const ThoughtData&>(data));
   }
