@@ -51,6 +51,8 @@ def measure(program, task, options):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         command = [program, "train", task, "--preset", "paper", "--threads", str(options.threads), "--quiet"]
+        norm = re.search(r"^  norm +(\S+)", subprocess.check_output([program, "list", task], text=True), re.M)
+        command += ["--norm", norm.group(1)] if norm else []  # one run, with the task's default
         command += ["--device", options.device, "--checkpoint-seconds", "5", "--out", folder]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         end, peak, asked = time.monotonic() + options.seconds, 0, False

@@ -4,6 +4,7 @@ namespace planish::lab {
 
 void AddCommands(CLI::App& app, Action& action) {
   AddTrain(app, action);
+  AddTune(app, action);
   AddReproduce(app, action);
   AddSweep(app, action);
   AddReport(app, action);

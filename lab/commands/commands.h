@@ -32,6 +32,7 @@ using Action = std::function<int()>;
 void AddCommands(CLI::App& app, Action& action);
 
 void AddTrain(CLI::App& app, Action& action);
+void AddTune(CLI::App& app, Action& action);
 void AddReproduce(CLI::App& app, Action& action);
 void AddSweep(CLI::App& app, Action& action);
 void AddReport(CLI::App& app, Action& action);
@@ -67,6 +68,9 @@ void FlushStdout();
 
 /// Prints a warning as a line on stderr.
 void Warn(std::string_view text);
+
+/// Prints a line on stderr.
+void Inform(std::string_view text);
 
 /// Warns of an unreadable run or archive: an element of FoundRuns::faults.
 void WarnOfLeftOutRun(std::string_view fault);

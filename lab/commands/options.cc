@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
+#include <thread>
 
 #include "lab/error.h"
 
@@ -57,6 +60,25 @@ void AddThreadsOption(CLI::App& command, int& threads) {
   command.add_option("--threads", threads, "Threads (default: all cores)")
       ->type_name("N")
       ->check(WholeNumber(command.get_name(), "--threads", 1, 1024));
+}
+
+void AddJobsOption(CLI::App& command, std::optional<int>& jobs, const std::string& help) {
+  command.add_option("--jobs", jobs, help)
+      ->type_name("N")
+      ->check(WholeNumber(command.get_name(), "--jobs", 1, 1024));
+}
+
+int CoresForEach(int parts) {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / std::max(1, parts));
+}
+
+void RefuseSeveralProcesses(const std::string& command) {
+  if (const char* size = std::getenv("WORLD_SIZE"); size != nullptr && *size != '\0') {
+    throw UsageError(fmt::format(
+        "[{}] WORLD_SIZE must not be set, because each run is trained by one process: several "
+        "processes train a run with planish train",
+        command));
+  }
 }
 
 void AddSeedOption(CLI::App& command, int64_t& seed) {

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 // Options that several commands share, and validators of options. CLI11's own validators have other
@@ -26,6 +27,16 @@ CLI::Option* AddDataOption(CLI::App& command, std::string& value, const std::str
 
 /// Adds the option --threads, whose default, all cores, is the value 0.
 void AddThreadsOption(CLI::App& command, int& threads);
+
+/// Adds the option --jobs of a command with runs.
+void AddJobsOption(CLI::App& command, std::optional<int>& jobs, const std::string& help);
+
+/// Returns the cores for each of `parts` equal parts of this machine, at least 1.
+int CoresForEach(int parts);
+
+/// Throws UsageError, with `command` in brackets, in a process that trains its runs together with
+/// others (WORLD_SIZE is set).
+void RefuseSeveralProcesses(const std::string& command);
 
 /// Adds the option --seed of a command that draws random values. Its default is 1.
 void AddSeedOption(CLI::App& command, int64_t& seed);

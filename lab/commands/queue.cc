@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <ratio>
-#include <thread>
 
 #include "lab/commands/commands.h"
 #include "lab/commands/options.h"
@@ -15,6 +13,8 @@
 #include "lab/error.h"
 #include "lab/queue/runner.h"
 #include "lab/run/posix_file.h"
+#include "lab/terminal/interrupt.h"
+#include "lab/terminal/progress.h"
 
 namespace planish::lab {
 
@@ -22,9 +22,16 @@ namespace fs = std::filesystem;
 
 namespace {
 
+int TrainOnStderr(RunQueue& queue, const RunnerOptions& options, bool is_quiet) {
+  const InterruptGuard interrupts;
+  Progress progress(static_cast<int>(queue.runs.size()), StderrProgressMode(is_quiet));
+  return TrainQueue(queue, options, progress);
+}
+
 // Trains stage after stage. Adds the finished runs to `done`. Returns the exit status of the last
 // stage.
-int TrainStages(const std::function<RunQueue()>& next_stage, RunnerOptions options, size_t& done) {
+int TrainStages(const std::function<RunQueue()>& next_stage, RunnerOptions options, bool is_quiet,
+                size_t& done) {
   const auto start = std::chrono::steady_clock::now();
   const std::optional<double> hours = options.hours;
   for (int status = 0;;) {
@@ -36,20 +43,18 @@ int TrainStages(const std::function<RunQueue()>& next_stage, RunnerOptions optio
                                    .count();
       if (*options.hours <= 0) return status;
     }
-    status = TrainQueue(stage, options);
+    status = TrainOnStderr(stage, options, is_quiet);
     done += stage.Done();
     if (status != 0 || stage.Done() < stage.runs.size()) return status;
   }
 }
 
-int Cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
-
 }  // namespace
 
-int QueueFlags::Jobs() const { return jobs.value_or(std::max(1, Cores() / threads.value_or(1))); }
+int QueueFlags::Jobs() const { return jobs.value_or(CoresForEach(threads.value_or(1))); }
 
 std::vector<std::string> QueueFlags::TrainArguments() const {
-  const int each = threads.value_or(divides_cores ? std::max(1, Cores() / Jobs()) : 1);
+  const int each = threads.value_or(divides_cores ? CoresForEach(Jobs()) : 1);
   std::vector<std::string> arguments = {"--threads", std::to_string(each)};
   if (!data.empty()) arguments.insert(arguments.end(), {"--data", data});
   if (device != "cpu") arguments.insert(arguments.end(), {"--device", device});
@@ -63,9 +68,7 @@ void AddQueueOptions(CLI::App& command, QueueFlags& flags) {
                   "Start only runs that fit, and stop the others then (default: no limit)")
       ->type_name("HOURS")
       ->check(Number(name, "--hours", "a number above 0", [](double hours) { return hours > 0; }));
-  command.add_option("--jobs", flags.jobs, "Runs at once (default: one for each core)")
-      ->type_name("N")
-      ->check(WholeNumber(name, "--jobs", 1, 1024));
+  AddJobsOption(command, flags.jobs, "Runs at once (default: one for each core)");
   command
       .add_option("--threads", flags.threads,
                   flags.divides_cores ? "Threads of each run (default: the cores divided by --jobs)"
@@ -84,11 +87,7 @@ void AddQueueOptions(CLI::App& command, QueueFlags& flags) {
 int TrainAndReport(RunQueue& queue, const std::string& table, const QueueFlags& flags,
                    const fs::path& out, const std::function<RunQueue()>& next_stage) {
   ParseDevice(flags.device);
-  if (const char* size = std::getenv("WORLD_SIZE"); size != nullptr && *size != '\0') {
-    throw UsageError(
-        "[planish] WORLD_SIZE must not be set, because each run is trained by one process: several "
-        "processes train a run with planish train");
-  }
+  RefuseSeveralProcesses("planish");
   const bool has_data = DataFolder(flags.data).has_value();
   const int jobs = flags.Jobs();
   const QueueSchedule schedule = MakeSchedule(queue, jobs, flags.hours);
@@ -110,10 +109,9 @@ int TrainAndReport(RunQueue& queue, const std::string& table, const QueueFlags& 
   options.jobs = jobs;
   options.hours = flags.hours;
   options.arguments = flags.TrainArguments();
-  options.quiet = flags.quiet;
   size_t done = queue.Done();
-  const int status =
-      next_stage ? TrainStages(next_stage, options, done) : TrainQueue(queue, options);
+  const int status = next_stage ? TrainStages(next_stage, options, flags.quiet, done)
+                                : TrainOnStderr(queue, options, flags.quiet);
   if (status > 128) return status;
   if (std::max(done, queue.Done()) > 0) {
     const std::vector<Run> runs = FindReadableRuns({out});

@@ -36,9 +36,9 @@ void Print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) throw CannotPrint();
 }
 
-void Warn(std::string_view text) {
-  std::fputs(("warning: " + Escaped(text) + "\n").c_str(), stderr);
-}
+void Warn(std::string_view text) { Inform("warning: " + std::string(text)); }
+
+void Inform(std::string_view text) { std::fputs((Escaped(text) + "\n").c_str(), stderr); }
 
 void WarnOfLeftOutRun(std::string_view fault) { Warn("left out: " + std::string(fault)); }
 

@@ -114,8 +114,14 @@ std::string Settings::Text(std::string_view name) const { return Value(name).get
 SettingSpec Choice(std::string name, std::string value, std::string help,
                    std::vector<std::string> choices,
                    std::map<std::string, std::string> former_choices) {
-  return {std::move(name),    std::move(value),         std::move(help), {}, {},
-          std::move(choices), std::move(former_choices)};
+  return {std::move(name),
+          std::move(value),
+          std::move(help),
+          {},
+          {},
+          std::move(choices),
+          std::move(former_choices),
+          {}};
 }
 
 std::string Spelled(const Json& value) {

@@ -23,6 +23,8 @@ struct SettingSpec {
   std::vector<std::string> choices;  ///< texts allowed; any if empty
   /// Earlier name of a choice -> its present name. Accepted so that older run folders can be read.
   std::map<std::string, std::string> former_choices{};
+  /// Choices that a sweep trains if its user names none. Empty: only the default.
+  std::vector<std::string> compared{};
 };
 
 /// Returns the declaration of a text setting with these choices.

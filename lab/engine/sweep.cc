@@ -84,6 +84,16 @@ std::vector<std::string> SplitList(const std::string& flag, const std::string& t
   return parts;
 }
 
+void AddComparedValues(const Task& task, SweepRequest& request) {
+  const std::string& compared = task.report.compare;
+  const auto spec = std::ranges::find(task.settings, compared, &SettingSpec::name);
+  const bool is_given = std::ranges::any_of(request.values, [&](const auto& setting) {
+    return PresentSetting(setting.first) == compared;
+  });
+  if (is_given || spec == task.settings.end() || spec->compared.empty()) return;
+  request.values.emplace(request.values.begin(), compared, spec->compared);
+}
+
 std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request) {
   Settings base(task.settings);
   const Preset& preset = FindPreset(task, request.preset);

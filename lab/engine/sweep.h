@@ -50,6 +50,10 @@ inline constexpr size_t kMaxSweepRuns = 100'000;
 /// kMaxSweepRuns runs.
 std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request);
 
+/// Adds the values that the task compares by default (SettingSpec::compared), before all other
+/// settings, unless the request has the compared setting or there are none.
+void AddComparedValues(const Task& task, SweepRequest& request);
+
 /// Splits "a,b,c" at its commas. Throws UsageError naming `flag` if a part is empty.
 std::vector<std::string> SplitList(const std::string& flag, const std::string& text,
                                    const std::string& command = "train");

@@ -63,6 +63,26 @@ TEST(Sweep, RefusesInvalidRequests) {
               ::testing::HasSubstr("norm must be one of"));
 }
 
+TEST(AddComparedValues, AddsTheNormsUnlessOneIsNamed) {
+  const ToyTask task;
+  SweepRequest request{.values = {{"lr", {"0.1"}}}, .seeds = {1}};
+  AddComparedValues(task, request);
+  ASSERT_EQ(request.values.size(), 2u);
+  EXPECT_EQ(request.values[0].first, "norm");  // varies slowest
+  EXPECT_THAT(request.values[0].second, ElementsAre("none", "layer"));
+  AddComparedValues(task, request);
+  EXPECT_EQ(request.values.size(), 2u);
+  request.values = {{"norm", {"layer"}}};
+  AddComparedValues(task, request);
+  EXPECT_THAT(request.values.front().second, ElementsAre("layer"));
+}
+
+TEST(NormSetting, ComparesAllButAblations) {
+  EXPECT_THAT(
+      NormSetting({"none", "detach", "layer", "detach-mean", "ada", "ada-as-coded"}).compared,
+      ElementsAre("none", "layer", "ada"));
+}
+
 // Planning is linear in the number of values: a quadratic one takes seconds.
 TEST(Sweep, PlansTenThousandValues) {
   std::vector<std::string> rates;

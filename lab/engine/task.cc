@@ -94,7 +94,9 @@ void Task::AddDataSettings(const std::vector<SettingSpec>& more) {
 }
 
 SettingSpec NormSetting(const std::vector<std::string>& norms) {
-  return Choice("norm", norms.front(), "the normalization", norms);
+  SettingSpec spec = Choice("norm", norms.front(), "the normalization", norms);
+  std::ranges::remove_copy_if(norms, std::back_inserter(spec.compared), IsAblation);
+  return spec;
 }
 
 SettingSpec EpsSetting() {

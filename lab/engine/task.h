@@ -107,6 +107,9 @@ class Experiment {
   /// paper draws test curves can return them from Evaluate instead.
   virtual Values Test() { return {}; }
 
+  /// Returns what Test does, for the progress: "testing on 7 sentence sets".
+  virtual std::string TestPhase() const { return "testing"; }
+
   /// Returns texts of the trained model for the report; none by default. Called once, like Test.
   /// Draws every random choice from `generator`.
   virtual std::vector<RunResult::Sample> Samples(at::Generator& /*generator*/) { return {}; }
@@ -214,7 +217,7 @@ class Task {
 /// whose values the task compares (ReportSpec::compare), such as the norm, comes first.
 std::vector<SettingSpec> EngineSettings(const SettingSpec& compared);
 
-/// Returns the setting "norm" with these values.
+/// Returns the setting "norm" with these values. A sweep trains all but ablations by default.
 SettingSpec NormSetting(const std::vector<std::string>& norms);
 
 /// Returns the settings of the norms: eps, and C and k of AdaNorm.

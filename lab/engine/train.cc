@@ -341,6 +341,7 @@ class Training {
   // Computes and records every metric. Returns false if one is not finite.
   bool Evaluate() {
     const Clock::time_point start = Clock::now();
+    progress_.Phase("evaluating");
     Evaluation evaluation;
     evaluation.values = Measure();
     state_.evaluation_due = false;
@@ -409,6 +410,7 @@ class Training {
       at::NoGradGuard no_grad;
       TakeBestWeights();
       model().eval();
+      progress_.Phase(experiment_->TestPhase());
       for (const auto& [name, value] : experiment_->Test()) {
         if (!std::isfinite(value)) {
           if (status == "diverged") continue;
@@ -518,15 +520,20 @@ Update UpdateWeights(Experiment& experiment, Optimizer& optimizer,
   return update;
 }
 
+nlohmann::ordered_json StoredSettings(const Settings& settings) {
+  nlohmann::ordered_json stored = settings.values();
+  // As versions without the settings stored it, so that their runs can be continued.
+  if (settings.Int("shards") == 1) stored.erase("shards");
+  if (!settings.Flag("sync_batch_norm")) stored.erase("sync_batch_norm");
+  return stored;
+}
+
 RunConfig MakeConfig(const Task& task, const Dataset& data, const RunPlan& plan,
                      const std::map<std::string, std::string>& stamps) {
   RunConfig config;
   config.task = task.name;
   config.preset = plan.preset;
-  config.settings = plan.settings.values();
-  // As versions without the settings stored it, so that their runs can be continued.
-  if (plan.settings.Int("shards") == 1) config.settings.erase("shards");
-  if (!plan.settings.Flag("sync_batch_norm")) config.settings.erase("sync_batch_norm");
+  config.settings = StoredSettings(plan.settings);
   config.seed = plan.seed;
   config.data = data.about;
   config.metrics = task.metrics;
@@ -535,10 +542,6 @@ RunConfig MakeConfig(const Task& task, const Dataset& data, const RunPlan& plan,
   return config;
 }
 
-namespace {
-
-// Returns true if the run of the folder is new or has not ended. Throws RunError if the folder has
-// another run.
 bool IsToTrain(const RunPlan& plan, const RunConfig& config) {
   if (!fs::exists(plan.folder / "config.json")) {
     for (const fs::path& part : {CheckpointFile(plan.folder), plan.folder / "metrics.jsonl",
@@ -560,6 +563,8 @@ bool IsToTrain(const RunPlan& plan, const RunConfig& config) {
   }
   return !earlier.result;
 }
+
+namespace {
 
 // Throws RunError if the processes have different settings or data.
 void CheckAgreement(Processes& processes, const RunConfig& config) {

@@ -56,6 +56,10 @@ Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
               const std::map<std::string, std::string>& stamps, const TrainOptions& options,
               Progress& progress);
 
+/// Returns true if the run of the folder is new or has not ended. Throws RunError if the folder has
+/// another run than that of `config`.
+bool IsToTrain(const RunPlan& plan, const RunConfig& config);
+
 /// Returns a generator for the order of one epoch. It depends only on seed and epoch, so
 /// checkpoints do not store it and it is the same for every norm.
 at::Generator OrderGenerator(int64_t seed, int64_t epoch);
@@ -74,6 +78,9 @@ struct Update {
 /// step on the mean of the batches' gradients.
 Update UpdateWeights(Experiment& experiment, Optimizer& optimizer,
                      std::span<const at::Tensor> batches, const Clipping& clipping = {});
+
+/// Returns the settings of a run as config.json stores them.
+nlohmann::ordered_json StoredSettings(const Settings& settings);
 
 /// Returns the content of config.json: everything that determines the run, and what the report
 /// needs.

@@ -380,6 +380,10 @@ std::vector<std::string> RowNormNames(const std::string& first) {
   return names;
 }
 
+bool IsAblation(const std::string& norm) {
+  return norm.starts_with("detach") || norm == "ada-as-coded";
+}
+
 std::shared_ptr<NormModule> MakeNorm(const std::string& name, const std::vector<int64_t>& shape,
                                      const NormOptions& options) {
   if (name == kNone) return std::make_shared<NoNorm>(static_cast<int64_t>(shape.size()));

@@ -111,6 +111,10 @@ const std::vector<std::string>& NormNames();
 /// default, comes first.
 std::vector<std::string> RowNormNames(const std::string& first);
 
+/// Returns true for a norm made for an ablation: layer norm whose gradient is detached, and AdaNorm
+/// as its authors coded it.
+bool IsAblation(const std::string& norm);
+
 /// Returns the norm called `name` over the last dimensions of its input. `shape` has their sizes:
 /// {C} for [..., C], {H, W, C} for images [N, H, W, C]. Batch norm normalizes each of the C
 /// channels over all cases; it takes {C, H, W} for images [N, C, H, W]. `weight` has a gain for

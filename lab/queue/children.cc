@@ -71,7 +71,7 @@ Children::~Children() {
 void Children::Start(size_t id, const std::vector<std::string>& arguments) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) throw CannotStart(program_, errno);
-  Child child{id, 0, FileDescriptor(ends[0]), {}};
+  Child child{id, 0, FileDescriptor(ends[0]), {}, {}};
   const FileDescriptor theirs(ends[1]);
   // The child's end blocks, so that a full pipe loses no line.
   fcntl(theirs.get(), F_SETFL, 0);
@@ -80,7 +80,8 @@ void Children::Start(size_t id, const std::vector<std::string>& arguments) {
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   std::string starter = fmt::format("{}={}", kStarterVariable, getpid());
-  std::vector<char*> environment = {starter.data()};
+  std::string report = fmt::format("{}=1", kReportVariable);
+  std::vector<char*> environment = {starter.data(), report.data()};
   for (char** variable = environ; *variable != nullptr; ++variable) {
     environment.push_back(*variable);
   }
@@ -99,6 +100,7 @@ void Children::ReadErrors(Child& child) {
     const ssize_t count = read(child.errors.get(), buffer.data(), buffer.size());
     if (count > 0) {
       child.text.append(buffer.data(), static_cast<size_t>(count));
+      TakeReports(child);
       if (child.text.size() > 2 * kKept) child.text.erase(0, child.text.size() - kKept);
     } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
       child.errors = FileDescriptor();
@@ -106,6 +108,24 @@ void Children::ReadErrors(Child& child) {
       return;
     }
   }
+}
+
+// Removes complete reports from the text, and keeps the last one.
+void Children::TakeReports(Child& child) {
+  std::string& text = child.text;
+  while (true) {
+    const size_t begin = text.find(kReportMark);
+    const size_t end = begin == std::string::npos ? begin : text.find('\n', begin);
+    if (end == std::string::npos) return;
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    if (std::optional<ProgressReport> report = ParseReport(line)) child.report = std::move(report);
+    text.erase(begin, end - begin + 1);
+  }
+}
+
+std::optional<ProgressReport> Children::Report(size_t id) const {
+  const auto child = std::ranges::find(children_, id, &Child::id);
+  return child == children_.end() ? std::nullopt : child->report;
 }
 
 std::vector<Children::Ended> Children::Wait(int milliseconds) {

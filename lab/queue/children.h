@@ -4,15 +4,18 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lab/run/posix_file.h"
+#include "lab/terminal/progress.h"
 
 namespace planish::lab {
 
 /// Child processes of one program. Each has its own process group, so a terminal's Ctrl-C does not
-/// reach it in addition to Terminate. Discards their stdout and keeps their stderr.
+/// reach it in addition to Terminate. Discards their stdout and keeps their stderr. They report
+/// their progress (ProgressMode::kReport).
 class Children {
  public:
   /// Child that has ended.
@@ -41,15 +44,20 @@ class Children {
 
   size_t running() const { return children_.size(); }
 
+  /// Returns the last report that Wait has read of the running child `id`, if there is one.
+  std::optional<ProgressReport> Report(size_t id) const;
+
  private:
   struct Child {
     size_t id = 0;
     pid_t pid = 0;
     FileDescriptor errors;  // closed once the child has closed its end
     std::string text;
+    std::optional<ProgressReport> report;
   };
 
-  void ReadErrors(Child& child);
+  static void ReadErrors(Child& child);
+  static void TakeReports(Child& child);
 
   std::string program_;
   std::vector<Child> children_;

@@ -57,6 +57,23 @@ TEST(Children, WriteMoreThanAPipeHolds) {
   EXPECT_EQ(WaitForAll(children).at(1).error, "line 19999");
 }
 
+TEST(Children, ReportTheirProgress) {
+  Children children("/bin/sh");
+  EXPECT_FALSE(children.Report(4));
+  children.Start(4, {"-c",
+                     "printf '\\0360.25 12.0 \\nx\\n\\0360.5 7.5 testing\\n' >&2; exec sleep "
+                     "1000"});
+  while (!children.Report(4) || children.Report(4)->phase.empty()) children.Wait(100);
+  EXPECT_EQ(children.Report(4)->fraction, 0.5);
+  EXPECT_EQ(children.Report(4)->seconds_left, 7.5);
+  EXPECT_EQ(children.Report(4)->phase, "testing");
+  children.Terminate();
+  EXPECT_EQ(WaitForAll(children).at(4).error, "x");
+  EXPECT_FALSE(children.Report(4));
+  children.Start(5, {"-c", "echo $PLANISH_PROGRESS_REPORT >&2"});
+  EXPECT_EQ(WaitForAll(children).at(5).error, "1");
+}
+
 TEST(Children, AreNotLeftBehind) {
   const TestFolder folder;
   const std::string file = (folder / "pid").string();

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "lab/run/former_settings.h"
 #include "lab/run/posix_file.h"
 #include "lab/run/results.h"
 
@@ -127,7 +128,8 @@ std::vector<QueuedRun> QueueSweep(const Task& task, const SweepRequest& sweep, s
                   .arguments = {"train", task.name, "--preset", sweep.preset}};
     const Settings& settings = run.plan.settings;
     run.variant = settings.Text(task.report.compare);
-    for (const auto& [name, values] : sweep.values) {
+    for (const auto& [given, values] : sweep.values) {
+      const std::string name = PresentSetting(given);
       const std::string value = Spelled(settings.values().at(name));
       if (name == task.report.compare) {
         run.arguments.insert(run.arguments.end(), {"--" + name, value});
@@ -204,6 +206,39 @@ QueueSchedule MakeSchedule(const RunQueue& queue, int jobs, std::optional<double
     schedule.hours = std::max(schedule.hours, job / 60);
   }
   return schedule;
+}
+
+std::optional<double> SecondsLeft(const RunQueue& queue, const std::vector<RunningRun>& running,
+                                  const std::vector<size_t>& waiting, int jobs) {
+  // Returns the seconds of a run from now on, if it has been trained for `elapsed`.
+  const auto estimate = [&](size_t run, double elapsed) -> std::optional<double> {
+    const std::optional<double> minutes = queue.estimates.Left(queue.runs[run]);
+    return minutes ? std::optional(std::max(0.0, *minutes * 60 - elapsed)) : std::nullopt;
+  };
+  double sum = 0;
+  int known = 0;
+  std::vector<std::optional<double>> left;  // of the running
+  for (const RunningRun& run : running) {
+    left.push_back(run.left ? run.left : estimate(run.run, run.elapsed));
+    if (!left.back()) continue;
+    sum += run.elapsed + *left.back();
+    ++known;
+  }
+  const std::optional<double> mean = known > 0 ? std::optional(sum / known) : std::nullopt;
+  std::vector<double> free_at(static_cast<size_t>(std::max(jobs, 1)), 0.0);
+  const auto add = [&](std::optional<double> seconds) {
+    if (seconds) *std::ranges::min_element(free_at) += *seconds;
+    return seconds.has_value();
+  };
+  for (size_t i = 0; i < running.size(); ++i) {
+    if (!left[i] && mean) left[i] = std::max(0.0, *mean - running[i].elapsed);
+    if (!add(left[i])) return std::nullopt;
+  }
+  for (const size_t run : waiting) {
+    const std::optional<double> seconds = estimate(run, 0);
+    if (!add(seconds ? seconds : mean)) return std::nullopt;
+  }
+  return *std::ranges::max_element(free_at);
 }
 
 std::string Duration(const QueueSchedule& schedule) {

@@ -88,6 +88,19 @@ struct QueueSchedule {
 
 QueueSchedule MakeSchedule(const RunQueue& queue, int jobs, std::optional<double> hours);
 
+/// Run that is being trained. Times are in seconds.
+struct RunningRun {
+  size_t run = 0;  ///< index in RunQueue::runs
+  double elapsed = 0;
+  std::optional<double> left{};  ///< by its own speed, if known
+};
+
+/// Returns the seconds until the running and the `waiting` runs (indices) are done by `jobs`
+/// processes. A run of unknown duration counts as the mean of the running ones. nullopt if that is
+/// unknown, too.
+std::optional<double> SecondsLeft(const RunQueue& queue, const std::vector<RunningRun>& running,
+                                  const std::vector<size_t>& waiting, int jobs);
+
 /// Returns text like "about 1.5 hours", "2 runs of unknown duration" or both, joined by "and".
 std::string Duration(const QueueSchedule& schedule);
 

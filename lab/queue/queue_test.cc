@@ -43,6 +43,51 @@ TEST(Duration, SaysWhatIsKnown) {
   EXPECT_EQ(Duration({.runs = 3, .hours = 0.04}), "less than 0.1 hours");
 }
 
+TEST(QueueSweep, GivesSettingsTheirPresentNames) {
+  SweepRequest sweep;
+  sweep.preset = "smoke";
+  sweep.values = {{"norm", {"layer"}}, {"norm_position", {"pre"}}};
+  sweep.seeds = {1};
+  const std::vector<QueuedRun> runs = QueueSweep(FindTask("enwik8"), sweep, 0);
+  EXPECT_THAT(runs.front().arguments, testing::Contains("placement=pre-no-final"));
+}
+
+class SecondsLeftTest : public testing::Test {
+ protected:
+  SecondsLeftTest() {
+    queue_.groups = {"a"};
+    queue_.estimates = Estimates({std::nullopt});
+    for (int i = 0; i < 5; ++i) {
+      queue_.runs.push_back({.group = 0, .plan = {Settings({}), "", 1, {}}, .variant = "layer"});
+    }
+  }
+  RunQueue queue_;
+};
+
+TEST_F(SecondsLeftTest, IsUnknownBeforeTheFirstRunHasASpeed) {
+  EXPECT_EQ(SecondsLeft(queue_, {{0, 5, {}}}, {1, 2}, 1), std::nullopt);
+  EXPECT_EQ(SecondsLeft(queue_, {}, {1}, 1), std::nullopt);
+  EXPECT_EQ(SecondsLeft(queue_, {}, {}, 1), 0);
+}
+
+TEST_F(SecondsLeftTest, TakesTheSpeedOfTheRunningForTheWaiting) {
+  // 5 + 15 seconds a run.
+  EXPECT_EQ(SecondsLeft(queue_, {{0, 5, 15}}, {1, 2}, 1), 15 + 2 * 20);
+  // A second one, whose speed is unknown, needs 20 - 8 more seconds; each has one of the two
+  // others.
+  EXPECT_EQ(SecondsLeft(queue_, {{0, 5, 15}, {1, 8, {}}}, {2, 3}, 2), 15 + 20);
+  EXPECT_EQ(SecondsLeft(queue_, {{0, 5, 15}, {1, 30, {}}}, {}, 2), 15);
+}
+
+TEST_F(SecondsLeftTest, TakesTheTimeOfFinishedRunsForTheWaiting) {
+  queue_.estimates.Add(queue_.runs[0], 1);
+  EXPECT_EQ(SecondsLeft(queue_, {{1, 10, 30}}, {2, 3, 4}, 1), 30 + 3 * 60);
+  EXPECT_EQ(SecondsLeft(queue_, {{1, 10, {}}}, {2}, 2), 60);  // on the other job
+  EXPECT_EQ(SecondsLeft(queue_, {{1, 70, {}}}, {}, 1), 0);
+  queue_.runs[2].part_done = 0.5;
+  EXPECT_EQ(SecondsLeft(queue_, {}, {2}, 1), 30);
+}
+
 // A group of which some durations are known has a sum, the others a question mark.
 TEST(RenderQueue, AddsKnownDurations) {
   RunQueue queue;

@@ -27,30 +27,32 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Runs the training processes: chooses the next, tracks their results and reports progress.
+// Trains the runs: chooses the next, tracks their results and reports progress.
 class Runner {
  public:
-  Runner(RunQueue& queue, const RunnerOptions& options)
+  Runner(RunQueue& queue, const RunnerOptions& options, Progress& progress)
       : queue_(queue),
         options_(options),
         jobs_(static_cast<size_t>(options.jobs)),
-        progress_(static_cast<int>(queue.runs.size()), StderrProgressMode(options.quiet)),
-        done_(queue.Done()) {
+        progress_(progress),
+        done_(options.summary ? 0 : queue.Done()) {
     for (size_t i = 0; i < queue.runs.size(); ++i) {
-      if (!queue.runs[i].done) waiting_.push_back(i);
+      if (!queue.runs[i].done || options.train_here) {
+        waiting_.push_back(i);
+      } else if (options.summary) {
+        AddResult(i, ReadRun(queue.runs[i].plan.folder), ResultOf::kEarlierCommand, 0);
+      }
     }
   }
+  ~Runner() { progress_.SetTimeLeft({}); }
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
 
   // Trains until all runs or the time are done. Returns 0, kDataStatus if runs failed and all of
   // them for missing data, 1 if some failed otherwise, or 128 plus the signal received.
   int Train() {
-    const InterruptGuard interrupts;
-    while (true) {
-      if (Interrupted() != 0 || TimeIsUp()) break;
-      StartRuns();
-      if (children_.running() == 0) break;
-      Take(children_.Wait(kLookMilliseconds));
-      ShowProgress();
+    while (Interrupted() == 0 && !TimeIsUp() &&
+           (options_.train_here ? TrainNextHere() : TrainChildren())) {
     }
     const size_t unfinished = children_.running();
     stopping_ = unfinished > 0;
@@ -65,9 +67,9 @@ class Runner {
       return 128 + Interrupted();
     }
     if (in_use_.size() > 0) {
-      progress_.Warn(fmt::format("{} of {} runs left to another process, which is training {}",
+      progress_.Warn(fmt::format("{} of {} runs left to another process, which is training {}: {}",
                                  in_use_.size(), queue_.runs.size(),
-                                 in_use_.size() == 1 ? "it" : "them"));
+                                 in_use_.size() == 1 ? "it" : "them", NamesOf(in_use_)));
     }
     if (options_.hours && unfinished + waiting_.size() > in_use_.size()) {
       progress_.Warn(fmt::format(
@@ -82,28 +84,135 @@ class Runner {
 
  private:
   static constexpr int kLookMilliseconds = 200;
+  static constexpr size_t kMaxNames = 8;
 
   double SecondsLeft() const { return *options_.hours * 3600 - SecondsSince(start_); }
   bool TimeIsUp() const { return options_.hours && SecondsLeft() <= 0; }
+
+  std::string NamesOf(const std::set<size_t>& runs) const {
+    std::vector<std::string> names;
+    for (const size_t run : runs) {
+      if (names.size() == kMaxNames) break;
+      names.push_back(NameOf(queue_.runs[run]));
+    }
+    if (runs.size() > kMaxNames) names.emplace_back("...");
+    return fmt::format("{}", fmt::join(names, ", "));
+  }
+
+  // Returns the name of a run in messages. The runs of one task need not name it.
+  std::string NameOf(const QueuedRun& run) const {
+    return options_.summary ? run.plan.folder.filename().string() : run.Name();
+  }
 
   // Returns true if a run is expected to end in time.
   bool Fits(const QueuedRun& run) const {
     return !options_.hours || queue_.estimates.Left(run).value_or(0) * 60 <= SecondsLeft();
   }
 
+  // Counts the result of a run, and shows it. `seconds` is the time of its process.
+  void AddResult(size_t index, const Run& run, ResultOf by, double seconds) {
+    QueuedRun& queued = queue_.runs[index];
+    queued.done = true;
+    ++done_;
+    const RunResult& result = *run.result;
+    if (by == ResultOf::kThisCommand && result.status == "finished") {
+      queue_.estimates.Add(queued, (result.seconds + result.evaluation_seconds) / 60);
+    }
+    std::string text = by == ResultOf::kEarlierCommand ? "done before"
+                       : by == ResultOf::kOtherProcess ? "trained by another process"
+                                                       : "";
+    if (options_.summary) {
+      text += (text.empty() ? "" : ": ") + options_.summary(run);
+    } else if (by == ResultOf::kThisCommand) {
+      text = FormatDuration(seconds);
+      if (result.status != "finished") text += "  " + result.status + ": " + result.message;
+    }
+    if (options_.train_here) {
+      progress_.EndRun(text);
+    } else {
+      progress_.Note(
+          options_.summary
+              ? fmt::format("run {}/{} {}  {}", index + 1, queue_.runs.size(), NameOf(queued), text)
+              : fmt::format("{}/{} {}  {}", done_, queue_.runs.size(), NameOf(queued), text));
+    }
+    if (options_.on_result) options_.on_result(index, run, by);
+  }
+
+  void ShowFailure(const QueuedRun& run, const std::string& what) {
+    ++failed_;
+    progress_.Warn(fmt::format("{} failed {}", NameOf(run), what));
+  }
+
+  // Returns true if another process is training the run.
+  bool IsInUseByOthers(size_t index) {
+    in_use_.erase(index);
+    const bool is_in_use = queue_.runs.size() > 1 && !options_.is_one_of_several &&
+                           IsInUse(queue_.runs[index].plan.folder);
+    if (is_in_use) in_use_.insert(index);
+    return is_in_use;
+  }
+
+  // Trains the next run in this process. Returns false if there is none, or the run was stopped.
+  bool TrainNextHere() {
+    const auto next =
+        std::ranges::find_if(waiting_, [&](size_t run) { return !IsInUseByOthers(run); });
+    if (next == waiting_.end()) return false;
+    const size_t index = *next;
+    waiting_.erase(next);
+    const QueuedRun& run = queue_.runs[index];
+    const bool was_done = run.done;
+    progress_.SetTimeLeft([this, index](const RunTime& time) {
+      std::vector<size_t> waiting;
+      for (const size_t other : waiting_) {
+        if (!queue_.runs[other].done && !in_use_.contains(other)) waiting.push_back(other);
+      }
+      return lab::SecondsLeft(queue_, {{index, time.elapsed, time.left}}, waiting, 1);
+    });
+    progress_.StartRun(static_cast<int>(index) + 1, run.plan.folder.filename().string());
+    const bool is_only = queue_.runs.size() == 1 || options_.is_one_of_several;
+    try {
+      const Outcome outcome = options_.train_here(run, progress_);
+      if (outcome == Outcome::kInterrupted) {
+        progress_.EndRun("saved");
+        return false;
+      }
+      AddResult(index, ReadRun(run.plan.folder),
+                outcome != Outcome::kSkipped ? ResultOf::kThisCommand
+                : was_done                   ? ResultOf::kEarlierCommand
+                                             : ResultOf::kOtherProcess,
+                0);
+    } catch (const RunInUse&) {
+      if (is_only) throw;
+      progress_.LeaveRun();
+      // Another process took it after the test.
+      in_use_.insert(index);
+      waiting_.insert(std::ranges::lower_bound(waiting_, index), index);
+    } catch (const RunError& error) {
+      if (is_only) throw;
+      progress_.LeaveRun();
+      ShowFailure(run, fmt::format("(status 1): {}", error.what()));
+    }
+    return true;
+  }
+
+  // Starts runs and waits for one to end. Returns false if none is running.
+  bool TrainChildren() {
+    StartRuns();
+    if (children_.running() == 0) return false;
+    Take(children_.Wait(kLookMilliseconds));
+    ShowProgress();
+    return true;
+  }
+
   // Returns true if another process has trained the run, which is then done, or is training it.
   bool IsTakenByOthers(size_t index) {
     QueuedRun& run = queue_.runs[index];
     in_use_.erase(index);
-    if (queue_.FindResult(run)) {
-      ++done_;
-      progress_.Note(fmt::format("{}/{} {}  trained by another process", done_, queue_.runs.size(),
-                                 run.Name()));
+    if (options_.has_result ? options_.has_result(index) : queue_.FindResult(run)) {
+      AddResult(index, ReadRun(run.plan.folder), ResultOf::kOtherProcess, 0);
       return true;
     }
-    if (!IsInUse(run.plan.folder)) return false;
-    in_use_.insert(index);
-    return true;
+    return IsInUseByOthers(index);
   }
 
   void TakeResultsOfOthers() {
@@ -137,25 +246,16 @@ class Runner {
       const double seconds = SecondsSince(running_.at(child.id));
       running_.erase(child.id);
       if (child.status == 0) {
-        run.done = true;
-        ++done_;
-        const RunResult result = *ReadRun(run.plan.folder).result;
-        if (result.status == "finished") {
-          queue_.estimates.Add(run, (result.seconds + result.evaluation_seconds) / 60);
-        }
-        progress_.Note(fmt::format(
-            "{}/{} {}  {}{}", done_, queue_.runs.size(), run.Name(), FormatDuration(seconds),
-            result.status == "finished" ? "" : "  " + result.status + ": " + result.message));
+        AddResult(child.id, ReadRun(run.plan.folder), ResultOf::kThisCommand, seconds);
       } else if (child.status == 1 && IsTakenByOthers(child.id)) {
         // Another process took it after the test before its start.
         if (!run.done) waiting_.insert(std::ranges::lower_bound(waiting_, child.id), child.id);
       } else if (!stopping_) {
-        ++failed_;
-        progress_.Warn(fmt::format("{} failed ({}): {}", run.Name(),
-                                   child.status < 128
-                                       ? fmt::format("status {}", child.status)
-                                       : fmt::format("signal {}", child.status - 128),
-                                   child.error.empty() ? "no message" : child.error));
+        ShowFailure(run,
+                    fmt::format("({}): {}",
+                                child.status < 128 ? fmt::format("status {}", child.status)
+                                                   : fmt::format("signal {}", child.status - 128),
+                                child.error.empty() ? "no message" : child.error));
         if (child.status == kDataStatus) {
           ++failed_by_data_;
           LeaveOut(run.group);
@@ -177,26 +277,27 @@ class Runner {
   }
 
   void ShowProgress() {
-    double minutes = 0;
-    bool known = true;
-    const auto add = [&](const QueuedRun& run, double seconds) {
-      const std::optional<double> left = queue_.estimates.Left(run);
-      known &= left.has_value();
-      minutes += std::max(0.0, left.value_or(0) - seconds / 60);
-    };
-    std::vector<std::string> names;
+    std::vector<RunningRun> running;
+    std::vector<std::string> fields;
     for (const auto& [run, started] : running_) {
-      add(queue_.runs[run], SecondsSince(started));
-      names.push_back(queue_.runs[run].Name());
+      running.push_back({run, SecondsSince(started)});
+      std::string name = NameOf(queue_.runs[run]);
+      if (const std::optional<ProgressReport> report = children_.Report(run)) {
+        running.back().left = report->seconds_left;
+        name += report->phase.empty() ? fmt::format(" {:.0f}%", 100 * report->fraction)
+                                      : " " + report->phase;
+      }
+      fields.push_back(std::move(name));
     }
+    std::vector<size_t> waiting;
     for (const size_t run : waiting_) {
-      if (!in_use_.contains(run)) add(queue_.runs[run], 0);
+      if (!in_use_.contains(run)) waiting.push_back(run);
     }
-    double seconds = minutes * 60 / static_cast<double>(jobs_);
-    if (options_.hours) seconds = std::min(seconds, SecondsLeft());
-    progress_.Update(fmt::format("{}/{} runs done  {}{}", done_, queue_.runs.size(),
-                                 known ? FormatDuration(seconds) + " left  " : "",
-                                 fmt::join(names, ", ")));
+    std::optional<double> seconds = lab::SecondsLeft(queue_, running, waiting, options_.jobs);
+    if (options_.hours) seconds = std::min(seconds.value_or(SecondsLeft()), SecondsLeft());
+    if (seconds) fields.insert(fields.begin(), FormatDuration(*seconds) + " left");
+    fields.insert(fields.begin(), fmt::format("{}/{} done", done_, queue_.runs.size()));
+    progress_.ShowFields(std::move(fields));
   }
 
   static constexpr int kDataStatus = 3;  // see kExitStatuses
@@ -209,7 +310,7 @@ class Runner {
   std::vector<size_t> waiting_;                  // in order
   std::set<size_t> in_use_;                      // of waiting_: another process is training them
   std::map<size_t, Clock::time_point> running_;  // run -> start time
-  Progress progress_;
+  Progress& progress_;
   size_t done_;
   size_t failed_ = 0, failed_by_data_ = 0;
   bool stopping_ = false;
@@ -217,8 +318,8 @@ class Runner {
 
 }  // namespace
 
-int TrainQueue(RunQueue& queue, const RunnerOptions& options) {
-  return Runner(queue, options).Train();
+int TrainQueue(RunQueue& queue, const RunnerOptions& options, Progress& progress) {
+  return Runner(queue, options, progress).Train();
 }
 
 }  // namespace planish::lab

@@ -125,6 +125,7 @@ class Reader {
     }
     if (sweep.task == nullptr) Fail(sweep.line, "task must be given, got none");
     if (sweep.request.preset.empty()) sweep.request.preset = sweep.task->presets.front().name;
+    AddComparedValues(*sweep.task, sweep.request);
     return sweep;
   }
 

@@ -10,7 +10,7 @@
 #include "lab/analysis/arena.h"
 #include "lab/engine/sweep.h"
 #include "lab/error.h"
-#include "lab/run/results.h"
+#include "lab/queue/tuning.h"
 
 namespace planish::lab {
 
@@ -43,30 +43,6 @@ Entries OfTransformer(const std::vector<std::string>& norms, const std::string& 
   entries.push_back({{"norm", "layer"}, {"placement", usual}, {"qk_norm", "true"}});
   return entries;
 }
-
-// Runs below a folder by task and name, such as "rt/small-layer-b4096-s1".
-class FoundByName {
- public:
-  explicit FoundByName(const fs::path& out) {
-    if (!fs::exists(out)) return;
-    try {
-      runs_ = FindRuns({out}).runs;
-    } catch (const DataError&) {  // there is none
-    }
-    for (const Run& run : runs_) by_name_[NameOf(run.folder)] = &run;
-  }
-  const Run* Find(const fs::path& folder) const {
-    const auto found = by_name_.find(NameOf(folder));
-    return found == by_name_.end() ? nullptr : found->second;
-  }
-
- private:
-  static std::string NameOf(const fs::path& folder) {
-    return (folder.parent_path().filename() / folder.filename()).string();
-  }
-  std::vector<Run> runs_;
-  std::map<std::string, const Run*> by_name_;
-};
 
 // Returns the columns of the requested tasks, with the entries of the requested norms.
 std::vector<ArenaColumn> Requested(const std::vector<ArenaColumn>& columns,
@@ -101,32 +77,15 @@ std::vector<ArenaColumn> Requested(const std::vector<ArenaColumn>& columns,
   return chosen;
 }
 
-// Runs of one entry.
-class EntryRuns {
- public:
-  EntryRuns(const Task& task, const std::map<std::string, std::string>& settings,
-            std::string preset, fs::path out, size_t group)
-      : task_(task), preset_(std::move(preset)), out_(std::move(out)), group_(group) {
-    for (const auto& [name, value] : settings) values_.emplace_back(name, std::vector{value});
-  }
-
-  std::vector<QueuedRun> At(const std::string& rate, int64_t first_seed, int seeds) const {
-    SweepRequest sweep;
-    sweep.preset = preset_;
-    sweep.out = out_;
-    sweep.values = values_;
-    sweep.values.emplace_back(kRateSetting, std::vector{rate});
-    for (int64_t i = 0; i < seeds; ++i) sweep.seeds.push_back(first_seed + i);
-    return QueueSweep(task_, sweep, group_);
-  }
-
- private:
-  const Task& task_;
-  std::string preset_;
-  fs::path out_;
-  size_t group_;
-  std::vector<std::pair<std::string, std::vector<std::string>>> values_;
-};
+// Returns the request of an entry, without its rate.
+SweepRequest RequestOf(const std::map<std::string, std::string>& settings,
+                       const std::string& preset, const fs::path& out) {
+  SweepRequest request;
+  request.preset = preset;
+  request.out = out;
+  for (const auto& [name, value] : settings) request.values.emplace_back(name, std::vector{value});
+  return request;
+}
 
 // Returns the grid of a task as texts, ascending.
 std::vector<std::string> RatesOf(const Task& task, const std::string& preset) {
@@ -168,7 +127,7 @@ const std::vector<ArenaColumn>& ArenaColumns() {
 ArenaPlan MakeArenaPlan(const ReproduceRequest& request, const TaskFinder& find,
                         const std::vector<ArenaColumn>& columns) {
   const std::string preset = request.preset.empty() ? "small" : request.preset;
-  const FoundByName found(request.out);
+  const RunsByName found(request.out);
   ArenaPlan plan;
   std::vector<std::vector<std::string>> cells;
   std::vector<std::optional<double>> reference;
@@ -187,39 +146,22 @@ ArenaPlan MakeArenaPlan(const ReproduceRequest& request, const TaskFinder& find,
     const auto add_stage = [&](const auto& add) {
       const size_t first = runs.size();
       for (const auto& entry : column.entries) {
-        add(EntryRuns(task, entry, preset, request.out, group));
+        add(TuningEntry(task, RequestOf(entry, preset, request.out), group));
       }
       stages.emplace_back(first, runs.size());
     };
     const auto append = [&](std::vector<QueuedRun> more) {
       std::ranges::move(more, std::back_inserter(runs));
     };
-    const auto tuning = [&](const EntryRuns& entry, const std::string& rate) {
-      return entry.At(rate, kFirstTuningSeed, column.tuning_seeds);
-    };
-    add_stage([&](const EntryRuns& entry) {
-      for (const std::string& rate : rates) append(tuning(entry, rate));
+    add_stage([&](const TuningEntry& entry) {
+      for (const std::string& rate : rates) append(entry.TuningRunsAt(rate, column.tuning_seeds));
     });
-    add_stage([&](const EntryRuns& entry) {
-      std::vector<RateTrial> trials;
-      bool is_tuned = true, lower_is_better = true;
-      for (const std::string& rate : rates) {
-        std::vector<const Run*> of_rate;
-        for (const QueuedRun& queued : tuning(entry, rate)) {
-          const Run* const run = found.Find(queued.plan.folder);
-          is_tuned &= run != nullptr && run->result.has_value();
-          if (run) of_rate.push_back(run);
-        }
-        trials.push_back(TrialOf(std::stod(rate), of_rate));
-      }
-      const auto metric = std::ranges::find(task.metrics, task.choose_by, &MetricSpec::name);
-      lower_is_better = metric == task.metrics.end() || metric->lower_is_better;
-      const std::optional<size_t> chosen =
-          is_tuned ? ChooseRate(trials, lower_is_better) : std::nullopt;
-      if (is_tuned && !chosen) return;  // it diverges at every rate
+    add_stage([&](const TuningEntry& entry) {
+      const Tuning tuning = ReadTuning(task, entry, rates, column.tuning_seeds, found);
+      if (tuning.is_complete && !tuning.chosen) return;  // it diverges at every rate
       std::vector<QueuedRun> more =
-          entry.At(rates[chosen.value_or(rates.size() / 2)], 1, column.seeds);
-      for (size_t i = 0; i < more.size() && !chosen; ++i) unknown.insert(runs.size() + i);
+          entry.RunsAt(rates[tuning.chosen.value_or(rates.size() / 2)], 1, column.seeds);
+      for (size_t i = 0; i < more.size() && !tuning.chosen; ++i) unknown.insert(runs.size() + i);
       append(std::move(more));
     });
   }

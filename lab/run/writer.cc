@@ -76,7 +76,8 @@ RunWriter::RunWriter(fs::path folder) : folder_(std::move(folder)) {
     std::string pid(text.data(), count > 0 ? static_cast<size_t>(count) : 0);
     if (pid.find_first_not_of("0123456789") != pid.npos) pid.clear();
     const std::string by = pid.empty() ? "" : " (" + pid + ")";
-    throw CannotWrite(folder_, fmt::format("another process{} is using the run", by));
+    const std::string reason = fmt::format("another process{} is using the run", by);
+    throw RunInUse(CannotWrite(folder_, reason).what());
   }
   if (!Truncate(lock_.get(), 0) || !WriteAll(lock_.get(), AsBytes(std::to_string(getpid())))) {
     throw CannotWrite(path, SystemReason(errno));

@@ -6,10 +6,17 @@
 #include <string>
 #include <vector>
 
+#include "lab/error.h"
 #include "lab/run/posix_file.h"
 #include "lab/run/results.h"
 
 namespace planish::lab {
+
+/// Error of a run that another process is using.
+class RunInUse : public RunError {
+ public:
+  using RunError::RunError;
+};
 
 /// Writer of the files of one run (see results.h). While it exists, no other process or RunWriter
 /// writes the same folder. Never writes through a link. Every function throws RunError
@@ -18,7 +25,7 @@ namespace planish::lab {
 /// - if the folder or the file has been removed, moved or replaced.
 class RunWriter {
  public:
-  /// Creates `folder` if it is missing and takes its lock. Throws RunError if another process uses
+  /// Creates `folder` if it is missing and takes its lock. Throws RunInUse if another process uses
   /// the run.
   explicit RunWriter(std::filesystem::path folder);
 

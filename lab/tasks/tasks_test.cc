@@ -44,6 +44,25 @@ TEST(Tasks, AreComplete) {
   }
 }
 
+// Norms are compared by default, in every task that has them; cells only if they are named.
+TEST(Tasks, CompareTheirNorms) {
+  for (const auto& task : Tasks()) {
+    SCOPED_TRACE(task->name);
+    const auto spec = std::ranges::find(task->settings, task->report.compare, &SettingSpec::name);
+    if (task->report.compare != "norm") {
+      EXPECT_TRUE(spec->compared.empty());
+      continue;
+    }
+    EXPECT_GE(spec->compared.size(), 2u);
+    for (const std::string& norm : spec->compared) {
+      EXPECT_NE(std::ranges::find(spec->choices, norm), spec->choices.end()) << norm;
+      EXPECT_FALSE(IsAblation(norm)) << norm;
+    }
+    EXPECT_NE(std::ranges::find(spec->compared, spec->value.get<std::string>()),
+              spec->compared.end());
+  }
+}
+
 // The released code's AdaNorm with the scales of its scripts, in all experiments of Xu et al. 2019.
 TEST(Tasks, TrainWithTheReleasedAdaNorm) {
   const TestFolder folder;

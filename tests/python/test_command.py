@@ -19,6 +19,7 @@ from conftest import Command
 
 # One thread: the runs are too small for more, and the tests compare bits.
 SMOKE = ("train", "pi-mnist", "--preset", "smoke", "--threads", 1)
+ONE = (*SMOKE, "--norm", "none")  # one run
 # Two seconds of training: long enough to be stopped halfway.
 LONG = (*SMOKE, "--norm", "layer", "--batch-size", 4, "--set", "epochs=120", "--out", "runs")
 LONG_FOLDER = "runs/pi-mnist/smoke-layer-b4-epochs=120-s1"
@@ -361,7 +362,7 @@ def test_a_diverged_run_names_a_parameter_that_is_not_finite(planish):
     [
         (
             ("trian",),
-            "must be one of train, reproduce, sweep, report, thin, show, diff, list, export, sample, translate, search, "
+            "must be one of train, tune, reproduce, sweep, report, thin, show, diff, list, export, sample, translate, search, "
             'write, data, make, downstream, analyze, bench, completion, man, got "trian"; did you mean train? (see',
         ),
         (("train",), "TASK"),
@@ -419,16 +420,16 @@ def write_idx(folder, train=640, test=128):
 
 def test_data_from_a_folder(planish):
     write_idx(planish.folder / "data")
-    result = planish.ok(*SMOKE, "--data", "data", "--json")
+    result = planish.ok(*ONE, "--data", "data", "--json")
     assert json.loads(result.stdout)["status"] == "finished"
     planish.environment["PLANISH_DATA"] = "data"
-    assert "1 of 1 runs had been done before" in planish.ok(*SMOKE).stderr
+    assert "1 of 1 runs had been done before" in planish.ok(*ONE).stderr
 
 
 def test_a_folder_of_another_configuration_is_refused(planish):
     write_idx(planish.folder / "data")
-    planish.ok(*SMOKE)
-    result = planish(*SMOKE, "--data", "data", "--quiet")
+    planish.ok(*ONE)
+    result = planish(*ONE, "--data", "data", "--quiet")
     assert_one_line(result, 1, "data sha256", "drawn digits", "--out", "smoke-none-b128-s1")
 
 
@@ -474,10 +475,10 @@ def test_wrong_data(planish, damage):
 
 def test_wrong_folders_for_runs(planish):
     (planish.folder / "file").write_text("")
-    assert_one_line(planish(*SMOKE, "--out", "file", "--quiet"), 1, "cannot write file: Not a directory")
+    assert_one_line(planish(*ONE, "--out", "file", "--quiet"), 1, "cannot write file: Not a directory")
     (planish.folder / "broken/pi-mnist/smoke-none-b128-s1").mkdir(parents=True)
     (planish.folder / "broken/pi-mnist/smoke-none-b128-s1/config.json").write_text('{"format": 3}')
-    assert_one_line(planish(*SMOKE, "--out", "broken", "--quiet"), 1, "config.json")
+    assert_one_line(planish(*ONE, "--out", "broken", "--quiet"), 1, "config.json")
 
 
 @pytest.mark.parametrize(
@@ -518,7 +519,7 @@ def test_a_reader_that_leaves_ends_the_command_in_silence(sweep):
 def test_too_little_memory(planish):
     limit = lambda: resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))
     # 20,000 x 20,000 weights of 4 bytes.
-    result = planish(*SMOKE, "--set", "width=20000", "--quiet", preexec_fn=limit)
+    result = planish(*ONE, "--set", "width=20000", "--quiet", preexec_fn=limit)
     assert_one_line(result, 1, "memory")
 
 
@@ -550,14 +551,14 @@ def test_report_over_two_folders(planish, sweep):
 
 
 def test_json_of_a_folder_whose_name_is_not_utf8(planish):
-    result = planish.ok(*SMOKE, "--out", os.fsdecode(b"r\xffns"), "--json")
+    result = planish.ok(*ONE, "--out", os.fsdecode(b"r\xffns"), "--json")
     line = json.loads(result.stdout.splitlines()[0])
     assert line["folder"].startswith("r\ufffdns/pi-mnist/")
 
 
 def test_wrong_reports(planish):
     (planish.folder / "empty").mkdir()
-    planish.ok(*SMOKE)
+    planish.ok(*ONE)
     assert_one_line(planish("report", "absent"), 3, "absent")
     assert_one_line(planish("show", "absent"), 3, "absent")
     assert_one_line(planish("report", "empty"), 3, "empty")
@@ -690,7 +691,7 @@ def on_a_terminal(planish, *arguments):
 )
 def test_terminals(planish, environment, live):
     planish.environment |= environment
-    text = on_a_terminal(planish, *SMOKE)
+    text = on_a_terminal(planish, *ONE)
     lines = text.replace("\r\n", "\n")
     assert ("\x1b[K" in lines) == live
     assert ("\r" in lines) == live

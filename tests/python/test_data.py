@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 TEXT = b"round and round the ragged rock\n" * 100
-SENTENCES = ("train", "rt", "--preset", "smoke", "--threads", 1, "--quiet")
+SENTENCES = ("train", "rt", "--preset", "smoke", "--norm", "none", "--threads", 1, "--quiet")
 CHARACTERS = ("train", "char-lm", "--preset", "smoke", "--threads", 1, "--quiet")
-BYTES = ("train", "enwik8", "--preset", "smoke", "--threads", 1, "--quiet")
+BYTES = ("train", "enwik8", "--preset", "smoke", "--norm", "layer", "--threads", 1, "--quiet")
 CONLLU = (
     "# sent_id = 1\n# text = Cats sleep .\n1\tCats\tcat\tNOUN\tNNS\t_\t2\tnsubj\t_\t_\n"
     "2\tsleep\tsleep\tVERB\tVBP\t_\t0\troot\t_\t_\n3\t.\t.\tPUNCT\t.\t_\t2\tpunct\t_\t_\n\n"
@@ -104,7 +104,7 @@ def test_a_byte_order_mark_is_no_word(planish):
     for task in ("rt", "parser"):
         seen = []
         for folder in ("data0", "data1"):
-            planish.ok("train", task, "--preset", "smoke", "--threads", 1, "--quiet", "--data", folder)
+            planish.ok("train", task, "--preset", "smoke", "--norm", "none", "--threads", 1, "--quiet", "--data", folder)
             data = data_of(planish)
             seen.append((data["sha256"], data["sizes"], data["description"].replace(folder, "")))
         assert seen[0] == seen[1]

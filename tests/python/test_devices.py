@@ -95,7 +95,7 @@ def test_two_processes_with_gpus_train_as_on_the_cpu(planish, options):
 
 @pytest.mark.long
 def test_a_run_continues_on_another_device(planish):
-    run = ("train", "pi-mnist", "--preset", "smoke", "--threads", 1, "--set", "epochs=200", "--quiet", "--out", "runs")
+    run = ("train", "pi-mnist", "--preset", "smoke", "--norm", "none", "--threads", 1, "--set", "epochs=200", "--quiet", "--out", "runs")
     planish.environment |= GPU
     process = planish.start(*run, "--device", "cuda")
     for name in GPU:
@@ -124,4 +124,4 @@ def test_cuda_is_the_gpu_of_the_process_under_torchrun(planish):
     assert result.returncode == 2
     assert "--device cuda:99 does not exist: GPUs are cuda:0 to cuda:" in result.stderr
     planish.environment["LOCAL_RANK"] = "0"
-    assert on_gpu(planish, "train", "pi-mnist", "--preset", "smoke", "--device", "cuda", "--quiet").returncode == 0
+    assert on_gpu(planish, "train", "pi-mnist", "--preset", "smoke", "--norm", "none", "--device", "cuda", "--quiet").returncode == 0

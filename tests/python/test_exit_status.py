@@ -182,7 +182,7 @@ def trained(shared):
         (("search", "nothing", "dog"), 3, "no such folder: nothing\n"),
         (("write", "nothing", "tea"), 3, "no such folder: nothing\n"),
         (("write", "{handwriting}", "tea", "--steps", "5", "-o", "file/a.svg"), 1, "file/a.svg"),
-        (("train", "pi-mnist", *TRAIN, "--out", "file"), 1, "file"),
+        (("train", "pi-mnist", *TRAIN, "--norm", "none", "--out", "file"), 1, "file"),
         (("reproduce", "ba2016", "--out", "file"), 1, "file"),
     ],
 )
@@ -299,7 +299,7 @@ def test_names_cannot_control_the_terminal(planish):
     for file, count in (("pos", 60), ("neg", 60)):
         (folder / f"rt-polarity.{file}").write_text("".join(f"good film {i}\n" for i in range(count)))
     planish.environment["TERM"] = "xterm"
-    text = on_a_terminal(planish, "train", "rt", *TRAIN[:4], "--data", folder)
+    text = on_a_terminal(planish, "train", "rt", *TRAIN[:4], "--norm", "none", "--data", folder)
     assert "\x1b[31m" not in text
     assert "a\\x1b[31mb" in text
     result = planish("train", "sst5", *TRAIN, "--data", folder)

@@ -184,7 +184,7 @@ def test_train(faults, resumed):
 def test_a_vocabulary_that_cannot_be_stored_is_no_failure(faults):
     """It only saves time (docs/files.md#other-files). The faults are in the cache only."""
     runs, cache = faults.root / "runs", faults.folder / "cache"
-    small = ("--preset", "smoke", "--set", "epochs=1", "--set", "train_pairs=40", "--threads", 1, "--quiet")
+    small = ("--preset", "smoke", "--norm", "layer", "--set", "epochs=1", "--set", "train_pairs=40", "--threads", 1, "--quiet")
     arguments = ("train", "mt", *small, "--out", runs)
     faults.ok(*arguments)
     (run,) = (runs / "mt").iterdir()

@@ -22,7 +22,7 @@ SEED = os.environ.get("PLANISH_KILL_SEED") or str(random.randrange(10**9))
 RUNS = {
     "pi-mnist": ("--norm", "batch", "--set", "epochs=12", "--set", "evaluations_per_epoch=4"),
     "char-lm": ("--cell", "ln-lstm", "--set", "epochs=1", "--set", "evaluations_per_epoch=70"),
-    "enwik8": ("--set", "epochs=1", "--set", "evaluations_per_epoch=35", "--set", "eval_bytes=300"),
+    "enwik8": ("--norm", "layer", "--set", "epochs=1", "--set", "evaluations_per_epoch=35", "--set", "eval_bytes=300"),
 }  # fmt: skip
 TASKS = list(RUNS)
 TWO_PROCESSES = ("--set", "shards=2")  # of pi-mnist

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 
 import pytest
-from test_command import SMOKE, assert_one_line
+from test_command import ONE, assert_one_line
 
 NOBODY = 65534
 RUN = "runs/pi-mnist/smoke-none-b128-s1"
@@ -64,27 +64,27 @@ def test_a_new_run_where_nothing_can_be_written(user, made, refused):
     for name in made:
         (user.folder / name).mkdir()
     read_only(user.folder / made[-1])
-    assert_one_line(user(*SMOKE, "--quiet"), 1, f"cannot write {refused}: Permission denied")
+    assert_one_line(user(*ONE, "--quiet"), 1, f"cannot write {refused}: Permission denied")
     assert sorted(str(p.relative_to(user.folder)) for p in user.folder.rglob("runs/**/*")) == made[1:]
 
 
 @pytest.mark.parametrize("part", ["", ".lock", "checkpoint"])
 def test_a_run_that_cannot_be_continued_stays_as_it_is(user, part):
-    assert user(*SMOKE, "--checkpoint-seconds", 0).returncode == 0
+    assert user(*ONE, "--checkpoint-seconds", 0).returncode == 0
     run = user.folder / RUN
     (run / "result.json").unlink()
     read_only(run / part)
     kept = {name: (run / name).read_bytes() for name in ("config.json", "checkpoint/state.safetensors")}
-    result = user(*SMOKE, "--quiet", "--checkpoint-seconds", 0)
+    result = user(*ONE, "--quiet", "--checkpoint-seconds", 0)
     assert_one_line(result, 1, f"cannot write {RUN}/{part}", "Permission denied")
     assert {name: (run / name).read_bytes() for name in kept} == kept
     assert not (run / "result.json").exists()
 
 
 def test_a_finished_run_in_a_folder_that_is_read_only_is_skipped_and_reported(user):
-    assert user(*SMOKE).returncode == 0
+    assert user(*ONE).returncode == 0
     read_only(user.folder / RUN)
-    again = user(*SMOKE)
+    again = user(*ONE)
     assert (again.returncode, "1 of 1 runs had been done before" in again.stderr) == (0, True)
     assert user("show", RUN).returncode == 0
     assert user("report", "runs", "-o", "report.html").returncode == 0
@@ -112,7 +112,7 @@ def damage_pipe(path):
 
 @pytest.mark.parametrize("damage", [damage_owner, damage_mode, damage_link, damage_pipe])
 def test_a_vocabulary_that_another_user_could_have_written_is_not_read(planish, damage):
-    arguments = ("train", "mt", "--preset", "smoke", "--quiet", "--json")
+    arguments = ("train", "mt", "--preset", "smoke", "--norm", "layer", "--quiet", "--json")
     planish.ok(*arguments, "--out", "one")
     (path,) = (planish.folder / "cache/planish").iterdir()
     kept = path.read_bytes()

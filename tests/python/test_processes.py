@@ -14,23 +14,24 @@ import pytest
 from test_command import assert_one_line, tensors_of, without_seconds
 
 TRAIN = ("--preset", "smoke", "--threads", 1, "--quiet")
+NONE = ("--norm", "none")
 # Each with a norm or cell whose statistics or states depend on the batch, where a task has one.
 TASKS = {
     "pi-mnist": ("--norm", "batch"),
     "mnist-cnn": ("--norm", "batch"),
     "convnet": ("--norm", "batch"),
     "char-lm": ("--cell", "ln-lstm"),
-    "rt": (),
-    "sst5": (),
-    "sentences": (),
+    "rt": NONE,
+    "sst5": NONE,
+    "sentences": NONE,
     "images": ("--norm", "batch"),
-    "parser": (),
-    "mt": (),
-    "enwik8": (),
+    "parser": NONE,
+    "mt": ("--norm", "layer"),
+    "enwik8": ("--norm", "layer"),
     "attentive-reader": ("--norm", "batch"),
-    "handwriting": (),
-    "draw": (),
-    "skip-thoughts": (),
+    "handwriting": ("--norm", "layer"),
+    "draw": NONE,
+    "skip-thoughts": NONE,
 }
 WHOLE = ("order-embedding", "online-ln")  # tasks whose batches cannot be cut
 
@@ -116,7 +117,7 @@ def test_every_task_has_the_same_bits_for_any_number_of_processes(planish, task)
 @pytest.mark.parametrize("task", ["char-lm", "parser"])
 def test_the_loss_is_that_of_the_whole_batch(planish, task):
     """Without dropout and batch statistics, shards change the order of additions only."""
-    dropout = ("--set", "dropout=0") if task == "parser" else ()
+    dropout = ("--set", "dropout=0", *NONE) if task == "parser" else ()
     whole, parts = (planish.folder / name for name in ("whole", "parts"))
     planish.ok("train", task, *TRAIN, *dropout, "--out", "whole")
     together(planish, 3, task, *TRAIN, *dropout, "--out", "parts")
@@ -162,7 +163,7 @@ def test_synchronized_batch_norm_is_that_of_the_whole_batch(planish, task):
 
 
 def test_synchronized_batch_norm_needs_a_shard_for_each_process(planish):
-    for status, out, err in Group(planish, 2, "pi-mnist", *TRAIN, *SYNC, "--set", "shards=4").wait():
+    for status, out, err in Group(planish, 2, "pi-mnist", *TRAIN, *NONE, *SYNC, "--set", "shards=4").wait():
         assert status == 2
         assert out == ""
         assert err == ("planish: [train] sync_batch_norm needs one shard for each process: shards must be the number of "
@@ -190,11 +191,11 @@ def test_accumulated_batches_and_one_smaller_than_the_shards(planish):
 
 
 def test_the_number_of_shards_is_that_of_the_processes_unless_given(planish):
-    together(planish, 2, "pi-mnist", *TRAIN, "--out", "out")
+    together(planish, 2, "pi-mnist", *TRAIN, *NONE, "--out", "out")
     run = run_in(planish.folder / "out")
     assert run.name == "smoke-none-b128-shards=2-s1"
     assert json.loads((run / "config.json").read_text())["settings"]["shards"] == 2
-    planish.ok("train", "pi-mnist", *TRAIN, "--out", "alone")
+    planish.ok("train", "pi-mnist", *TRAIN, *NONE, "--out", "alone")
     assert "shards" not in json.loads((run_in(planish.folder / "alone") / "config.json").read_text())["settings"]
 
 
@@ -206,7 +207,7 @@ def test_a_divergence_in_one_process_names_its_layer(planish):
     assert re.search(": the output of linear[5-6] was -?inf$", result["message"])
 
 
-LONG = ("pi-mnist", *TRAIN, "--set", "shards=2", "--set", "epochs=400", "--checkpoint-seconds", 0.05, "--out")
+LONG = ("pi-mnist", *TRAIN, *NONE, "--set", "shards=2", "--set", "epochs=400", "--checkpoint-seconds", 0.05, "--out")
 
 
 def checkpoint(folder):
@@ -281,7 +282,7 @@ def test_a_folder_that_is_not_shared_is_an_error(planish):
 
 
 def test_a_finished_run_is_skipped_by_all(planish):
-    arguments = ("pi-mnist", *TRAIN, "--out", "out")
+    arguments = ("pi-mnist", *TRAIN, *NONE, "--out", "out")
     together(planish, 2, *arguments)
     before = run_in(planish.folder / "out").stat().st_mtime_ns
     together(planish, 2, *arguments)

@@ -102,7 +102,7 @@ def write_files(folder):
 def test_features_of_the_user_are_trained_on(planish):
     folder = planish.folder / "coco_precomp"
     write_files(folder)
-    planish.ok(*SMOKE, "--data", folder)
+    planish.ok(*SMOKE, "--norm", "none", "--data", folder)
     (run,) = (planish.folder / "runs/order-embedding").iterdir()
     data = json.loads((run / "config.json").read_text())["data"]
     assert data["name"] == "coco"

@@ -8,7 +8,7 @@ import random
 import pytest
 from test_command import assert_one_line
 
-TRAIN = ("train", "sentences", "--preset", "smoke", "--threads", 1, "--quiet")
+TRAIN = ("train", "sentences", "--preset", "smoke", "--norm", "none", "--threads", 1, "--quiet")
 CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")  # as in TREC's questions
 
 

@@ -99,7 +99,7 @@ def test_print_refuses_what_does_not_fit_on_a_line(planish):
 
 
 def test_two_sweeps_divide_the_runs(planish):
-    (planish.folder / "a.toml").write_text('[[sweep]]\ntask = "pi-mnist"\npreset = "smoke"\nepochs = 40\nseeds = 6\n')
+    (planish.folder / "a.toml").write_text('[[sweep]]\ntask = "pi-mnist"\nnorm = "none"\npreset = "smoke"\nepochs = 40\nseeds = 6\n')
     sweeps = [planish.start("sweep", "a.toml", "--jobs", 1, "--threads", 1) for _ in range(2)]
     results = [(*sweep.communicate(timeout=120), sweep.returncode) for sweep in sweeps]
     runs = planish.folder / "runs/a"
@@ -110,7 +110,7 @@ def test_two_sweeps_divide_the_runs(planish):
         assert stdout.endswith("/runs/a/report.html\n")
         own, others = (re.findall(rf"^\d/6 pi-mnist smoke-\S+-s(\d)  {how}$", stderr, re.M)
                        for how in (r"\d+:\d\d", "trained by another process"))  # fmt: skip
-        left = re.findall(r"^(\d) of 6 runs left to another process, which is training (?:it|them)$", stderr, re.M)
+        left = re.findall(r"^(\d) of 6 runs left to another process, which is training (?:it|them): .*$", stderr, re.M)
         assert len(own) + len(others) + sum(map(int, left)) == 6, stderr
         trained += own
     # A process that begins a run when another has just finished it counts it as its own.
@@ -126,14 +126,14 @@ def test_a_run_that_another_process_trains_is_left_to_it(planish, limit):
     with (run / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         result = planish.ok("sweep", "a.toml", "--jobs", 2, "--quiet", *limit)
-        assert result.stderr == "1 of 5 runs left to another process, which is training it\n"
+        assert result.stderr == "1 of 5 runs left to another process, which is training it: pi-mnist smoke-none-b32-s1\n"
         assert folders(planish.folder / "runs/a") == sorted(set(FOLDERS) - {"pi-mnist/smoke-none-b32-s1"})
     assert planish.ok("sweep", "a.toml", "--quiet").stderr == ""
     assert len(folders(planish.folder / "runs/a")) == 5
 
 
 def test_a_run_that_another_process_stops_training_is_trained(planish):
-    (planish.folder / "a.toml").write_text('[[sweep]]\ntask = "pi-mnist"\npreset = "smoke"\nepochs = [1, 60]\n')
+    (planish.folder / "a.toml").write_text('[[sweep]]\ntask = "pi-mnist"\nnorm = "none"\npreset = "smoke"\nepochs = [1, 60]\n')
     run = planish.folder / "runs/a/pi-mnist/smoke-none-b128-epochs=1-s1"
     run.mkdir(parents=True)
     with (run / ".lock").open("w") as lock:
@@ -194,7 +194,7 @@ def test_a_queue_is_not_for_several_processes(planish):
 
 
 def test_a_killed_sweep_ends_its_runs_which_save(planish):
-    (planish.folder / "a.toml").write_text('[[sweep]]\ntask = "pi-mnist"\npreset = "smoke"\nepochs = 3000\nseeds = 2\n')
+    (planish.folder / "a.toml").write_text('[[sweep]]\ntask = "pi-mnist"\nnorm = "none"\npreset = "smoke"\nepochs = 3000\nseeds = 2\n')
     sweep = planish.start("sweep", "a.toml", "--jobs", 2, "--quiet")
     runs = planish.folder / "runs/a/pi-mnist"
     deadline = time.monotonic() + 60

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-SMOKE = ("train", "mt", "--preset", "smoke", "--threads", 1, "--set", "epochs=1")
+SMOKE = ("train", "mt", "--preset", "smoke", "--norm", "layer", "--threads", 1, "--set", "epochs=1")
 
 
 @pytest.fixture(scope="module")

@@ -311,6 +311,7 @@ class HandwritingTask final : public Task {
     summary = "pen strokes from text: three recurrent layers with a window (Ba et al. 2016, 6.5)";
     SettingSpec norm = NormSetting(HandwritingNorms());
     norm.help = "the norm of the three LSTMs; slstm: sLSTMs, which have no norm";
+    norm.compared = {"layer", "none"};  // the others are formulas of other libraries
     settings = EngineSettings(norm);
     Default("batch_size", 8);
     Default("epochs", 50);
