@@ -86,22 +86,42 @@ std::string CellOf(const MetricSpec& metric, const RateTrial& trial, bool is_cho
   return is_chosen ? "*" + cell : cell;
 }
 
+// Returns the table, in blocks of as many rates as the terminal is wide.
 std::string TableOf(const Task& task, const MetricSpec& metric, const SweepRequest& request,
                     const std::vector<std::string>& rates, int seeds,
                     const std::vector<Entry>& entries, const TableOptions& options) {
-  std::vector<std::vector<std::string>> rows = {{task.report.compare}};
-  rows.front().insert(rows.front().end(), rates.begin(), rates.end());
+  size_t label = Width(task.report.compare), column = 0;
   for (const Entry& entry : entries) {
-    std::vector<std::string> row = {entry.label};
+    label = std::max(label, Width(entry.label));
     for (size_t i = 0; i < rates.size(); ++i) {
-      row.push_back(CellOf(metric, entry.tuning.trials[i], entry.tuning.chosen == i));
+      const bool is_chosen = entry.tuning.chosen == i;
+      column = std::max(
+          {column, Width(rates[i]), Width(CellOf(metric, entry.tuning.trials[i], is_chosen))});
     }
-    rows.push_back(std::move(row));
   }
-  return fmt::format("{}, preset {}: {} at each learning rate, {}\n\n{}\n*: chosen\n", task.name,
-                     request.preset, LabelWithUnit(metric),
-                     seeds == 1 ? "one seed" : fmt::format("mean of {} seeds", seeds),
-                     Aligned(std::move(rows), options));
+  constexpr size_t kGap = 2;
+  const auto width = static_cast<size_t>(options.width);
+  const size_t space = width - std::min(width, kGap + label);
+  const size_t in_block = std::max<size_t>(1, space / (kGap + column));
+  std::string text =
+      Wrapped(fmt::format("{}, preset {}: {} at each learning rate, {}", task.name, request.preset,
+                          LabelWithUnit(metric),
+                          seeds == 1 ? "one seed" : fmt::format("mean of {} seeds", seeds)),
+              width, "");
+  for (size_t first = 0; first < rates.size(); first += in_block) {
+    const size_t last = std::min(rates.size(), first + in_block);
+    std::vector<std::vector<std::string>> rows = {{task.report.compare}};
+    rows.front().insert(rows.front().end(), rates.begin() + static_cast<ptrdiff_t>(first),
+                        rates.begin() + static_cast<ptrdiff_t>(last));
+    for (const Entry& entry : entries) {
+      std::vector<std::string>& row = rows.emplace_back(std::vector{entry.label});
+      for (size_t i = first; i < last; ++i) {
+        row.push_back(CellOf(metric, entry.tuning.trials[i], entry.tuning.chosen == i));
+      }
+    }
+    text += "\n" + Aligned(std::move(rows), options);
+  }
+  return text + "\n*: chosen\n";
 }
 
 // Returns the command that trains with the chosen rates.
