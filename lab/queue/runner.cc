@@ -170,28 +170,33 @@ class Runner {
     });
     progress_.StartRun(static_cast<int>(index) + 1, run.plan.folder.filename().string());
     const bool is_only = queue_.runs.size() == 1 || options_.is_one_of_several;
+    Outcome outcome = Outcome::kInterrupted;
+    Run result;
     try {
-      const Outcome outcome = options_.train_here(run, progress_);
-      if (outcome == Outcome::kInterrupted) {
-        progress_.EndRun("saved");
-        return false;
-      }
-      AddResult(index, ReadRun(run.plan.folder),
-                outcome != Outcome::kSkipped ? ResultOf::kThisCommand
-                : was_done                   ? ResultOf::kEarlierCommand
-                                             : ResultOf::kOtherProcess,
-                0);
+      outcome = options_.train_here(run, progress_);
+      if (outcome != Outcome::kInterrupted) result = ReadRun(run.plan.folder);
     } catch (const RunInUse&) {
       if (is_only) throw;
       progress_.LeaveRun();
       // Another process took it after the test.
       in_use_.insert(index);
       waiting_.insert(std::ranges::lower_bound(waiting_, index), index);
+      return true;
     } catch (const RunError& error) {
       if (is_only) throw;
       progress_.LeaveRun();
       ShowFailure(run, fmt::format("(status 1): {}", error.what()));
+      return true;
     }
+    if (outcome == Outcome::kInterrupted) {
+      progress_.EndRun("saved");
+      return false;
+    }
+    AddResult(index, result,
+              outcome != Outcome::kSkipped ? ResultOf::kThisCommand
+              : was_done                   ? ResultOf::kEarlierCommand
+                                           : ResultOf::kOtherProcess,
+              0);
     return true;
   }
 

@@ -80,10 +80,21 @@ TEST_F(SweepFileTest, PlansTheGridSeedBySeed) {
 }
 
 TEST_F(SweepFileTest, TheDefaultsAreTheFirstPresetAndSeedOne) {
-  const SweepPlan plan = Plan("[[sweep]]\ntask = \"pi-mnist\"\n");
+  const SweepPlan plan = Plan("[[sweep]]\ntask = \"pi-mnist\"\nnorm = \"layer\"\n");
   ASSERT_EQ(plan.queue.runs.size(), 1u);
   EXPECT_EQ(plan.queue.runs[0].plan.seed, 1);
   EXPECT_EQ(plan.queue.runs[0].plan.preset, FindTask("pi-mnist").presets.front().name);
+}
+
+TEST_F(SweepFileTest, HasTheNormsOfTheTaskUnlessSomeAreNamed) {
+  const SweepPlan plan = Plan("[[sweep]]\ntask = \"order-embedding\"\nlr = [1e-3, 1e-2]\n");
+  std::vector<std::string> norms;
+  for (const QueuedRun& run : plan.queue.runs) {
+    norms.push_back(run.variant);
+    EXPECT_THAT(run.arguments, ::testing::Contains("--norm"));
+  }
+  EXPECT_THAT(norms, ::testing::ElementsAre("none", "none", "layer", "layer"));
+  EXPECT_EQ(Plan("[[sweep]]\ntask = \"char-lm\"\n").queue.runs.size(), 1u);
 }
 
 // Planning is linear in the numbers of values, seeds and sweeps: a quadratic one takes seconds.
@@ -92,9 +103,10 @@ TEST_F(SweepFileTest, PlansTenThousandValuesSeedsAndSweeps) {
   for (int i = 1; i <= 10'000; ++i) {
     rates += std::to_string(i) + "e-6,\n";
     seeds += std::to_string(20'000 - i) + ",\n";
-    sweeps += "[[sweep]]\ntask = \"pi-mnist\"\nlr = " + std::to_string(i) + "e-6\n";
+    sweeps +=
+        "[[sweep]]\ntask = \"pi-mnist\"\nnorm = \"none\"\nlr = " + std::to_string(i) + "e-6\n";
   }
-  const std::string task = "preset = \"smoke\"\n[[sweep]]\ntask = \"pi-mnist\"\n";
+  const std::string task = "preset = \"smoke\"\n[[sweep]]\ntask = \"pi-mnist\"\nnorm = \"none\"\n";
   for (const std::string& text : {task + "lr = [" + rates + "]\n", sweeps}) {
     const SweepPlan plan = Plan(text);
     ASSERT_EQ(plan.queue.runs.size(), 10'000u);

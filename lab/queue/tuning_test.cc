@@ -61,9 +61,9 @@ class FindTuningTest : public testing::Test {
   }
 
   // Adds a tuning run that has ended with this validation error, or that diverged.
-  Run& Add(double rate, double error, const std::string& status = "finished",
+  lab::Run& Add(double rate, double error, const std::string& status = "finished",
            int64_t seed = kFirstTuningSeed) {
-    Run& run = runs_.emplace_back();
+    lab::Run& run = runs_.emplace_back();
     run.config.task = task_.name;
     run.config.preset = "smoke";
     run.config.settings = StoredSettings(plan_.front().settings);
@@ -81,7 +81,7 @@ class FindTuningTest : public testing::Test {
 
   const Task& task_ = FindTask("pi-mnist");
   std::vector<RunPlan> plan_;
-  std::vector<Run> runs_;
+  std::vector<lab::Run> runs_;
 };
 
 TEST_F(FindTuningTest, ChoosesTheBestMeanOfTheFewestDiverged) {

@@ -167,7 +167,7 @@ def test_a_run_that_another_process_trains_is_left_to_it(planish):
     with (run / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         result = planish.ok(*FEW, "--quiet")
-    assert result.stderr == "1 of 4 runs left to another process, which is training it\n"
+    assert result.stderr == f"1 of 4 runs left to another process, which is training it: pi-mnist {FOLDERS[0]}\n"
     assert finished(planish) == sorted(FOLDERS[1:])
 
 
