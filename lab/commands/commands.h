@@ -18,10 +18,10 @@ namespace planish::lab {
 inline constexpr char kExitStatuses[] =
     "Exit status:\n"
     "  0    done; a run that diverges is a result, with a warning on stderr\n"
-    "  1    failure: a run folder or output that cannot be read or written, too little memory\n"
+    "  1    failure: a run folder or output that cannot be read or written, too little memory, a\n"
+    "       run that another process is using; with several runs, if one of them failed\n"
     "  2    wrong usage, or an environment variable with an invalid value\n"
     "  3    data missing or malformed; no run in the folders that can be read\n"
-    "  4    another process is using the run\n"
     "  130  stopped by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP (the terminal was closed); run the\n"
     "       same command again to continue";
 

@@ -143,14 +143,19 @@ class Runner {
     progress_.Warn(fmt::format("{} failed {}", NameOf(run), what));
   }
 
-  // Returns true if another process is training the run.
+  // Returns true if another process is training the run. The error of an only run in this process
+  // says so, too.
   bool IsInUseByOthers(size_t index) {
     in_use_.erase(index);
-    const bool is_in_use = queue_.runs.size() > 1 && !options_.is_one_of_several &&
-                           IsInUse(queue_.runs[index].plan.folder);
+    if (options_.train_here && IsOnly()) return false;
+    const bool is_in_use = IsInUse(queue_.runs[index].plan.folder);
     if (is_in_use) in_use_.insert(index);
     return is_in_use;
   }
+
+  // Returns true if there is no other run to continue with, or it is not for this process to
+  // choose.
+  bool IsOnly() const { return queue_.runs.size() == 1 || options_.is_one_of_several; }
 
   // Trains the next run in this process. Returns false if there is none, or the run was stopped.
   bool TrainNextHere() {
@@ -169,21 +174,20 @@ class Runner {
       return lab::SecondsLeft(queue_, {{index, time.elapsed, time.left}}, waiting, 1);
     });
     progress_.StartRun(static_cast<int>(index) + 1, run.plan.folder.filename().string());
-    const bool is_only = queue_.runs.size() == 1 || options_.is_one_of_several;
     Outcome outcome = Outcome::kInterrupted;
     Run result;
     try {
       outcome = options_.train_here(run, progress_);
       if (outcome != Outcome::kInterrupted) result = ReadRun(run.plan.folder);
     } catch (const RunInUse&) {
-      if (is_only) throw;
+      if (IsOnly()) throw;
       progress_.LeaveRun();
       // Another process took it after the test.
       in_use_.insert(index);
       waiting_.insert(std::ranges::lower_bound(waiting_, index), index);
       return true;
     } catch (const RunError& error) {
-      if (is_only) throw;
+      if (IsOnly()) throw;
       progress_.LeaveRun();
       ShowFailure(run, fmt::format("(status 1): {}", error.what()));
       return true;
