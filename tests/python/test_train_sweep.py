@@ -297,3 +297,10 @@ def test_the_time_left_is_that_of_all_runs(planish):
     expected = run * (3 - epoch / 120)
     # The first run's own speed, as measured up to then, which other programs can change; and rounding to a second.
     assert 0.5 * expected - 1 < left < 2 * expected + 1, (left, expected)
+
+
+def test_phases_are_named(planish):
+    run = ("train", "skip-thoughts", "--preset", "smoke", "--norm", "layer", "--threads", 1, "--set", "test_folds=10")
+    shown = on_a_terminal(planish, (120,), lambda drawn: False, *run)
+    assert any(line.endswith("  testing on 1 sentence set") for _, line in shown), shown
+    assert any(line.endswith("  evaluating") for _, line in shown), shown

@@ -97,6 +97,7 @@ class SkipThoughts final : public Experiment, public SentenceEncoder {
   Values Test() override { return Judge(data_.sets, at_the_end_, "test_"); }
   std::string TestPhase() const override {
     const size_t count = data_.sets.classified.size() + (data_.sets.sick ? 1 : 0);
+    if (count == 0) return "testing";
     return fmt::format("testing on {} sentence set{}", count, count == 1 ? "" : "s");
   }
 
