@@ -36,7 +36,7 @@ TheoryResult Measure(const TheoryAnalysis& analysis, const std::map<std::string,
                      AnalysisInput input) {
   const bool is_live = StderrProgressMode(/*quiet=*/false) == ProgressMode::kLive;
   Progress progress(1, is_live ? ProgressMode::kLive : ProgressMode::kQuiet);
-  input.progress = [&progress](const std::string& text) { progress.Update(text); };
+  input.progress = [&progress](const std::string& text) { progress.ShowFields({text}); };
   return RunAnalysis(analysis, values, std::move(input));
 }
 
