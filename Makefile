@@ -13,7 +13,7 @@ MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:  # what it calls uses all cores
 .DELETE_ON_ERROR:
 
-.PHONY: help setup setup-core setup-build setup-fuzz setup-arm64 setup-integrations test-arm test-arm-short build demo test test-all test-long test-versions test-integrations torture fuzz python wheel wheel-all wheel-arm64 deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda kernels test-cuda sanitize-cuda bench-cuda docs format tidy clean
+.PHONY: help setup setup-core setup-build setup-fuzz setup-arm64 setup-integrations setup-notebook test-arm test-arm-short build demo test test-all test-long test-versions test-integrations test-notebook torture fuzz python wheel wheel-all wheel-arm64 deb dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda kernels test-cuda sanitize-cuda bench-cuda docs format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
@@ -37,6 +37,7 @@ help:
 	@echo 'make dev               build with warnings as errors, each file by itself, into build/dev'
 	@echo 'make asan              build and test under the address and undefined-behaviour sanitizers'
 	@echo 'make tsan              build and test the core'"'"'s threads under the thread sanitizer'
+	@echo 'make test-notebook     executes examples/lab.ipynb, with Jupyter in build/notebook'
 	@echo 'make accuracy          measure errors, also of what else is installed, into docs/accuracy.md'
 	@echo 'make bench-norm        norms against copies, PyTorch, oneDNN ...; writes docs/performance.md'
 	@echo '                       (eight minutes when idle; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
@@ -55,7 +56,7 @@ help:
 setup:
 	@scripts/setup.sh
 
-setup-core setup-build setup-fuzz setup-integrations: setup-%:
+setup-core setup-build setup-fuzz setup-integrations setup-notebook: setup-%:
 	@scripts/setup.sh $*
 
 setup-arm64:
@@ -103,7 +104,7 @@ test: build setup python
 	ctest --preset release
 	$(call pytest,$(BUILD))
 
-test-all: test test-long
+test-all: test test-long test-notebook
 
 test-long: build setup python build/full/build.ninja
 	cmake --build --preset full
@@ -117,6 +118,10 @@ test-versions: setup
 
 test-integrations: setup-integrations python
 	OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR)/$(BUILD)/python build/integrations/bin/python -m pytest -n auto tests/integrations
+
+# Executes a copy: the committed notebook keeps its outputs.
+test-notebook: setup-notebook build
+	PLANISH=$(CURDIR)/$(BUILD)/planish build/notebook/bin/python tests/notebook.py examples/lab.ipynb
 
 # The full form of tests/python/test_kills.py, test_faults.py and test_full_disk.py (docs/reliability.md).
 KILLS ?= 1000

@@ -91,11 +91,14 @@ case ${1:-all} in
   integrations)
     install_python build/integrations scripts/requirements-integrations.txt scripts/newest_torch.py
     ;;
+  notebook)
+    install_python build/notebook scripts/requirements-notebook.txt
+    ;;
   docs)
     install_packages scripts/packages-docs.txt
     install_python .venv-docs scripts/requirements-docs.txt
     ;;
   *)
-    fail "the argument must be core, arm64, build, docs, fuzz, integrations, version or all, got $1"
+    fail "the argument must be core, arm64, build, docs, fuzz, integrations, notebook, version or all, got $1"
     ;;
 esac

@@ -1,12 +1,16 @@
 """planish export, and the commands that take an exported model in place of a run."""
 
 import json
+import pathlib
 import re
+import shutil
 
 import numpy as np
 import pytest
 from safetensors import safe_open
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODELS = ROOT / "results/models"
 TASKS = ("char-lm", "enwik8", "mt", "handwriting", "draw", "skip-thoughts")
 # What a command prints with a model of the task: the same with the run and with the file.
 USES = {
@@ -25,7 +29,8 @@ def trained(shared):
     (shared.folder / "text").write_text(LINES)
     shared.runs = {}
     for task in (*TASKS, "pi-mnist", "order-embedding"):
-        shared.ok("train", task, "--preset", "smoke", "--set", "epochs=1", "--threads", 1, "--quiet")
+        norm = () if task == "char-lm" else ("--norm", "layer")
+        shared.ok("train", task, "--preset", "smoke", *norm, "--set", "epochs=1", "--threads", 1, "--quiet")
         (shared.runs[task],) = (shared.folder / "runs" / task).iterdir()
     return shared
 
@@ -66,7 +71,7 @@ def test_a_file_has_the_best_weights_and_no_paths(trained, tmp_path):
         assert json.loads(metadata["values"]) == result["best"]["values"]
         assert not re.search(r'["\s]/\w+/', "".join(metadata.values()))
         names = {name for name in state.keys() if name.startswith("best.")}  # noqa: SIM118
-        assert {name.replace("best.", "model.", 1) for name in names} == set(model.keys())
+        assert {name.replace("best.", "model.", 1) for name in names} == set(model.keys()) - {"data.vocabulary"}
         for name in names:
             expected = state.get_tensor(name).astype(np.float16)
             np.testing.assert_array_equal(model.get_tensor(name.replace("best.", "model.", 1)), expected)
@@ -133,3 +138,50 @@ def test_damaged_files_are_named(trained, tmp_path):
     text = tmp_path / "some.txt"
     text.write_text(LINES)
     assert str(text) in error_of(trained("sample", text), 1)
+
+
+# The models of results/models. README.md there has their values.
+
+
+@pytest.fixture
+def models(planish):
+    shutil.copytree(MODELS, planish.folder / "models")
+    return planish
+
+
+def test_the_model_of_characters_writes_words(models):
+    text = models.ok("sample", "models/char-lm.safetensors", "--length", 1000, "--prompt", "KING:").stdout
+    words = re.findall(r"\b[a-z]{4,}\b", text)
+    known = {"that", "with", "have", "this", "shall", "your", "what", "thou", "they", "will", "from", "thee", "good"}
+    assert len(words) > 60
+    assert sum(word in known for word in words) > 5, text
+
+
+def test_the_model_of_translation_translates(models):
+    german = "Ein Mann spielt Gitarre.\nZwei Hunde laufen am Strand.\n"
+    first, second = models("translate", "models/mt.safetensors", input=german).stdout.splitlines()
+    assert "man" in first and "guitar" in first, first
+    assert "dogs" in second and "beach" in second, second
+
+
+def test_the_model_of_handwriting_writes(models):
+    result = models.ok("write", "models/handwriting.safetensors", "hello", "--bias", 1)
+    assert result.stderr == ""  # the pen has passed the text's last character
+    assert result.stdout.startswith("<svg ")
+
+
+def test_the_model_of_digits_draws_ink(models):
+    assert models.ok("sample", "models/draw.safetensors", "--count", 3).stdout.startswith("<svg ")
+
+
+def test_the_model_of_sentences_finds_a_sentence_itself(models):
+    lines = ["He went home.", "The ship sank in the storm.", "She was very happy.", "It rained all day long."]
+    (models.folder / "text").write_text("\n".join(lines))
+    found = models.ok("search", "models/skip-thoughts.safetensors", lines[2], "--in", "text", "-n", 1).stdout
+    assert found == f"1.0000\t3\t{lines[2]}\n"
+
+
+def test_the_models_are_small(models):
+    sizes = [file.stat().st_size for file in MODELS.glob("*.safetensors")]
+    assert len(sizes) == 5
+    assert sum(sizes) < 8e6
