@@ -6,7 +6,7 @@ import zlib
 
 CHECKPOINT = "checkpoint/state.safetensors"
 TEMPORARY = {".config.json.tmp", ".metrics.jsonl.tmp", ".result.json.tmp", "checkpoint/.state.safetensors.tmp"}
-CLOCK = ("seconds", "input_seconds", "evaluation_seconds")
+CLOCK = ("seconds", "cpu_seconds", "input_seconds", "evaluation_seconds")
 
 
 def read_checkpoint(run):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from test_command import assert_one_line
 
-TRAIN = ("train", "images", "--preset", "smoke", "--threads", 1, "--quiet")
+TRAIN = ("train", "images", "--preset", "smoke", "--norm", "layer", "--threads", 1, "--quiet")
 GREY, RGB, PALETTE, GREY_ALPHA, RGBA = 0, 2, 3, 4, 6
 CHANNELS = {GREY: 1, RGB: 3, PALETTE: 1, GREY_ALPHA: 2, RGBA: 4}
 # First row and column, and steps, of the seven passes of Adam7 (ISO/IEC 15948, 8.2).
@@ -80,7 +80,7 @@ def test_trains_on_folders_and_reports(planish, model):
     assert result["best"]["values"]["test_accuracy"] > 0.7  # a guess has 1/3
     planish.ok("report", "runs", "-o", "report.html")
     report = (planish.folder / "report.html").read_text()
-    assert "Images</h2>" in report and "your own classes" in report and "Data: pets." in report
+    assert "Images (pets)</h2>" in report and "your own classes" in report
 
 
 def test_the_checksum_is_of_the_pixels(planish):
