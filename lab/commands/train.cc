@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "lab/analysis/arena.h"
 #include "lab/commands/commands.h"
 #include "lab/commands/options.h"
 #include "lab/commands/runs.h"
@@ -19,6 +20,7 @@
 #include "lab/error.h"
 #include "lab/queue/queue.h"
 #include "lab/queue/tuning.h"
+#include "lab/report/arena_html.h"
 #include "lab/run/results.h"
 #include "lab/tasks/tasks.h"
 
@@ -87,6 +89,21 @@ std::vector<QueuedRun> QueueTuned(const Task& task, const SweepRequest& request,
   return runs;
 }
 
+// Prints which value is best at its own rate. `runs` are compared; the tuning runs below `folder`
+// say at which rates.
+void PrintRanking(const fs::path& folder, std::vector<Run> runs) {
+  for (Run& run : FindRuns({folder}).runs) {
+    if (IsTuningRun(run)) runs.push_back(std::move(run));
+  }
+  const std::string task = runs.front().config.task;
+  std::erase_if(runs, [&](const Run& run) {
+    return run.config.task != task || run.config.preset != runs.front().config.preset;
+  });
+  for (const ArenaTask& arena : FindArenas(runs)) {
+    PrintText(fmt::format("\nEach at its own learning rate:\n{}", BriefOfArena(arena)));
+  }
+}
+
 // Returns a run's line of --json.
 std::string JsonLine(const Run& run) {
   nlohmann::ordered_json result;
@@ -143,9 +160,7 @@ int RunTrain(const TrainFlags& flags) {
   }
   if (!flags.runs.json && is_first && !runs.empty()) {
     Print(RenderTable(runs, StdoutTable()));
-    if (flags.tuned) {
-      Print("\nNorms at their own rates are compared by planish report, with the tuning runs.\n");
-    }
+    if (flags.tuned) PrintRanking(*flags.tuned, std::move(runs));
   }
   return trained.status;
 }

@@ -93,13 +93,20 @@ def test_the_printed_command_trains_with_the_chosen_rates(tuned, tmp_path):
     assert arguments[arguments.index("--tuned") + 1] == "runs"
     before = runs_of(tuned)
     result = tuned.ok(*arguments[:-1], 2, "--threads", 1, "--out", tmp_path)
-    runs = {}
+    runs, errors = {}, {"none": [], "layer": []}
     for folder in (tmp_path / "pi-mnist").iterdir():
         run = read_run(folder)
-        runs[run["config"]["settings"]["norm"], run["config"]["seed"]] = run["config"]["settings"]["lr"]
+        settings = run["config"]["settings"]
+        runs[settings["norm"], run["config"]["seed"]] = settings["lr"]
+        errors[settings["norm"]].append(run["result"]["best"]["values"]["test_error"])
     assert runs == {(norm, seed): best(before, norm)[0] for norm in ("none", "layer") for seed in (1, 2)}
     for norm in ("none", "layer"):
         assert f"norm {norm}: lr {best(before, norm)[0]:g}, chosen from 3 rates" in result.stderr
+    first = min(errors, key=lambda norm: sum(errors[norm]))
+    ranking = result.stdout.split("Each at its own learning rate:\n")[1]
+    values, norm = re.search(r"test error \(%\) (\S+ and \S+) is best with (\w+)", ranking).groups()
+    assert norm == first
+    assert sorted(values.split(" and ")) == sorted(f"{100 * error:.2f}" for error in errors[first])
     tuned.ok("report", "runs", tmp_path, "-o", tmp_path / "report.html")
     assert "Norms at equal tuning: task pi-mnist, preset smoke." in (tmp_path / "report.html").read_text()
 
