@@ -139,7 +139,9 @@ void Write(const fs::path& file, const std::map<std::string, at::Tensor>& vector
                       t.sizes().vec(),
                       {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()}});
   }
-  WriteSafetensors(FollowLinks(file), stored);
+  const fs::path target = FollowLinks(file);
+  RefuseFileOfRun(target);
+  WriteSafetensors(target, stored);
 }
 
 std::map<std::string, double> JudgeRun(const fs::path& folder, const DownstreamFlags& flags) {

@@ -173,6 +173,10 @@ SweepRequest MakeRequest(const std::string& command, const Task& task, const Run
   const auto add = [&](const std::string& name, const std::string& flag, const std::string& text) {
     request.values.emplace_back(name, SplitList(flag, text, command));
   };
+  if (flags.norms && task.report.compare == "cell") {
+    throw UsageError(fmt::format(
+        "[{}] --norm must go with another task: {} compares cells (--cell)", command, task.name));
+  }
   if (flags.norms) add("norm", "--norm", *flags.norms);
   if (flags.cells) add("cell", "--cell", *flags.cells);
   if (flags.batch_sizes) add("batch_size", "--batch-size", *flags.batch_sizes);

@@ -80,7 +80,7 @@ void AddSample(CLI::App& app, Action& action) {
   CLI::App* sample =
       app.add_subcommand("sample", "Write text, or draw images, with a trained model");
   sample->footer(
-      "Prints the prompt, the bytes that follow it and a line feed. Escapes control characters on "
+      "Prints the prompt, the text that follows it and a line feed. Escapes control characters on "
       "a\n"
       "terminal. A prompt with characters that the training text lacks is an error. A run of draw\n"
       "draws digits from random codes, as an SVG.\n\n"
@@ -100,7 +100,9 @@ void AddSample(CLI::App& app, Action& action) {
   sample->add_option("-o,--out", flags->out, "File for the text or SVG (default: stdout)")
       ->type_name("FILE")
       ->check(NotEmpty("sample", "--out"));
-  sample->add_option("--length", flags->length, "Bytes to write (default: 500)")
+  sample
+      ->add_option("--length", flags->length,
+                   "Characters to write, or bytes for a model of bytes (default: 500)")
       ->type_name("N")
       ->check(WholeNumber("sample", "--length", 1, 10'000'000));
   sample

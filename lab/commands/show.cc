@@ -1,10 +1,14 @@
+#include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "lab/analysis/arena.h"
 #include "lab/commands/commands.h"
 #include "lab/commands/options.h"
 #include "lab/error.h"
+#include "lab/report/arena_html.h"
 #include "lab/report/export.h"
 #include "lab/run/results.h"
 
@@ -22,7 +26,8 @@ void AddShow(CLI::App& app, Action& action) {
       "--json and --csv have exact values in the units of the run folders, for other programs: a\n"
       "row for each line of the table, or with --runs for each run. Missing values are null or\n"
       "empty. docs/files.md describes the columns.\n"
-      "A run that cannot be read is left out with a warning on stderr.\n\n"
+      "Leaves out the runs of 'planish tune' if there are others, except with --runs. A run that\n"
+      "cannot be read is left out with a warning on stderr.\n\n"
       "Example:\n"
       "  planish show runs\n"
       "  planish show --csv --runs runs > runs.csv");
@@ -41,12 +46,21 @@ void AddShow(CLI::App& app, Action& action) {
       if (flags->runs && !flags->json && !flags->csv) {
         throw UsageError("[show] --runs must come with --json or --csv");
       }
-      const std::vector<Run> runs = FindReadableRuns(flags->folders);
+      std::vector<Run> runs = FindReadableRuns(flags->folders);
       const ExportRow row = flags->runs ? ExportRow::kRun : ExportRow::kGroup;
+      std::string ranking;
+      if (!flags->runs && !std::ranges::all_of(runs, IsTuningRun)) {
+        // Tuning runs take no part in the comparison.
+        for (const ArenaTask& arena : FindArenas(runs)) {
+          ranking += "\nEach at its own learning rate:\n" + BriefOfArena(arena);
+        }
+        std::erase_if(runs, IsTuningRun);
+      }
       if (flags->json || flags->csv) {
         PrintText(flags->json ? RenderJson(runs, row) : RenderCsv(runs, row));
       } else {
         Print(RenderTable(runs, StdoutTable()));
+        PrintText(ranking);
       }
       return 0;
     };

@@ -55,7 +55,7 @@ std::vector<QueuedRun> QueueTuned(const Task& task, const SweepRequest& request,
       throw UsageError("[train] --tuned and --set lr must not be given together");
     }
   }
-  const std::vector<Run> found = FindRuns({folder}).runs;
+  const std::vector<Run> found = FindReadableRuns({folder});
   std::vector<QueuedRun> runs;
   for (const SweepRequest& combination : Combinations(request)) {
     SweepRequest one = combination;
@@ -95,10 +95,15 @@ void PrintRanking(const fs::path& folder, std::vector<Run> runs) {
   for (Run& run : FindRuns({folder}).runs) {
     if (IsTuningRun(run)) runs.push_back(std::move(run));
   }
-  const std::string task = runs.front().config.task;
+  const RunConfig config = runs.front().config;
   std::erase_if(runs, [&](const Run& run) {
-    return run.config.task != task || run.config.preset != runs.front().config.preset;
+    return run.config.task != config.task || run.config.preset != config.preset ||
+           run.config.data.sha256 != config.data.sha256;
   });
+  if (std::ranges::none_of(runs, IsTuningRun)) {
+    Warn("the rates were tuned on other data");
+    return;
+  }
   for (const ArenaTask& arena : FindArenas(runs)) {
     PrintText(fmt::format("\nEach at its own learning rate:\n{}", BriefOfArena(arena)));
   }
@@ -160,6 +165,10 @@ int RunTrain(const TrainFlags& flags) {
   }
   if (!flags.runs.json && is_first && !runs.empty()) {
     Print(RenderTable(runs, StdoutTable()));
+    if (trained.status == 0 && runs.size() < trained.runs.size()) {
+      Warn(fmt::format("the table lacks {} of {} runs; the same command, run again, has all",
+                       trained.runs.size() - runs.size(), trained.runs.size()));
+    }
     if (flags.tuned) PrintRanking(*flags.tuned, std::move(runs));
   }
   return trained.status;
@@ -208,7 +217,8 @@ void AddTrain(CLI::App& app, Action& action) {
       ->add_option("--tuned", flags->tuned,
                    "Use the learning rates that 'planish tune' has chosen by the\n"
                    "runs in FOLDER")
-      ->type_name("FOLDER");
+      ->type_name("FOLDER")
+      ->check(NotEmpty("train", "--tuned"));
   AddTrainingOptions(*train, flags->runs, "Print a line of JSON for each run instead of a table");
   train->callback([&action, flags] { action = [flags] { return RunTrain(*flags); }; });
 }

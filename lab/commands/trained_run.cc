@@ -3,14 +3,17 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <system_error>
 
+#include "lab/base/escape.h"
 #include "lab/commands/options.h"
 #include "lab/data/source.h"
 #include "lab/engine/model_file.h"
 #include "lab/error.h"
+#include "lab/run/posix_file.h"
 #include "lab/run/run_path.h"
 #include "lab/tasks/tasks.h"
 
@@ -52,6 +55,11 @@ TrainedRun::TrainedRun(const std::string& command, const TrainedRunFlags& flags,
     run_.config.settings[name] = value;
   }
   if (flags.threads > 0) at::set_num_threads(flags.threads);
+  if (model && std::ranges::none_of(
+                   Tasks(), [&](const auto& known) { return known->name == run_.config.task; })) {
+    throw CannotRead(flags.run,
+                     fmt::format("config: there is no task {}", Quoted(run_.config.task)));
+  }
   const Task& task = FindTask(run_.config.task);
   if (model) {
     model->run = run_;
@@ -67,6 +75,10 @@ void TrainedRun::Refuse(const std::string& task) const {
 }
 
 void TrainedRun::Export(const std::filesystem::path& file, at::ScalarType type) const {
+  if (!run_.result) {
+    throw UsageError(
+        fmt::format("[export] RUN must be the folder of a run, got {}", run_.folder.string()));
+  }
   ExportModel(file, FindTask(run_.config.task), run_, trained_, type);
 }
 

@@ -43,7 +43,7 @@ std::vector<std::string> GridOf(const TuneFlags& flags) {
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    return std::isfinite(value) && value > 0 ? std::optional(value) : std::nullopt;
+    return std::isnormal(value) && value > 0 ? std::optional(value) : std::nullopt;
   };
   if (dots != std::string::npos) {
     const std::string_view text = flags.rates;
@@ -207,6 +207,10 @@ int RunTune(const TuneFlags& flags) {
   Processes alone;
   const TrainedRuns trained = TrainRuns(task, queue, flags.runs, alone, summary, [](const Run&) {});
   if (trained.status > 128) return trained.status;
+  if (trained.status != 0) {
+    Warn("no rate is chosen, because runs failed");
+    return trained.status;
+  }
   const RunsByName found(flags.runs.out);
   for (Entry& entry : entries) {
     entry.tuning = ReadTuning(task, entry.runs, rates, flags.seeds, found);
@@ -251,9 +255,9 @@ void AddTune(CLI::App& app, Action& action) {
           kFirstTuningSeed) +
       kExitStatuses);
   AddRunOptions(*tune, flags->runs);
-  tune->add_option("--lr", flags->rates, "Lowest and highest learning rate")
-      ->type_name("LOW..HIGH")
-      ->required();
+  tune->add_option("--lr", flags->rates,
+                   "Lowest and highest learning rate, such as 1e-4..1e-2; must be given")
+      ->type_name("LOW..HIGH");
   tune->add_option("--points", flags->points,
                    fmt::format("Learning rates of the grid (default: {})", kDefaultPoints))
       ->type_name("N")

@@ -186,9 +186,10 @@ fs::path TextFile(const fs::path& path) {
   for (const fs::path& folder : {path, path / "tinyshakespeare"}) {
     if (const auto file = FindFile(folder, "input.txt")) return *file;
   }
-  throw DataError(
-      fmt::format("{} has no file input.txt or input.txt.gz, itself or in a folder tinyshakespeare",
-                  Escaped(path.string())));
+  throw DataError(fmt::format(
+      "{} has no file input.txt or input.txt.gz, itself or in a folder tinyshakespeare; "
+      "a text with another name must be named itself",
+      Escaped(path.string())));
 }
 
 std::string NameOf(const fs::path& file) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "lab/engine/checkpoint.h"
 #include "lab/engine/stored_weights.h"
 #include "lab/error.h"
+#include "lab/run/atomic_file.h"
 #include "lab/run/json.h"
 #include "lab/run/posix_file.h"
 
@@ -54,7 +56,9 @@ template <class F>
 auto Parsed(const fs::path& file, const SafetensorsFile& stored, const char* key, const F& read) {
   const std::string& text = TextAt(file, stored, key);
   try {
-    return read(ParseJson(text));
+    const Json json = ParseJson(text);
+    if (!json.is_object()) throw std::invalid_argument("it must be an object");
+    return read(json);
   } catch (const std::exception& e) {
     throw CannotRead(file, fmt::format("{}: {}", key, JsonReason(e)));
   }
@@ -77,6 +81,7 @@ void ExportModel(const fs::path& file, const Task& task, const Run& run, const T
   for (const auto& [name, t] : packed->tensors) {
     tensors.emplace_back(std::string(kPackedData) + name, t.contiguous());
   }
+  RefuseFileOfRun(file);
   std::vector<StoredTensor> stored;
   for (const auto& [name, t] : tensors) stored.push_back(Stored(name, t));
   RunConfig config = run.config;
@@ -144,6 +149,9 @@ Trained OpenModel(const Task& task, const ExportedModel& model) {
     const at::Tensor values = ToTensor(file, *stored);
     if (!values.is_floating_point() || values.sizes() != target.sizes()) {
       LoadInto(file, model.weights, stored_name, target);  // throws what differs
+    }
+    if (!at::isfinite(values).all().item<bool>()) {
+      throw CannotRead(file, fmt::format("{} must have only finite values", stored_name));
     }
     target.copy_(values);
   }

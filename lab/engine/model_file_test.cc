@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstddef>
 #include <filesystem>
 #include <map>
@@ -130,7 +131,27 @@ TEST_F(ModelFileTest, RefusesATaskThatNeedsItsData) {
   EXPECT_FALSE(fs::exists(file));
 }
 
+TEST_F(ModelFileTest, RefusesToReplaceAFileOfARun) {
+  WriteFile(folder / "config.json", "{}");
+  fs::create_directory(folder / "checkpoint");
+  for (const char* name : {"config.json", "result.json", ".lock", "events.out.tfevents.1",
+                           "checkpoint/state.safetensors"}) {
+    EXPECT_THROW(ExportModel(folder / name, task, run, trained, at::kFloat), UsageError) << name;
+  }
+  EXPECT_EQ(ReadFile(folder / "config.json"), "{}");
+  EXPECT_NO_THROW(ExportModel(file, task, run, trained, at::kFloat));
+}
+
 TEST_F(ModelFileTest, NamesFaultsOfAFile) {
+  {
+    const at::NoGradGuard no_grad;
+    const at::Tensor weight = trained.experiment->model().named_parameters()["linear.weight"];
+    const at::Tensor before = weight.clone();
+    weight[0][0] = NAN;
+    ExportModel(file, task, run, trained, at::kFloat);
+    EXPECT_THAT(Fault(file), HasSubstr("model.linear.weight must have only finite values"));
+    weight.copy_(before);
+  }
   ExportModel(file, task, run, trained, at::kFloat);
   EXPECT_EQ(Fault(Changed("other", "x")), "no error");
   EXPECT_THAT(Fault(Changed("format", "planish-model/2")),
@@ -140,7 +161,7 @@ TEST_F(ModelFileTest, NamesFaultsOfAFile) {
   EXPECT_FALSE(IsExportedModel(folder / "changed"));
   EXPECT_THAT(Fault(Changed("config", "{")), HasSubstr("changed: config: "));
   EXPECT_THAT(Fault(Changed("config", std::string(100'000, '['))), HasSubstr("nested too deeply"));
-  EXPECT_THAT(Fault(Changed("data", "[1]")), HasSubstr("changed: data: "));
+  EXPECT_THAT(Fault(Changed("data", "[1]")), HasSubstr("changed: data: it must be an object"));
   EXPECT_THAT(Fault(Changed("data", R"({"points": "many"})")), HasSubstr("changed: data: "));
 
   const SafetensorsFile stored = SafetensorsFile::Read(file);

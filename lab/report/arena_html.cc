@@ -138,21 +138,25 @@ Summary SummaryOf(const ArenaTask& arena, const std::string& id) {
     ++(arena.entries[i].is_told_apart ? worse : equal);
   }
   const ArenaEntry& first = arena.entries.front();
-  summary.found =
-      first.values.empty()
-          ? "Found: no values yet."
-          : fmt::format(
-                "Found: {} is best with a {} of {}; {} are not told apart from it, {} are "
-                "worse.",
-                first.label, arena.metric->label, FormatValue(*arena.metric, first.estimate.mean),
-                equal, worse);
+  const auto words = [&](const char* before, const char* after) {
+    return fmt::format("Found: {}{} has the best mean {}, {}{}", before, first.label,
+                       arena.metric->label, FormatValue(*arena.metric, first.estimate.mean), after);
+  };
+  if (first.values.empty()) {
+    summary.found = "Found: no values yet.";
+  } else if (equal == 0) {
+    summary.found = words("", worse > 0 ? "; all others are worse." : ".");
+  } else {
+    summary.found =
+        words("no norm is surely best. ",
+              fmt::format("; {} more can be as good, {} are worse.", equal, worse).c_str());
+  }
   summary.sure = fmt::format(
-      "How sure: values are of {} that took no part in the tuning, and a norm is worse only beyond "
-      "a "
-      "bound that holds for all norms together with 95% confidence.",
-      Count(arena.seeds, "other seed"));
+      "How sure: {} that took no part in the tuning are compared. A norm is called worse only if "
+      "that can be said of all such norms together with 95% confidence.",
+      Count(arena.seeds, "seed"));
   summary.chart = RenderOverview(arena, id + "-overview");
-  summary.tiles = {{worse, "worse", "than " + first.label}, {equal, "not told apart", ""}};
+  summary.tiles = {{worse, "worse", "than " + first.label}, {equal, "can be as good", ""}};
   return summary;
 }
 
@@ -201,10 +205,10 @@ std::string BriefOfArena(const ArenaTask& arena) {
   const ArenaEntry& first = arena.entries.front();
   std::string text = ArenaTitle(arena) + ": ";
   if (first.values.empty()) return CleanText(text + "no values yet") + "\n";
-  text += fmt::format("{} {} is best", LabelWithUnit(*arena.metric),
-                      FormatEstimate(*arena.metric, first.estimate));
-  text += fmt::format(" with {}", first.label);
-  if (!equal.empty()) text += fmt::format("; not told apart: {}", fmt::join(equal, "; "));
+  text += fmt::format("{} {} is {} {}", LabelWithUnit(*arena.metric),
+                      FormatEstimate(*arena.metric, first.estimate),
+                      equal.empty() ? "best, with" : "the best mean, with", first.label);
+  if (!equal.empty()) text += fmt::format("; as good, for all we know: {}", fmt::join(equal, "; "));
   return CleanText(text) + "\n";
 }
 

@@ -58,9 +58,10 @@ TEST(ArenaHtmlTest, SaysWhatIsMissing) {
 }
 
 TEST(ArenaHtmlTest, IsBriefInATerminal) {
-  EXPECT_THAT(Findings(ArenaRuns()),
-              testing::StartsWith("Arena: Digits (mnist): test error (%) 12.03 ± 2.49 is best with "
-                                  "layer\n"));
+  EXPECT_THAT(
+      Findings(ArenaRuns()),
+      testing::StartsWith("Arena: Digits (mnist): test error (%) 12.03 ± 2.49 is best, with "
+                          "layer\n"));
 }
 
 TEST(ArenaHtmlTest, EscapesLabels) {

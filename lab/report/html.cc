@@ -739,20 +739,22 @@ Markup RenderOverview(const Section& section, const std::string& id) {
 // Returns the sentence on the best group of a panel: "With batch size 4, layer is best with 5.13%
 // test error."
 std::string BestOf(const Section& section, const Panel& panel, const MetricSpec& metric) {
-  const Group* best = nullptr;
-  Estimate value;
+  std::vector<std::string> best;  // several if their means are equal
+  double value = 0;
   for (const Group& group : panel.groups) {
     const Estimate other = EstimateMean(Values(group, metric.name, HeadlineMeasure(section)));
     if (other.count == 0) continue;
-    if (best && (metric.lower_is_better ? other.mean >= value.mean : other.mean <= value.mean)) {
-      continue;
+    const bool is_equal = FormatValue(metric, other.mean) == FormatValue(metric, value);
+    if (!best.empty() && is_equal) {
+      best.push_back(section.Named(group.value));
+    } else if (best.empty() || (metric.lower_is_better ? other.mean < value : other.mean > value)) {
+      best = {section.Named(group.value)};
+      value = other.mean;
     }
-    best = &group;
-    value = other;
   }
-  if (!best) return "";
-  return fmt::format("{} has the best mean {}, {}{}", section.Named(best->value), metric.label,
-                     FormatValue(metric, value.mean),
+  if (best.empty()) return "";
+  return fmt::format("{} {} the best mean {}, {}{}", fmt::join(best, ", "),
+                     best.size() == 1 ? "has" : "share", metric.label, FormatValue(metric, value),
                      panel.title.empty() ? "" : " (" + panel.title + ")");
 }
 

@@ -284,7 +284,7 @@ TEST(ReportTest, TheTableIsAlignedAndFitsTheTerminal) {
   runs[8].result.reset();
   EXPECT_EQ(RenderTable(runs),
             "digits: Digits (mnist)\n"
-            "batch size 4, lr 0.001, preset small\n"
+            "batch size 4, lr 0.001, preset small, 300 updates\n"
             "\n"
             "batch size 4\n"
             "  norm     seeds  final test error (%)           best  against none  seconds\n"
@@ -300,6 +300,30 @@ TEST(ReportTest, TheTableIsAlignedAndFitsTheTerminal) {
   runs[0].config.settings["norm"] = std::string(100, 'x');
   const std::string wide = RenderTable(runs, {.width = 80, .colour = false});
   EXPECT_THAT(wide, HasSubstr("xxx…"));
+}
+
+TEST(ReportTest, TheTableWarnsOfFewUpdates) {
+  Runs runs = Sample();
+  EXPECT_THAT(RenderTable(runs), Not(HasSubstr("Few updates")));
+  for (lab::Run& run : runs) run.result->steps = 99;
+  EXPECT_THAT(RenderTable(runs), HasSubstr(", preset small, 99 updates\n"));
+  EXPECT_THAT(RenderTable(runs), HasSubstr("\nFew updates: "));
+  runs[0].result->steps = 1;
+  EXPECT_THAT(RenderTable(runs), HasSubstr(", 1 to 99 updates\n"));
+  for (lab::Run& run : runs) run.config.preset = "smoke";
+  EXPECT_THAT(RenderTable(runs), Not(HasSubstr("Few updates")));
+  EXPECT_THAT(RenderTable(runs), Not(HasSubstr("better")));  // no verdict
+}
+
+// Equal means are not ranked.
+TEST(ReportTest, FirstScreenNamesAllOfTheBest) {
+  Runs runs;
+  for (const char* norm : {"none", "layer", "batch"}) {
+    for (const int seed : {1, 2}) {
+      runs.push_back(FinishedRun(norm, 4, seed, {norm == std::string("none") ? .06 : .05}));
+    }
+  }
+  EXPECT_THAT(RenderReport(runs), HasSubstr("share the best mean test error, 5.00%"));
 }
 
 TEST(ReportTest, ColourIsAnsi) {

@@ -2,10 +2,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 #include "lab/analysis/findings.h"
 #include "lab/analysis/format.h"
 #include "lab/analysis/summary.h"
+#include "lab/base/format_integer.h"
 #include "lab/error.h"
 #include "lab/report/markup.h"
 #include "lab/report/pieces.h"
@@ -84,7 +87,7 @@ std::string RenderPanel(const Section& section, const Panel& panel, const TableO
       }
       row.push_back(EstimateText(*metric, Values(group, metric->name, Measure::kBest)));
       std::string against = "-";
-      if (baseline && &group != baseline) {
+      if (baseline && &group != baseline && !IsSmoke(panel.config().preset)) {
         const Comparison comparison = Compare(group, *baseline, *metric, measure);
         if (comparison.difference.count > 0) {
           against = comparison.better > 0   ? "better"
@@ -108,6 +111,30 @@ std::string RenderPanel(const Section& section, const Panel& panel, const TableO
 
 }  // namespace
 
+namespace {
+
+// A run with fewer updates has hardly begun to learn.
+constexpr int64_t kFewUpdates = 100;
+
+// Returns the least and the largest number of updates of the finished runs; 0 if there is none.
+std::pair<int64_t, int64_t> UpdatesOf(const Section& section) {
+  std::vector<int64_t> steps;
+  for (const Run* run : section.runs) {
+    if (StatusOf(*run) == Status::kFinished) steps.push_back(run->result->steps);
+  }
+  if (steps.empty()) return {0, 0};
+  const auto [fewest, most] = std::ranges::minmax(steps);
+  return {fewest, most};
+}
+
+std::string UpdatesText(int64_t fewest, int64_t most) {
+  if (most == 0) return "";
+  if (fewest == most) return fmt::format(", {}", Count(most, "update"));
+  return fmt::format(", {} to {}", FormatInteger(fewest), Count(most, "update"));
+}
+
+}  // namespace
+
 std::string RenderTable(const std::vector<Run>& runs, const TableOptions& options) {
   if (runs.empty()) throw RunError("[RenderTable] runs must not be empty");
   const auto width = static_cast<size_t>(std::max(options.width, 20));
@@ -118,7 +145,10 @@ std::string RenderTable(const std::vector<Run>& runs, const TableOptions& option
     const std::string heading =
         CleanLine(fmt::format("{}: {} ({})", config.task, config.report.title, config.data.name));
     text += Painted(Cut(heading, width), "1", options.colour) + "\n";
-    text += Wrapped(CleanLine(fmt::format("{}", fmt::join(section.common, ", "))), width, "");
+    const auto [fewest, most] = UpdatesOf(section);
+    text += Wrapped(
+        CleanLine(fmt::format("{}{}", fmt::join(section.common, ", "), UpdatesText(fewest, most))),
+        width, "");
     for (const Panel& panel : section.panels) {
       text += "\n";
       if (!panel.title.empty()) {
@@ -138,8 +168,16 @@ std::string RenderTable(const std::vector<Run>& runs, const TableOptions& option
                                  "training time.",
                              width, "");
     }
-    if (std::ranges::any_of(section.panels,
-                            [](const Panel& panel) { return IsSmoke(panel.config().preset); })) {
+    const bool has_smoke = std::ranges::any_of(
+        section.panels, [](const Panel& panel) { return IsSmoke(panel.config().preset); });
+    if (!has_smoke && most > 0 && fewest < kFewUpdates) {
+      text += Wrapped(
+          fmt::format("Few updates: a norm that learns later can still be better. More epochs or "
+                      "smaller batches give more than {}.",
+                      fewest),
+          width, "");
+    }
+    if (has_smoke) {
       text += Wrapped("Smoke runs only check that the task runs: no verdict.", width, "");
     }
     const std::vector<std::string> incomplete = Incomplete(section);

@@ -92,7 +92,24 @@ void WriteOutputFile(const fs::path& path, std::string_view text) {
     if (!*fd || !WriteAll(fd->get(), AsBytes(text))) throw CannotWrite(path, SystemReason(errno));
     return;
   }
-  WriteFileAtomically(FollowLinks(path), text);
+  const fs::path target = FollowLinks(path);
+  RefuseFileOfRun(target);
+  WriteFileAtomically(target, text);
+}
+
+void RefuseFileOfRun(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const fs::path folder = FolderOf(path);
+  const bool is_checkpoint = name == "state.safetensors" && folder.filename() == "checkpoint";
+  const bool is_of_run = name == "config.json" || name == "metrics.jsonl" ||
+                         name == "result.json" || name == ".lock" ||
+                         name.starts_with("events.out.");
+  std::error_code error;
+  if ((is_of_run && fs::exists(folder / "config.json", error)) ||
+      (is_checkpoint && fs::exists(FolderOf(folder) / "config.json", error))) {
+    throw UsageError(
+        fmt::format("[output] the file must not be one of a run, got {}", path.string()));
+  }
 }
 
 fs::path FollowLinks(const fs::path& path) {

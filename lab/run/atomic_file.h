@@ -21,8 +21,13 @@ void WriteFileAtomically(const std::filesystem::path& path, std::string_view tex
 
 /// Writes `text` to a file named by the user. Follows symbolic links and replaces the file at their
 /// end atomically. Writes into an existing device, FIFO or the process's own stdout or stderr
-/// instead of replacing it. Throws RunError.
+/// instead of replacing it. Throws RunError, and like RefuseFileOfRun.
 void WriteOutputFile(const std::filesystem::path& path, std::string_view text);
+
+/// Throws UsageError if `path` is a file of a run, which an output would destroy: one of
+/// config.json, metrics.jsonl, result.json, .lock, the events and the checkpoint beside a
+/// config.json.
+void RefuseFileOfRun(const std::filesystem::path& path);
 
 /// Returns the end of a chain of symbolic links from `path`; it need not exist. Throws RunError for
 /// a loop.

@@ -104,9 +104,11 @@ def test_the_printed_command_trains_with_the_chosen_rates(tuned, tmp_path):
         assert f"norm {norm}: lr {best(before, norm)[0]:g}, chosen from 3 rates" in result.stderr
     first = min(errors, key=lambda norm: sum(errors[norm]))
     ranking = result.stdout.split("Each at its own learning rate:\n")[1]
-    values, norm = re.search(r"test error \(%\) (\S+ and \S+) is best with (\w+)", ranking).groups()
+    values, norm = re.search(r"test error \(%\) (\S+ and \S+) is the best mean, with (\w+)", ranking).groups()
     assert norm == first
     assert sorted(values.split(" and ")) == sorted(f"{100 * error:.2f}" for error in errors[first])
+    shown = tuned.ok("show", "runs", tmp_path).stdout  # without the tuning runs
+    assert ranking.strip() in shown and re.search(r"^  \S none +2 ", shown, re.M), shown
     tuned.ok("report", "runs", tmp_path, "-o", tmp_path / "report.html")
     assert "Norms at equal tuning: task pi-mnist, preset smoke." in (tmp_path / "report.html").read_text()
 
@@ -185,7 +187,7 @@ def test_char_lm_tunes_cells(planish):
         (("--lr", "..1"), "0 < LOW < HIGH"),
         (("--lr", ""), "0 < LOW < HIGH"),
         (("--lr", "1..1e30"), "lr must be"),
-        ((), "--lr is required"),
+        ((), '--lr must be a range LOW..HIGH with 0 < LOW < HIGH, such as 1e-4..1e-2, got ""'),
         (("--lr", "1e-3..1e-2", "--points", 1), "--points must be a whole number from 2 to 100"),
         (("--lr", "1e-3..1e-2", "--seeds", 0), "--seeds"),
         (("--lr", "1e-3..1e-2", "--seeds", 1000), "--seeds must be a whole number from 1 to 999"),

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "lab/engine/batches.h"
@@ -347,6 +348,12 @@ class HandwritingTask final : public Task {
     OffsetScale scale;
     packed.values.at("offset_mean").get_to(scale.mean);
     packed.values.at("offset_deviation").get_to(scale.deviation);
+    for (const float deviation : scale.deviation) {
+      if (!(deviation > 0) || !std::isfinite(deviation)) {
+        throw std::invalid_argument(
+            fmt::format("offset_deviation must be positive, got {}", deviation));
+      }
+    }
     return std::make_unique<HandwritingCorpus>(AlphabetOf(s), scale,
                                                packed.values.at("known").get<std::vector<bool>>());
   }

@@ -161,8 +161,8 @@ Corpus::Corpus(ParallelText text, int64_t vocabulary, int64_t max_length,
                                      Count(left_out.nothing, "pair"));
   }
   if (const int64_t unknown = Unknown(valid) + Unknown(test); unknown > 0) {
-    about.description += fmt::format("; {} pieces of validation and test are not in the vocabulary",
-                                     FormatInteger(unknown));
+    about.description += fmt::format("; {} of validation and test {} not in the vocabulary",
+                                     Count(unknown, "piece"), unknown == 1 ? "is" : "are");
   }
 }
 

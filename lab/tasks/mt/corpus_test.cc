@@ -118,7 +118,7 @@ TEST(Corpus, CountsLeftOutPairs) {
               HasSubstr("; 3 pairs of more than 20 pieces left out of training and validation"));
   EXPECT_THAT(corpus.about.description, HasSubstr("; 1 pair left out of which a side has no"));
   EXPECT_THAT(corpus.about.description,
-              HasSubstr("; 1 pieces of validation and test are not in the vocabulary"));
+              HasSubstr("; 1 piece of validation and test is not in the vocabulary"));
 }
 
 TEST(Corpus, RefusesAnEmptySplit) {
