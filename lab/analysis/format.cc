@@ -120,7 +120,7 @@ std::string FormatTarget(const MetricSpec& metric, double value) {
 std::string FormatTwo(const MetricSpec& metric, double a, double b) {
   const double x = Shown(metric, a), y = Shown(metric, b);
   if (IsSteps(metric)) return Rounded(metric, x, 0) + " and " + Rounded(metric, y, 0);
-  // Enough digits to see how far the values are apart.
+  // Uses enough digits to show the difference between the values.
   int decimals = IsPercent(metric) ? 2 : DecimalsFor(std::max(std::abs(x), std::abs(y)), 3);
   if (x != y && !IsPercent(metric)) decimals = std::max(decimals, DecimalsFor(x - y, 1));
   if (NeedsExponent(std::max(std::abs(x), std::abs(y))) || decimals > 7) {

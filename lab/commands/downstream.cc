@@ -139,9 +139,7 @@ void Write(const fs::path& file, const std::map<std::string, at::Tensor>& vector
                       t.sizes().vec(),
                       {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()}});
   }
-  const fs::path target = FollowLinks(file);
-  RefuseFileOfRun(target);
-  WriteSafetensors(target, stored);
+  WriteSafetensors(OutputTarget(file), stored);
 }
 
 std::map<std::string, double> JudgeRun(const fs::path& folder, const DownstreamFlags& flags) {
@@ -189,14 +187,16 @@ constexpr Column kColumns[] = {
 };
 
 int RunDownstream(const DownstreamFlags& flags) {
-  if (!flags.write.empty() && (flags.sources.size() != 1 || !IsRun(flags.sources[0]))) {
+  std::vector<bool> is_run;  // of each source
+  std::ranges::transform(flags.sources, std::back_inserter(is_run), IsRun);
+  if (!flags.write.empty() && (is_run.size() != 1 || !is_run[0])) {
     throw UsageError("[downstream] --write must go with one run as the only source");
   }
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const at::NoGradGuard no_grad;
-  bool first = true;
-  for (const fs::path& source : flags.sources) {
-    const auto values = IsRun(source) ? JudgeRun(source, flags) : JudgeFile(source, flags);
+  for (size_t i = 0; i < flags.sources.size(); ++i) {
+    const fs::path& source = flags.sources[i];
+    const auto values = is_run[i] ? JudgeRun(source, flags) : JudgeFile(source, flags);
     if (flags.json) {
       nlohmann::ordered_json line = {{"source", Escaped(source.string())}};
       for (const Column& column : kColumns) {
@@ -206,7 +206,7 @@ int RunDownstream(const DownstreamFlags& flags) {
       }
       Print(line.dump() + "\n");
     } else {
-      if (first) {
+      if (i == 0) {
         for (const Column& column : kColumns) Print(fmt::format("{:>8}", column.head));
         Print("\n");
       }
@@ -219,7 +219,6 @@ int RunDownstream(const DownstreamFlags& flags) {
       PrintText("  " + source.string() + "\n");
     }
     FlushStdout();
-    first = false;
   }
   return 0;
 }

@@ -9,7 +9,6 @@
 #include "lab/commands/trained_run.h"
 #include "lab/engine/model_file.h"
 #include "lab/error.h"
-#include "lab/run/atomic_file.h"
 
 namespace planish::lab {
 
@@ -27,7 +26,7 @@ int RunExport(const ExportFlags& flags) {
         fmt::format("[export] --dtype must be float32 or float16, got \"{}\"", flags.dtype));
   }
   TrainedRun run("export", flags.trained);
-  run.Export(FollowLinks(flags.out), flags.dtype == "float16" ? at::kHalf : at::kFloat);
+  run.Export(flags.out, flags.dtype == "float16" ? at::kHalf : at::kFloat);
   return 0;
 }
 

@@ -52,7 +52,7 @@ struct TrainedRuns {
 /// Trains the runs of `queue`, which has one group of runs of `task`: one after the other in this
 /// process, or --jobs at once, each in a process of its own. `summary` describes a run with a
 /// result. Calls `on_run` for each run with a result, in the order of the queue. `processes` train
-/// each run together; there must be one with --jobs.
+/// each run together; with --jobs it must be a single process.
 TrainedRuns TrainRuns(const Task& task, RunQueue& queue, const RunFlags& flags,
                       Processes& processes, const std::function<std::string(const Run&)>& summary,
                       const std::function<void(const Run&)>& on_run);

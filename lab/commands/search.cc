@@ -31,7 +31,7 @@ struct SearchFlags {
   int64_t count = 5;
 };
 
-// What a query finds, as lines.
+// Returns the lines that a query finds.
 using Finder = std::function<std::string(const std::string& query)>;
 
 Finder FindImages(CaptionSearcher& searcher, int64_t count) {

@@ -51,9 +51,7 @@ void AddShow(CLI::App& app, Action& action) {
       std::string ranking;
       if (!flags->runs && !std::ranges::all_of(runs, IsTuningRun)) {
         // Tuning runs take no part in the comparison.
-        for (const ArenaTask& arena : FindArenas(runs)) {
-          ranking += "\nEach at its own learning rate:\n" + BriefOfArena(arena);
-        }
+        ranking = BriefRanking(runs);
         std::erase_if(runs, IsTuningRun);
       }
       if (flags->json || flags->csv) {

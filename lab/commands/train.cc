@@ -82,7 +82,7 @@ std::vector<QueuedRun> QueueTuned(const Task& task, const SweepRequest& request,
     one.values.emplace_back(kRateSetting, std::vector{RateText(trial)});
     std::ranges::move(QueueSweep(task, one, 0), std::back_inserter(runs));
   }
-  // Seed by seed, like other sweeps.
+  // Orders runs seed by seed, like other sweeps.
   std::ranges::stable_sort(runs, {}, [&](const QueuedRun& run) {
     return std::ranges::find(request.seeds, run.plan.seed) - request.seeds.begin();
   });
@@ -104,9 +104,7 @@ void PrintRanking(const fs::path& folder, std::vector<Run> runs) {
     Warn("the rates were tuned on other data");
     return;
   }
-  for (const ArenaTask& arena : FindArenas(runs)) {
-    PrintText(fmt::format("\nEach at its own learning rate:\n{}", BriefOfArena(arena)));
-  }
+  PrintText(BriefRanking(runs));
 }
 
 // Returns a run's line of --json.
@@ -166,7 +164,7 @@ int RunTrain(const TrainFlags& flags) {
   if (!flags.runs.json && is_first && !runs.empty()) {
     Print(RenderTable(runs, StdoutTable()));
     if (trained.status == 0 && runs.size() < trained.runs.size()) {
-      Warn(fmt::format("the table lacks {} of {} runs; the same command, run again, has all",
+      Warn(fmt::format("the table lacks {} of {} runs; the same command completes it",
                        trained.runs.size() - runs.size(), trained.runs.size()));
     }
     if (flags.tuned) PrintRanking(*flags.tuned, std::move(runs));

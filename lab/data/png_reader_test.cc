@@ -97,8 +97,8 @@ std::vector<uint16_t> Ramp(size_t count, int depth) {
   return samples;
 }
 
-// Each depth of grey, with and without interlacing. Sizes that are no multiples of 8 cover partial
-// bytes and empty passes.
+// Covers each depth of grey, with and without interlacing. Sizes that are no multiples of 8 give
+// partial bytes and empty passes.
 TEST_F(ReadPngTest, ScalesGreySamplesOfEveryDepth) {
   for (const int depth : {1, 2, 4, 8, 16}) {
     for (const bool interlaced : {false, true}) {

@@ -227,7 +227,7 @@ TEST(ReadText, CountsCharacters) {
     EXPECT_EQ(CountUnits(text.characters, text.unit), std::min(count, 5));
   }
   EXPECT_EQ(CountUnits(kMixed, TextUnit::kByte), 10);
-  // Marks and gzip are as with bytes.
+  // Byte order marks and gzip are handled as for bytes.
   WriteFile(temp / "marked", Gzip("\xef\xbb\xbf" + std::string(kMixed)));
   EXPECT_EQ(ReadText(temp / "marked", 3, TextUnit::kCharacter).characters, "a\xc3\xa9\xc3\xa9");
 }

@@ -81,13 +81,12 @@ void ExportModel(const fs::path& file, const Task& task, const Run& run, const T
   for (const auto& [name, t] : packed->tensors) {
     tensors.emplace_back(std::string(kPackedData) + name, t.contiguous());
   }
-  RefuseFileOfRun(file);
   std::vector<StoredTensor> stored;
   for (const auto& [name, t] : tensors) stored.push_back(Stored(name, t));
   RunConfig config = run.config;
   RemovePaths(config);
   const Json best = run.result && run.result->best ? Json(run.result->best->values) : Json();
-  WriteSafetensors(file, stored,
+  WriteSafetensors(OutputTarget(file), stored,
                    {{"format", kModelFormat},
                     {"config", Json(config).dump()},
                     {"values", best.dump()},

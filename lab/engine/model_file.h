@@ -17,7 +17,7 @@ namespace planish::lab {
 /// Writes the trained model of `run`, a run of `task`, to `file`. Weights and buffers in floating
 /// point are rounded to `type`. Leaves out the folders of absolute paths in the run's texts.
 /// Throws UsageError if the task's models are of no use without the data, or if a weight is out of
-/// the range of `type`; and RunError if the file cannot be written.
+/// the range of `type`; RunError if the file cannot be written; and like OutputTarget.
 void ExportModel(const std::filesystem::path& file, const Task& task, const Run& run,
                  const Trained& trained, at::ScalarType type);
 

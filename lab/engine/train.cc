@@ -522,7 +522,7 @@ Update UpdateWeights(Experiment& experiment, Optimizer& optimizer,
 
 nlohmann::ordered_json StoredSettings(const Settings& settings) {
   nlohmann::ordered_json stored = settings.values();
-  // As versions without the settings stored it, so that their runs can be continued.
+  // Leaves out settings that older versions did not have, so that their runs can be continued.
   if (settings.Int("shards") == 1) stored.erase("shards");
   if (!settings.Flag("sync_batch_norm")) stored.erase("sync_batch_norm");
   return stored;

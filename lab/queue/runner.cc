@@ -182,7 +182,7 @@ class Runner {
     } catch (const RunInUse&) {
       if (IsOnly()) throw;
       progress_.LeaveRun();
-      // Another process took it after the test.
+      // Another process took the run after its lock was tested.
       in_use_.insert(index);
       waiting_.insert(std::ranges::lower_bound(waiting_, index), index);
       return true;

@@ -35,8 +35,8 @@ struct RunnerOptions {
 
   /// Returns true if the run with this index has a result. Empty: RunQueue::FindResult.
   std::function<bool(size_t)> has_result{};
-  /// Returns the text of the line for a run with a result. Empty: its time, and no line for a run
-  /// with an earlier one.
+  /// Describes a run with a result, in a line for each run. If empty, a line gives the time of the
+  /// run, and runs with an earlier result have none.
   std::function<std::string(const Run&)> summary{};
   /// Called with the index of a run when it has a result.
   std::function<void(size_t, const Run&, ResultOf)> on_result{};

@@ -208,8 +208,14 @@ std::string BriefOfArena(const ArenaTask& arena) {
   text += fmt::format("{} {} is {} {}", LabelWithUnit(*arena.metric),
                       FormatEstimate(*arena.metric, first.estimate),
                       equal.empty() ? "best, with" : "the best mean, with", first.label);
-  if (!equal.empty()) text += fmt::format("; as good, for all we know: {}", fmt::join(equal, "; "));
+  if (!equal.empty()) text += fmt::format("; not told apart: {}", fmt::join(equal, "; "));
   return CleanText(text) + "\n";
+}
+
+std::string BriefRanking(const std::vector<Run>& runs) {
+  std::string text;
+  for (const ArenaTask& arena : FindArenas(runs)) text += BriefOfArena(arena);
+  return text.empty() ? text : "\nEach at its own learning rate:\n" + text;
 }
 
 }  // namespace planish::lab

@@ -2,6 +2,7 @@
 #define PLANISH_LAB_REPORT_ARENA_HTML_H_
 
 #include <string>
+#include <vector>
 
 #include "lab/analysis/arena.h"
 #include "lab/report/page.h"
@@ -17,6 +18,9 @@ std::string ArenaTitle(const ArenaTask& arena);
 /// Returns the ranking for a terminal: a line with the first entry and those that are not told
 /// apart from it.
 std::string BriefOfArena(const ArenaTask& arena);
+
+/// Returns BriefOfArena of every arena of `runs`, with a heading, or an empty text.
+std::string BriefRanking(const std::vector<Run>& runs);
 
 }  // namespace planish::lab
 

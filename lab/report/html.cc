@@ -831,16 +831,11 @@ Part RenderSection(const Section& section, const std::string& id) {
             .body = {},
             .links = {},
             .details = {}};
-  const auto add = [&](const std::string& name, const std::string& title, const Markup& content) {
-    if (content.empty()) return;
-    part.links.push_back({id + name, title});
-    part.body += Fold(part.links.back(), content);
-  };
   const std::vector<std::string> warnings = Warnings(section);
   if (!warnings.empty()) {
     part.body += Tag("div", {{"class", "warnings"}}, Tag("h4", {}, "Warnings"), List(warnings));
   }
-  add("-findings", "Findings", RenderFindings(section));
+  AddSection(part, "-findings", "Findings", RenderFindings(section));
   Markup results;
   std::vector<std::string> notes_of_charts, notes_of_details;
   for (size_t i = 0; i < section.panels.size(); ++i) {
@@ -861,8 +856,8 @@ Part RenderSection(const Section& section, const std::string& id) {
         RenderSamples(section, panel));
   }
   results += Tag("p", {{"class", "note"}}, HeadlineNote(section));
-  add("-results", "Results and curves", results);
-  add("-claims", "Published claims about this task", RenderClaims(section));
+  AddSection(part, "-results", "Results and curves", results);
+  AddSection(part, "-claims", "Published claims about this task", RenderClaims(section));
 
   Markup setup = Tag("h4", {}, "Setup") + RenderFacts(section);
   if (!report.notes.empty()) {

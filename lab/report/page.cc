@@ -145,6 +145,13 @@ Markup Fold(const Link& link, const Markup& content, bool open) {
              TopLink());
 }
 
+void AddSection(Part& part, const std::string& suffix, const std::string& title,
+                const Markup& content) {
+  if (content.empty()) return;
+  part.links.push_back({part.id + suffix, title});
+  part.body += Fold(part.links.back(), content);
+}
+
 std::string RenderPage(const std::vector<Part>& parts) {
   Markup body;
   for (size_t i = 0; i < parts.size(); ++i) {

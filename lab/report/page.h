@@ -47,6 +47,11 @@ struct Part {
 /// Returns a section of a part that folds, with a heading of level 3.
 Markup Fold(const Link& link, const Markup& content, bool open = true);
 
+/// Appends a section that folds to a part, and its entry to the contents, unless `content` is
+/// empty. Its id is the part's followed by `suffix`.
+void AddSection(Part& part, const std::string& suffix, const std::string& title,
+                const Markup& content);
+
 /// Returns the document with its style and script inside. The first part is open, and its summary
 /// is the first screen. The others are folded if there are more than two parts. The appendix is
 /// printed only if the reader chooses so.

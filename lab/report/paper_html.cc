@@ -657,12 +657,7 @@ Part RenderReproduction(const Reproduction& reproduction, const std::string& id)
             .body = {},
             .links = {},
             .details = {}};
-  const auto add = [&](const std::string& name, const std::string& title, const Markup& content) {
-    if (content.empty()) return;
-    part.links.push_back({id + name, title});
-    part.body += Fold(part.links.back(), content);
-  };
-  add("-claims", "Claims of the paper", RenderClaims(claims));
+  AddSection(part, "-claims", "Claims of the paper", RenderClaims(claims));
   Markup tables;
   if (paper.invariances) tables += RenderInvariances(*paper.invariances);
   for (const PaperTable& table : paper.tables) tables += RenderTable(reproduction, table);
@@ -673,7 +668,7 @@ Part RenderReproduction(const Reproduction& reproduction, const std::string& id)
         "shown as both values. A verdict compares the sign of the difference with the printed one. "
         "± after a printed value is the sampling error of one run on a test set of that size.");
   }
-  add("-tables", "Tables of the paper", tables);
+  AddSection(part, "-tables", "Tables of the paper", tables);
   Markup figures, timed;
   for (size_t i = 0; i < paper.figures.size(); ++i) {
     const std::string figure_id = fmt::format("{}-f{}", id, i);
@@ -682,7 +677,7 @@ Part RenderReproduction(const Reproduction& reproduction, const std::string& id)
       timed += RenderFigureOf(reproduction, paper.figures[i], /*against_seconds=*/true, figure_id);
     }
   }
-  add("-figures", "Figures of the paper", figures);
+  AddSection(part, "-figures", "Figures of the paper", figures);
   const std::vector<std::string> missing = reproduction.Missing();
   if (!missing.empty()) {
     part.body += Tag("p", {{"class", "note"}},

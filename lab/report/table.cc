@@ -109,10 +109,6 @@ std::string RenderPanel(const Section& section, const Panel& panel, const TableO
   return text;
 }
 
-}  // namespace
-
-namespace {
-
 // A run with fewer updates has hardly begun to learn.
 constexpr int64_t kFewUpdates = 100;
 

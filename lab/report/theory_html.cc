@@ -281,8 +281,7 @@ Part RenderTheorySection(const std::vector<TheoryResult>& found, const std::stri
             .details = {}};
   for (size_t i = 0; i < results.size(); ++i) {
     const std::string own = fmt::format("{}-{}", id, i);
-    part.links.push_back({own, HeadingOf(results[i])});
-    part.body += Fold(part.links.back(), RenderResult(results[i], own));
+    AddSection(part, fmt::format("-{}", i), HeadingOf(results[i]), RenderResult(results[i], own));
     part.details += RenderDetails(results[i], own);
   }
   part.body += Tag("p", {{"class", "note"}},

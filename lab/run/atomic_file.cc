@@ -55,6 +55,22 @@ std::optional<FileDescriptor> OpenInPlace(const fs::path& path) {
       RetryInterrupted([&] { return open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC); }));
 }
 
+// Throws UsageError if `path` is a file of a run, which an output would destroy.
+void RefuseFileOfRun(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const fs::path folder = FolderOf(path);
+  const bool is_checkpoint = name == "state.safetensors" && folder.filename() == "checkpoint";
+  const bool is_of_run = name == "config.json" || name == "metrics.jsonl" ||
+                         name == "result.json" || name == ".lock" ||
+                         name.starts_with("events.out.");
+  std::error_code error;
+  if ((is_of_run && fs::exists(folder / "config.json", error)) ||
+      (is_checkpoint && fs::exists(FolderOf(folder) / "config.json", error))) {
+    throw UsageError(
+        fmt::format("[output] the file must not be one of a run, got {}", path.string()));
+  }
+}
+
 }  // namespace
 
 void WriteFileAtomically(const fs::path& path, std::span<const std::span<const std::byte>> pieces) {
@@ -92,27 +108,10 @@ void WriteOutputFile(const fs::path& path, std::string_view text) {
     if (!*fd || !WriteAll(fd->get(), AsBytes(text))) throw CannotWrite(path, SystemReason(errno));
     return;
   }
-  const fs::path target = FollowLinks(path);
-  RefuseFileOfRun(target);
-  WriteFileAtomically(target, text);
+  WriteFileAtomically(OutputTarget(path), text);
 }
 
-void RefuseFileOfRun(const fs::path& path) {
-  const std::string name = path.filename().string();
-  const fs::path folder = FolderOf(path);
-  const bool is_checkpoint = name == "state.safetensors" && folder.filename() == "checkpoint";
-  const bool is_of_run = name == "config.json" || name == "metrics.jsonl" ||
-                         name == "result.json" || name == ".lock" ||
-                         name.starts_with("events.out.");
-  std::error_code error;
-  if ((is_of_run && fs::exists(folder / "config.json", error)) ||
-      (is_checkpoint && fs::exists(FolderOf(folder) / "config.json", error))) {
-    throw UsageError(
-        fmt::format("[output] the file must not be one of a run, got {}", path.string()));
-  }
-}
-
-fs::path FollowLinks(const fs::path& path) {
+fs::path OutputTarget(const fs::path& path) {
   constexpr int kMaxLinks = 40;  // the kernel's own limit
   fs::path target = path;
   std::error_code error;
@@ -121,6 +120,7 @@ fs::path FollowLinks(const fs::path& path) {
     target = FolderOf(target) / fs::read_symlink(target, error);
     if (error) throw CannotWrite(path, error.message());
   }
+  RefuseFileOfRun(target);
   return target;
 }
 

@@ -21,17 +21,13 @@ void WriteFileAtomically(const std::filesystem::path& path, std::string_view tex
 
 /// Writes `text` to a file named by the user. Follows symbolic links and replaces the file at their
 /// end atomically. Writes into an existing device, FIFO or the process's own stdout or stderr
-/// instead of replacing it. Throws RunError, and like RefuseFileOfRun.
+/// instead of replacing it. Throws RunError, and like OutputTarget.
 void WriteOutputFile(const std::filesystem::path& path, std::string_view text);
 
-/// Throws UsageError if `path` is a file of a run, which an output would destroy: one of
-/// config.json, metrics.jsonl, result.json, .lock, the events and the checkpoint beside a
-/// config.json.
-void RefuseFileOfRun(const std::filesystem::path& path);
-
-/// Returns the end of a chain of symbolic links from `path`; it need not exist. Throws RunError for
-/// a loop.
-std::filesystem::path FollowLinks(const std::filesystem::path& path);
+/// Returns the file that an output to `path` replaces: the end of a chain of symbolic links, which
+/// need not exist. Throws RunError for a loop. Throws UsageError for a file of a run: config.json,
+/// and beside one metrics.jsonl, result.json, .lock, the events and the checkpoint.
+std::filesystem::path OutputTarget(const std::filesystem::path& path);
 
 }  // namespace planish::lab
 

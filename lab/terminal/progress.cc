@@ -296,7 +296,7 @@ void Progress::Show() {
   } else if (mode_ == ProgressMode::kLines) {
     output_.write(FitFields(fields_, kUnlimited) + "\n");
   } else {
-    // One column stays free: a full line wraps on some terminals.
+    // Leaves the last column free, because a full line wraps on some terminals.
     output_.write("\r" + FitFields(fields_, output_.columns() - 1) + "\x1b[K");
     drawn_ = true;
   }

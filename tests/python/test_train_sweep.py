@@ -215,7 +215,7 @@ def test_a_run_of_another_process_is_left_or_taken_up(planish, jobs):
         result = planish.ok(*SWEEP, "--jobs", jobs, "--quiet")
         assert result.stderr == (
             f"1 of 6 runs left to another process, which is training it: {NAMES[0]}\n"
-            "warning: the table lacks 1 of 6 runs; the same command, run again, has all\n"
+            "warning: the table lacks 1 of 6 runs; the same command completes it\n"
         )
         assert finished(run.parent) == NAMES[1:]
     assert planish.ok(*SWEEP, "--jobs", jobs, "--quiet").stderr == ""

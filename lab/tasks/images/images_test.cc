@@ -28,7 +28,7 @@ std::unique_ptr<DigitCases> Spots(const ImageShape& shape, int64_t classes) {
     cases->labels = at::arange(count).remainder(classes);
     cases->x = at::rand({count, shape.values()}) * 0.1;
     for (int64_t i = 0; i < count; ++i) {
-      // A block that the convolutions see whole.
+      // Draws a bright block, which lies in the field of one unit, at the place of the class.
       const at::Tensor image = cases->x[i].view({shape.height, shape.width, shape.channels});
       const int64_t label = cases->labels[i].item<int64_t>();
       image.slice(0, 2, 10).slice(1, 3 * label, 3 * label + 3).fill_(1);
