@@ -158,6 +158,8 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
   };
   h_rows.Pad(args.dh_n, gradients.dh);
   c_rows.Pad(args.dc_n, gradients.dc);
+  // The product that computes dunprojected does not write its padding, which the norms read.
+  if (layer.projects()) layer.unit_rows().Pad(nullptr, gradients.dunprojected);
 
   const SlotSizes kept = KeptSizes<T>(recipe, shape), step = StepSizes<T>(recipe, shape);
   T* const anew = memory.anew.Get(again ? layer.segment_steps() * ElementsOf(kept) : 0);
