@@ -116,6 +116,17 @@ void Rank(ArenaTask& task) {
   }
 }
 
+using TaskKey = std::tuple<std::string, std::string, std::string>;  // task, preset and data
+
+TaskKey TaskOf(const RunConfig& config) { return {config.task, config.preset, config.data.sha256}; }
+
+// Returns true if the run is of an entry of the task, at the entry's chosen rate.
+bool IsAtChosenRate(const Run& run, const ArenaTask& task) {
+  const auto entry = std::ranges::find(task.entries, KeyOf(run.config), &ArenaEntry::settings);
+  return entry != task.entries.end() && entry->chosen &&
+         run.config.settings.value(kRateSetting, Json()) == Json(entry->rate());
+}
+
 }  // namespace
 
 RateTrial TrialOf(double rate, const std::vector<const Run*>& runs) {
@@ -149,14 +160,26 @@ std::optional<size_t> ChooseRate(const std::vector<RateTrial>& trials, bool lowe
   return best;
 }
 
+void KeepComparedRuns(std::vector<Run>& runs) {
+  for (const ArenaTask& arena : FindArenas(runs)) {
+    const auto is_of_arena = [key = TaskOf(*arena.config)](const Run& run) {
+      return !IsTuningRun(run) && TaskOf(run.config) == key;
+    };
+    const bool are_all_tuned = std::ranges::all_of(
+        runs, [&](const Run& run) { return !is_of_arena(run) || IsAtChosenRate(run, arena); });
+    for (Run& run : runs) run.is_rate_tuned |= are_all_tuned && is_of_arena(run);
+  }
+  std::erase_if(runs, IsTuningRun);
+}
+
 std::vector<ArenaTask> FindArenas(const std::vector<Run>& runs) {
   // Task, preset and data -> settings -> runs.
-  std::map<std::tuple<std::string, std::string, std::string>, std::map<Json, Grouped>> tasks;
-  std::set<decltype(tasks)::key_type> tuned;
+  std::map<TaskKey, std::map<Json, Grouped>> tasks;
+  std::set<TaskKey> tuned;
   for (const Run& run : runs) {
     const auto rate = run.config.settings.find(kRateSetting);
     if (rate == run.config.settings.end() || !rate->is_number()) continue;
-    const std::tuple key(run.config.task, run.config.preset, run.config.data.sha256);
+    const TaskKey key = TaskOf(run.config);
     Grouped& grouped = tasks[key][KeyOf(run.config)];
     if (IsTuningRun(run)) tuned.insert(key);
     Add((IsTuningRun(run) ? grouped.tuning : grouped.compared)[rate->get<double>()], run);

@@ -53,9 +53,9 @@ struct ArenaEntry {
   int diverged = 0;               ///< runs at the chosen rate
   Estimate estimate;              ///< of `values`
   Estimate behind;                ///< this entry minus the first, paired by seed
-  /// Distance of `behind` from 0 above which the entry is told apart from the first one; absent for
-  /// fewer than two common seeds. The entries that are not told apart contain the truly best one
-  /// with 95% confidence.
+  /// Least clear difference: distance of `behind` from 0 above which the entry is told apart from
+  /// the first one; absent for fewer than two common seeds. The entries that are not told apart
+  /// contain the truly best one with 95% confidence.
   std::optional<double> bound;
   bool is_told_apart = false;              ///< surely worse than the first
   std::optional<double> seconds_per_step;  ///< mean over the runs at the chosen rate
@@ -77,6 +77,10 @@ struct ArenaTask {
   int tuning_seeds = 0;       ///< most tuning runs of an entry at a rate
   int seeds = 0;              ///< most runs of an entry that are compared
 };
+
+/// Removes the tuning runs, and marks the others of a task, preset and data if all are at the rates
+/// that these chose (Run::is_rate_tuned). They are then compared although their rates differ.
+void KeepComparedRuns(std::vector<Run>& runs);
 
 /// Returns the arenas of tasks that have tuning runs at several rates, ordered by task and preset.
 /// Results point into `runs`.

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "lab/analysis/summary.h"
 #include "lab/analysis/test_runs.h"
 
 namespace planish::lab {
@@ -164,6 +165,26 @@ TEST(ArenaTest, KeepsPresetsAndDataApart) {
     runs.push_back(run);
   }
   EXPECT_EQ(FindArenas(runs).size(), 3u);
+}
+
+TEST(ArenaTest, MarksRunsOfWhichAllHaveTunedRates) {
+  Runs runs;
+  AddEntry(runs, "none", 0.3, 0.2, 0.2, {0.30, 0.31});
+  AddEntry(runs, "layer", 0.1, 0.2, 0.1, {0.10, 0.12});
+  Runs tuned = runs;
+  KeepComparedRuns(tuned);
+  ASSERT_EQ(tuned.size(), 4u);
+  for (const lab::Run& run : tuned) EXPECT_TRUE(run.is_rate_tuned);
+  const std::vector<Section> sections = Summarize(tuned);
+  ASSERT_EQ(sections.front().panels.size(), 1u);
+  EXPECT_EQ(sections.front().panels.front().settings[kRateSetting], "tuned");
+  EXPECT_EQ(sections.front().panels.front().groups.size(), 2u);
+
+  // A run at another rate: all are compared at equal rates.
+  runs.push_back(AtRate(FinishedRun("layer", 4, 3, {0.01}), 0.2));
+  KeepComparedRuns(runs);
+  for (const lab::Run& run : runs) EXPECT_FALSE(run.is_rate_tuned);
+  EXPECT_EQ(Summarize(runs).front().panels.size(), 2u);
 }
 
 }  // namespace

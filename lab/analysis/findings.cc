@@ -229,10 +229,12 @@ std::string BriefOfClaims(const Section& section) {
 std::string MethodOf(const Section& section) {
   const MetricSpec* metric = section.Find(section.config->report.headline);
   if (!metric) return "";
+  const bool tuned = std::ranges::any_of(section.runs, &Run::is_rate_tuned);
   return fmt::format(
       "Metric: {}; {} is better. Differences are paired by seed: both runs start from the same "
-      "weights and see the cases in the same order.",
-      MeasureName(*metric, HeadlineMeasure(section)), metric->lower_is_better ? "lower" : "higher");
+      "weights and see the cases in the same order.{}",
+      MeasureName(*metric, HeadlineMeasure(section)), metric->lower_is_better ? "lower" : "higher",
+      tuned ? " Each has its own learning rate, which tuning chose." : "");
 }
 
 std::string MeasuredText(const Section& section, const ClaimResult& result) {

@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "lab/analysis/arena.h"
 #include "lab/analysis/format.h"
 
 namespace planish::lab {
@@ -200,6 +201,7 @@ Section MakeSection(std::vector<const Run*> runs) {
     section.specs_differ |= !SameSpecs(run->config, *section.config);
     nlohmann::json settings = AllSettings(run->config);
     settings.erase(report.compare);
+    if (run->is_rate_tuned) settings[kRateSetting] = "tuned";
     std::vector<const Run*>& seeds =
         GroupFor(section, settings, SettingText(ComparedValue(*run, report.compare))).runs;
     const bool repeated = std::any_of(seeds.begin(), seeds.end(), [&](const Run* other) {

@@ -37,7 +37,8 @@ struct Group {
   int CountOf(Status status) const;
 };
 
-/// Groups that differ only in the compared setting. Only these are compared with each other.
+/// Groups that differ only in the compared setting, and in their learning rates if these are tuned.
+/// Only these are compared with each other.
 struct Panel {
   std::string title;        ///< the settings that distinguish it, by SettingPhrase: "batch size 4"
   nlohmann::json settings;  ///< all but the compared one, including the preset

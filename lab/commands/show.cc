@@ -52,7 +52,7 @@ void AddShow(CLI::App& app, Action& action) {
       if (!flags->runs && !std::ranges::all_of(runs, IsTuningRun)) {
         // Tuning runs take no part in the comparison.
         ranking = BriefRanking(runs);
-        std::erase_if(runs, IsTuningRun);
+        KeepComparedRuns(runs);
       }
       if (flags->json || flags->csv) {
         PrintText(flags->json ? RenderJson(runs, row) : RenderCsv(runs, row));

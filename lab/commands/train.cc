@@ -159,7 +159,9 @@ int RunTrain(const TrainFlags& flags) {
   if (trained.status > 128) return trained.status;
   std::vector<Run> runs;
   for (const std::optional<Run>& run : trained.runs) {
-    if (run) runs.push_back(*run);
+    if (!run) continue;
+    runs.push_back(*run);
+    runs.back().is_rate_tuned = flags.tuned.has_value();
   }
   if (!flags.runs.json && is_first && !runs.empty()) {
     Print(RenderTable(runs, StdoutTable()));

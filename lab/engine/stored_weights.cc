@@ -57,11 +57,10 @@ void LoadInto(const std::filesystem::path& file, const SafetensorsFile& stored,
   }
   if (from->dtype != TypeName(target.scalar_type()) ||
       at::IntArrayRef(from->shape) != target.sizes()) {
-    using Json = nlohmann::ordered_json;
-    throw CannotRead(file,
-                     fmt::format("{} must have type {} and shape {}, got {} and {}", name,
-                                 TypeName(target.scalar_type()), Json(target.sizes().vec()).dump(),
-                                 from->dtype, Json(from->shape).dump()));
+    const auto text = [](const auto& shape) { return nlohmann::json(shape).dump(); };
+    throw CannotRead(file, fmt::format("{} must have type {} and shape {}, got {} and {}", name,
+                                       TypeName(target.scalar_type()), text(target.sizes().vec()),
+                                       from->dtype, text(from->shape)));
   }
   if (target.nbytes() == 0) return;
   const at::Tensor values = target.is_cpu() ? target : at::empty_like(target, at::kCPU);

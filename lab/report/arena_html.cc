@@ -63,7 +63,7 @@ Markup RenderRanking(const ArenaTask& arena) {
     rows += Tag("tr", {}, row);
   }
   const Markup head = NumberHead("rank") + Head("norm") + NumberHead(LabelWithUnit(*arena.metric)) +
-                      NumberHead("minus the first") + NumberHead("bound") +
+                      NumberHead("minus the first") + NumberHead("least clear difference") +
                       Head("compared with the first") + NumberHead("learning rate") +
                       NumberHead("ms a step") + Head("runs");
   return ScrollingTable("Ranking", Tag("tr", {}, head), rows);
@@ -152,9 +152,9 @@ Summary SummaryOf(const ArenaTask& arena, const std::string& id) {
               fmt::format("; {} more can be as good, {} are worse.", equal, worse).c_str());
   }
   summary.sure = fmt::format(
-      "How sure: {} that took no part in the tuning are compared. A norm is called worse only if "
+      "How sure: {} that took no part in the tuning are compared{}. A norm is called worse only if "
       "that can be said of all such norms together with 95% confidence.",
-      Count(arena.seeds, "seed"));
+      Count(arena.seeds, "seed"), OnTestCases(*arena.config));
   summary.chart = RenderOverview(arena, id + "-overview");
   summary.tiles = {{worse, "worse", "than " + first.label}, {equal, "can be as good", ""}};
   return summary;
@@ -183,11 +183,12 @@ Part RenderArena(const ArenaTask& arena, const std::string& id) {
                     "part in the choice of the rate. The rate is the one with the best mean "
                     "validation metric of the tuning seeds; a rate at which runs diverge counts as "
                     "worse than any other.",
-                    "Differences are paired by seed. An entry is worse than the first if its "
-                    "difference exceeds the bound: Student's t at one-sided 95%, divided by "
-                    "Bonferroni among all other entries. So the first entry and those not told "
-                    "apart from it contain the truly best one with 95% confidence, although the "
-                    "data chose the first.",
+                    "Differences are paired by seed. A norm is worse than the first only if it is "
+                    "behind by more than its least clear difference, which grows with the spread "
+                    "over seeds and with the number of norms (one-sided Student's t with "
+                    "Bonferroni's correction). So the truly best norm is the first or one that is "
+                    "not told apart from it, with 95% confidence, although the data chose the "
+                    "first.",
                     "* the lowest or highest rate of the grid: a rate outside of it can be better.",
                     "Milliseconds a step are training time without evaluations, on the machine as "
                     "it was; several runs at once share it."})));

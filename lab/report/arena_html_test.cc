@@ -41,6 +41,8 @@ TEST(ArenaHtmlTest, HasARankingAndTheTuning) {
   EXPECT_THAT(page, HasSubstr("best mean"));
   EXPECT_THAT(page, HasSubstr("<span class=\"badge worse\">worse</span>"));
   EXPECT_THAT(page, HasSubstr("Tuning: validation error (%) by learning rate"));
+  EXPECT_THAT(page, HasSubstr("Each has its own learning rate, which tuning chose."));
+  EXPECT_THAT(page, Not(HasSubstr("No run has norm none and otherwise the same settings.")));
   // The tuning seeds are not in the task's own section.
   EXPECT_THAT(page, Not(HasSubstr("1000001")));
 }

@@ -803,9 +803,9 @@ Summary SummaryOf(const Section& section, const std::string& id) {
     summary.sure = "How sure: one seed has no interval, so every difference can be chance.";
   } else {
     summary.sure = fmt::format(
-        "How sure: {} each; a difference counts only if its 95% interval, paired by seed, excludes "
-        "0.",
-        seeds);
+        "How sure: {} each{}; a difference counts only if its 95% interval, paired by seed, "
+        "excludes 0.",
+        seeds, OnTestCases(*section.config));
   }
   summary.chart = RenderOverview(section, id + "-overview");
   for (const char* word : {"better", "worse", "cannot tell", "no comparison", "smoke run"}) {

@@ -54,6 +54,11 @@ LineStyle StyleOf(const Section& section, std::string_view value) {
   return StylesOf(section.values)[static_cast<size_t>(section.IndexOf(value))];
 }
 
+std::string OnTestCases(const RunConfig& config) {
+  const auto test = config.data.sizes.find("test");
+  return test == config.data.sizes.end() ? "" : " on " + Count(test->second, "test case");
+}
+
 std::string DifferenceText(const MetricSpec& metric, const Estimate& difference) {
   if (difference.count == 0) return std::string(kMissing);
   const auto with_sign = [](const std::string& text, double value) {

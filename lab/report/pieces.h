@@ -40,6 +40,9 @@ LineStyle StyleOf(const Section& section, std::string_view value);
 /// seeds.
 std::string DifferenceText(const MetricSpec& metric, const Estimate& difference);
 
+/// Returns text like " on 10,000 test cases", or an empty text if the data have no test set.
+std::string OnTestCases(const RunConfig& config);
+
 /// Name and style of a line.
 struct LegendEntry {
   std::string name;

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
 
 #include "lab/analysis/findings.h"
 #include "lab/analysis/format.h"
@@ -36,8 +35,8 @@ Contents ContentsOf(const std::vector<Run>& runs, const std::vector<TheoryResult
     contents.sections = Summarize(runs);
     return contents;
   }
-  std::ranges::copy_if(runs, std::back_inserter(contents.compared),
-                       [](const Run& run) { return !IsTuningRun(run); });
+  contents.compared = runs;
+  KeepComparedRuns(contents.compared);
   contents.sections = Summarize(contents.compared);
   return contents;
 }

@@ -141,6 +141,7 @@ struct Run {
   RunConfig config;
   std::vector<Evaluation> evaluations;
   std::optional<RunResult> result;  ///< absent while the run is unfinished
+  bool is_rate_tuned = false;       ///< its learning rate was chosen by tuning (MarkTunedRuns)
 };
 
 /// Line of metrics.jsonl without its line end, and its content.
