@@ -1,4 +1,4 @@
-# make demo    installs missing packages, builds, trains on drawn digits, writes a report
+# make demo    installs missing packages, builds, trains on drawn digits, writes a report; then builds planish-models
 # make test    installs missing packages, builds, runs the tests
 # make help    lists all targets
 SHELL := /bin/bash
@@ -84,12 +84,16 @@ build: build/release/build.ninja setup-build
 demo test test-long: export GOMP_SPINCOUNT := 10000
 
 # Trains one run per core at a time, long runs first. A second thread would not speed up matrices of this size.
+# The report comes first; then planish-models is built, which uses the trained models.
 demo: build/release/build.ninja setup-build
 	cmake --build --preset release --target planish_demo
 	@for batch in 4 128; do for norm in layer batch none; do echo "$$norm $$batch"; done; done | \
 	  xargs -P "$$(nproc)" -L 1 sh -c 'exec $(BUILD)/planish-demo train pi-mnist --preset small --norm "$$0" \
 	    --batch-size "$$1" --seeds 3 --threads 1 --out $(DEMO) >/dev/null'
 	@$(BUILD)/planish-demo report $(DEMO) -o $(DEMO)/report.html
+	@echo 'building $(BUILD)/planish-models, the commands for trained models'
+	@cmake --build --preset release --target planish_models -- --quiet
+	@echo 'try: $(BUILD)/planish-models sample results/models/char-lm.safetensors (more in results/models/README.md)'
 
 # $(call pytest,BUILD,OPTIONS): runs the Python tests with the programs of a build folder and the package of
 # build/release. pytest runs one process per core, each with one thread.

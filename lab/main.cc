@@ -1,4 +1,4 @@
 #include "lab/program.h"
 
-// The main function of planish, planish-demo and planish-bench.
+// The main function of planish, planish-demo, planish-models and planish-bench.
 int main(int argc, char** argv) { planish::lab::RunProgram(argc, argv); }

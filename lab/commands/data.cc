@@ -15,6 +15,7 @@
 #include "lab/data/source.h"
 #include "lab/engine/data_inspector.h"
 #include "lab/engine/load_data.h"
+#include "lab/engine/sweep.h"
 #include "lab/error.h"
 #include "lab/papers/paper_data.h"
 #include "lab/tasks/tasks.h"
@@ -27,7 +28,7 @@ namespace {
 
 struct CheckFlags {
   fs::path data;
-  std::string task;
+  std::string task, preset;
   std::vector<std::string> sets;
 };
 
@@ -35,11 +36,15 @@ struct CheckFlags {
 constexpr std::string_view kDataSetting = "data";
 constexpr std::string_view kNotSets[] = {"auto", "synthetic"};
 
-// Returns the settings of a task for its whole data: those of the preset paper.
-Settings SettingsForCheck(const Task& task, const std::vector<std::string>& sets) {
+// Returns the settings of a preset, or for a task's whole data: those of paper, if it has that.
+Settings SettingsForCheck(const Task& task, const std::string& name,
+                          const std::vector<std::string>& sets) {
   Settings settings(task.settings);
-  const auto paper = std::ranges::find(task.presets, "paper", &Preset::name);
-  if (paper != task.presets.end()) settings.Apply(*paper);
+  const bool has_paper =
+      std::ranges::find(task.presets, "paper", &Preset::name) != task.presets.end();
+  if (!name.empty() || has_paper) {
+    settings.Apply(FindPreset(task, name.empty() ? "paper" : name, "data check"));
+  }
   for (const std::string& set : sets) {
     const size_t equals = set.find('=');
     if (equals == std::string::npos) {
@@ -100,6 +105,9 @@ int RunCheck(const CheckFlags& flags) {
   if (all && !flags.sets.empty()) {
     throw UsageError("[data check] --set needs a TASK");
   }
+  if (all && !flags.preset.empty()) {
+    throw UsageError("[data check] --preset needs a TASK");
+  }
   std::vector<const Task*> tasks;
   if (all) {
     for (const auto& task : Tasks()) tasks.push_back(task.get());
@@ -115,7 +123,7 @@ int RunCheck(const CheckFlags& flags) {
       if (!value.empty()) sets.push_back(fmt::format("{}={}", kDataSetting, value));
       const std::string title =
           value.empty() ? task->name : fmt::format("{}, {}={}", task->name, kDataSetting, value);
-      const Settings settings = SettingsForCheck(*task, sets);
+      const Settings settings = SettingsForCheck(*task, flags.preset, sets);
       std::string error;
       try {
         PrintFound(title, Inspect(*task, settings, flags.data));
@@ -148,7 +156,9 @@ void AddData(CLI::App& app, Action& action) {
   CLI::App* check =
       data->add_subcommand("check", "Read the data of the tasks, and say what is missing");
   check->footer(
-      "Reads the files in DIR for each task, or for TASK, with the settings of its preset paper.\n"
+      "Reads the files in DIR for each task, or for TASK, with the settings of its preset paper "
+      "or\n"
+      "NAME.\n"
       "Prints what was read, the cases of each set, the checksum, and whether it is a data set of\n"
       "a paper, by its checksum; or what is missing or wrong. Trains and writes nothing. Exit\n"
       "status 3 if no task, or not TASK, can read DIR.\n\n"
@@ -162,6 +172,9 @@ void AddData(CLI::App& app, Action& action) {
   check->add_option("TASK", flags->task, "Task (default: all)")
       ->type_name("")
       ->check(NotEmpty("data check", "TASK"));
+  check->add_option("--preset", flags->preset, "Preset of TASK (default: paper)")
+      ->type_name("NAME")
+      ->check(NotEmpty("data check", "--preset"));
   check->add_option("--set", flags->sets, "Change a setting of TASK; can be repeated")
       ->type_name("KEY=VALUE")
       ->expected(1)

@@ -13,18 +13,6 @@ namespace planish::lab {
 
 namespace {
 
-const Preset& FindPreset(const Task& task, const std::string& name) {
-  if (name.empty()) return task.presets.front();
-  std::vector<std::string> names;
-  for (const Preset& preset : task.presets) {
-    if (preset.name == name) return preset;
-    names.push_back(preset.name);
-  }
-  throw RequestError(
-      fmt::format("[train] preset must be one of {}, got \"{}\"", fmt::join(names, ", "), name),
-      "preset");
-}
-
 // Returns the run's folder name: the value of the setting `compared` and the batch size, then every
 // other setting that differs from the preset.
 std::string FolderName(const RunPlan& plan, const Settings& preset, const std::string& compared) {
@@ -68,6 +56,18 @@ void CheckValues(const Task& task, Settings settings, const std::string& name,
 }
 
 }  // namespace
+
+const Preset& FindPreset(const Task& task, const std::string& name, const std::string& command) {
+  if (name.empty()) return task.presets.front();
+  std::vector<std::string> names;
+  for (const Preset& preset : task.presets) {
+    if (preset.name == name) return preset;
+    names.push_back(preset.name);
+  }
+  throw RequestError(fmt::format("[{}] preset must be one of {}, got \"{}\"", command,
+                                 fmt::join(names, ", "), name),
+                     "preset");
+}
 
 std::vector<std::string> SplitList(const std::string& flag, const std::string& text,
                                    const std::string& command) {

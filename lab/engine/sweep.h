@@ -40,6 +40,11 @@ class RequestError : public UsageError {
   std::optional<size_t> value_;
 };
 
+/// Returns a preset of the task, or its first one for an empty name. Throws RequestError, a message
+/// of `command`, if there is none.
+const Preset& FindPreset(const Task& task, const std::string& name,
+                         const std::string& command = "train");
+
 /// Maximum number of runs of a sweep.
 inline constexpr size_t kMaxSweepRuns = 100'000;
 

@@ -14,7 +14,8 @@
 namespace planish::lab {
 
 /// Returns every task of the program, in the order of `planish list`. A new experiment is a folder
-/// beside this file and one line in tasks.cc. (planish-demo has a list of its own, lab/demo.cc.)
+/// beside this file and one line in tasks.cc. (planish-demo and planish-models have
+/// lists of their own, lab/demo.cc and lab/models.cc.)
 const std::vector<std::unique_ptr<Task>>& Tasks();
 
 /// Returns the task called `name`. Throws UsageError listing all if there is none.

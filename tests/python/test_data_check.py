@@ -49,6 +49,15 @@ def test_the_checksum_is_that_of_a_run(planish):
     assert "  no data set of a paper, or one whose checksum is not known\n" in text
 
 
+def test_takes_a_preset(planish):
+    (planish.folder / "a.txt").write_text("round and round\n" * 1000)
+    assert "  16,000 characters read" in planish.ok("data", "check", "a.txt", "char-lm").stdout
+    smoke = planish.ok("data", "check", "a.txt", "char-lm", "--preset", "smoke").stdout
+    assert "10,000 characters" in smoke and "16,000" not in smoke
+    assert_one_line(planish("data", "check", "a.txt", "char-lm", "--preset", "huge"), 2, "[data check] preset must be ")
+    assert_one_line(planish("data", "check", "a.txt", "--preset", "smoke"), 2, "--preset needs a TASK")
+
+
 def test_names_do_not_make_a_papers_data(planish):
     folder = planish.folder / "mnist"
     folder.mkdir()

@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -179,6 +180,20 @@ def test_the_model_of_sentences_finds_a_sentence_itself(models):
     (models.folder / "text").write_text("\n".join(lines))
     found = models.ok("search", "models/skip-thoughts.safetensors", lines[2], "--in", "text", "-n", 1).stdout
     assert found == f"1.0000\t3\t{lines[2]}\n"
+
+
+@pytest.mark.long
+def test_the_program_of_make_demo_uses_the_models(models):
+    program = models.program.with_name("planish-models")
+    files = {file.stem for file in MODELS.glob("*.safetensors")}
+    assert files == USES.keys() - {"enwik8"}
+    (models.folder / "text").write_text(LINES)
+    for task in files:
+        arguments = [argument.format(f"models/{task}.safetensors") for argument in USES[task]]
+        german = "Ein Mann spielt Gitarre.\n" if task == "mt" else ""
+        expected = models(*arguments, input=german)
+        used = subprocess.run([program, *arguments], cwd=models.folder, text=True, input=german, capture_output=True)
+        assert (used.returncode, used.stdout) == (0, expected.stdout), used.stderr
 
 
 def test_the_models_are_small(models):
