@@ -825,7 +825,7 @@ Part RenderSection(const Section& section, const std::string& id) {
   const ReportSpec& report = section.config->report;
   Part part{.id = id,
             .title = fmt::format("{} ({})", report.title, section.config->data.name),
-            .source = fmt::format("Source: {}.", report.source),
+            .source = fmt::format("Task: {}. Data: {}.", report.source, section.config->data.name),
             .group = "Tasks",
             .summary = SummaryOf(section, id),
             .body = {},
