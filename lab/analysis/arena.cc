@@ -108,10 +108,8 @@ void Rank(ArenaTask& task) {
     if (&entry == &first || entry.values.empty()) continue;
     entry.behind = PairedDifference(entry.values, first.values);
     if (!entry.behind.half_width) continue;
-    const int freedom = entry.behind.count - 1;
-    entry.bound = *entry.behind.half_width / StudentT(freedom) * StudentT(freedom, confidence);
-    Estimate bounded = entry.behind;
-    bounded.half_width = entry.bound;
+    const Estimate bounded = AtConfidence(entry.behind, confidence);
+    entry.bound = bounded.half_width;
     entry.is_told_apart = SureSign(bounded) * sign > 0;
   }
 }

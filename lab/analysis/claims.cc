@@ -5,12 +5,19 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "lab/analysis/format.h"
 #include "lab/base/format_integer.h"
 
 namespace planish::lab {
 namespace {
+
+// Confidence of an interval each of whose sides is a one-sided test at 5%.
+constexpr double kOneSided = 0.90;
+
+constexpr char kDivergedMore[] = "more runs of the better norm diverged";
 
 bool Holds(const Panel& panel, const ClaimSpec& claim) {
   return std::ranges::all_of(claim.where, [&](const auto& entry) {
@@ -19,34 +26,19 @@ bool Holds(const Panel& panel, const ClaimSpec& claim) {
   });
 }
 
-// Returns the contrast over the seeds that every norm has.
-Estimate EstimateContrast(const std::vector<SeedValues>& values, const Contrast& contrast) {
-  std::vector<double> sums;
-  double largest = 0;
-  for (const auto& [seed, first] : values[0]) {
-    double sum = 0;
-    bool complete = true;
-    for (size_t i = 0; i < values.size(); ++i) {
-      const auto value = values[i].find(seed);
-      complete = value != values[i].end();
-      if (!complete) break;
-      const double term = contrast[i].second * value->second;
-      sum += term;
-      largest = std::max(largest, std::abs(term));
-    }
-    if (complete) sums.push_back(sum);
-  }
-  return EstimateDifference(std::move(sums), largest);
-}
-
 // Compares the groups at one evaluation of each run.
 Comparison CompareAt(const std::vector<const Group*>& groups, const Contrast& contrast,
                      const MetricSpec& metric, Measure measure) {
-  std::vector<SeedValues> values;
-  for (const Group* group : groups) values.push_back(Values(*group, metric.name, measure));
-  Comparison comparison{EstimateMean(values[0]), EstimateMean(values[1]),
-                        EstimateContrast(values, contrast)};
-  const bool lower = measure == Measure::kStepsToBest || metric.lower_is_better;
+  std::vector<std::map<int64_t, Bounded>> values;
+  std::vector<double> weights;
+  for (const Group* group : groups) {
+    values.push_back(BoundedValues(*group, metric.name, measure));
+    weights.push_back(contrast[weights.size()].second);
+  }
+  Comparison comparison{EstimateMean(Values(*groups[0], metric.name, measure)),
+                        EstimateMean(Values(*groups[1], metric.name, measure)),
+                        EstimateSum(values, weights)};
+  const bool lower = IsEffort(measure) || metric.lower_is_better;
   comparison.better = SureSign(comparison.difference) * (lower ? -1 : 1);
   return comparison;
 }
@@ -61,6 +53,7 @@ Comparison CompareGroups(const std::vector<const Group*>& groups, const Contrast
     case Measure::kFinal:
     case Measure::kBest:
     case Measure::kStepsToBest:
+    case Measure::kSecondsToBest:
       break;
   }
   return CompareAt(groups, contrast, metric, measure.measure);
@@ -88,6 +81,20 @@ std::string DoubtOf(const Comparison& comparison) {
   if (comparison.bounded == 0) return doubt;
   return fmt::format("at least this, because {} never got there{}{}",
                      Count(comparison.bounded, "seed"), doubt.empty() ? "" : "; ", doubt);
+}
+
+// Returns true if two runs of a seed were trained on different processors.
+bool MixesProcessors(const std::vector<const Group*>& groups) {
+  std::map<int64_t, std::string> processors;
+  for (const Group* group : groups) {
+    for (const Run* run : group->runs) {
+      const auto stamp = run->config.stamps.find("cpu");
+      if (stamp == run->config.stamps.end()) continue;
+      const auto [first, is_new] = processors.emplace(run->config.seed, stamp->second);
+      if (!is_new && first->second != stamp->second) return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -131,8 +138,42 @@ Verdict VerdictOf(Evidence evidence, int holds) {
 
 bool IsWithin(const MetricSpec& metric, const Estimate& difference, double margin) {
   if (!(difference.half_width.value_or(0) > 0)) return false;
-  return std::max(std::abs(Shown(metric, difference.low())),
-                  std::abs(Shown(metric, difference.high()))) < margin;
+  const Estimate tested = AtConfidence(difference, kOneSided);
+  return std::max(std::abs(Shown(metric, tested.low())), std::abs(Shown(metric, tested.high()))) <
+         margin;
+}
+
+void CompareWithMargin(const MetricSpec& metric, double margin, ContrastResult& result) {
+  if (!result.measured || result.by_divergence) return;
+  result.sign = 0;
+  if (!(margin > 0)) {
+    result.doubt = "no margin follows from the paper";
+    return;
+  }
+  result.margin = margin;
+  if (!(result.value().half_width.value_or(0) > 0)) return;
+  const Estimate tested = AtConfidence(result.value(), kOneSided);
+  double low = Shown(metric, tested.low()), high = Shown(metric, tested.high());
+  if (metric.lower_is_better) low = -std::exchange(high, -low);
+  if (high < -margin) {
+    result.sign = -1;
+  } else if (low > -margin) {
+    result.sign = result.more_diverged > 0 ? 0 : 1;
+    if (result.sign == 0) result.doubt = kDivergedMore;
+  }
+}
+
+std::optional<double> PValueOf(const MetricSpec& metric, const ContrastResult& result) {
+  Estimate better = result.value();
+  if (better.half_width) {
+    const double shift = result.margin.value_or(0) / std::abs(Shown(metric, 1) - Shown(metric, 0));
+    better.mean = (metric.lower_is_better ? -better.mean : better.mean) + shift;
+  }
+  const std::optional<double> p = PValue(better);
+  if (!p) return std::nullopt;
+  // A claim of no difference is a one-sided test.
+  if (result.margin) return better.mean > 0 ? *p / 2 : 1 - *p / 2;
+  return better.mean > 0 ? *p : 1;
 }
 
 std::optional<ClaimMeasure> MeasureNamed(std::string_view name) {
@@ -140,6 +181,7 @@ std::optional<ClaimMeasure> MeasureNamed(std::string_view name) {
   if (name == "final") return ClaimMeasure{Measure::kFinal};
   if (name == "best") return ClaimMeasure{Measure::kBest};
   if (name == "steps to best") return ClaimMeasure{Measure::kStepsToBest};
+  if (name == "seconds to best") return ClaimMeasure{Measure::kSecondsToBest};
   if (name == "steps to worse's best") return ClaimMeasure{Measure::kCatchUp};
   if (name == "seconds to worse's best")
     return ClaimMeasure{Measure::kCatchUp, 0, Effort::kSeconds};
@@ -158,6 +200,8 @@ MetricSpec MetricOf(const MetricSpec& metric, const ClaimMeasure& measure) {
       return metric;
     case Measure::kStepsToBest:
       return {"step", "steps to the best validation", "steps", true};
+    case Measure::kSecondsToBest:
+      return {"seconds", "seconds to the best validation", "s", true};
     case Measure::kStepsTo:
       return {"step", "steps to " + metric.label + " " + FormatTarget(metric, measure.target),
               "steps", true};
@@ -172,17 +216,22 @@ MetricSpec MetricOf(const MetricSpec& metric, const ClaimMeasure& measure) {
 
 ContrastResult MeasureContrast(const Panel& panel, const Contrast& contrast,
                                const MetricSpec& metric, const ClaimMeasure& measure) {
-  ContrastResult result;
   std::vector<const Group*> groups;
-  for (const auto& [norm, weight] : contrast) {
-    const Group* group = panel.Find(norm);
+  for (const auto& [norm, weight] : contrast) groups.push_back(panel.Find(norm));
+  return MeasureContrast(groups, contrast, metric, measure);
+}
+
+ContrastResult MeasureContrast(const std::vector<const Group*>& groups, const Contrast& contrast,
+                               const MetricSpec& metric, const ClaimMeasure& measure) {
+  ContrastResult result;
+  for (const Group* group : groups) {
     if (!group) return result;
     if (group->CountOf(Status::kDiverged) == 0 && !HasMeasure(*group, metric, measure.measure)) {
       return result;
     }
-    groups.push_back(group);
   }
   result.measured = true;
+  result.mixes_processors = MixesProcessors(groups);
   result.comparison = CompareGroups(groups, contrast, metric, measure);
   result.sign = result.comparison.better;
   if (groups.size() > 2) {
@@ -205,9 +254,10 @@ ContrastResult MeasureContrast(const Panel& panel, const Contrast& contrast,
       return result;
     }
     const int more = plus.CountOf(Status::kDiverged) - minus.CountOf(Status::kDiverged);
+    result.more_diverged = more;
     if (result.sign * more > 0) {
       result.sign = 0;
-      result.doubt = "more runs of the better norm diverged";
+      result.doubt = kDivergedMore;
       return result;
     }
   }
@@ -220,20 +270,29 @@ std::vector<ClaimResult> JudgeClaims(const Section& section, const std::vector<C
   for (const ClaimSpec& claim : claims) {
     const std::optional<ClaimMeasure> measure = MeasureNamed(claim.measure);
     const MetricSpec* metric = section.Find(claim.metric);
-    bool measured = false;
+    bool measured = false, applies = false;
     for (const Panel& panel : section.panels) {
-      if (!measure || !metric || !Holds(panel, claim)) continue;
-      const ContrastResult contrast =
+      if (!Holds(panel, claim)) continue;
+      applies = true;
+      if (!measure || !metric) continue;
+      ContrastResult contrast =
           MeasureContrast(panel, {{claim.better, 1}, {claim.worse, -1}}, *metric, *measure);
       if (!contrast.measured) continue;
+      if (claim.no_worse) CompareWithMargin(*metric, claim.margin, contrast);
       measured = true;
       const Evidence evidence = EvidenceOf(panel.config(), claim.data);
-      results.push_back({claim, VerdictOf(evidence, contrast.sign), &panel, evidence,
-                         measure->measure, MetricOf(*metric, *measure), contrast});
+      results.push_back({.claim = claim,
+                         .verdict = VerdictOf(evidence, contrast.sign),
+                         .panel = &panel,
+                         .evidence = evidence,
+                         .measure = measure->measure,
+                         .metric = MetricOf(*metric, *measure),
+                         .contrast = contrast});
     }
     if (!measured) {
       results.emplace_back();
       results.back().claim = claim;
+      results.back().is_elsewhere = !applies;
     }
   }
   return results;

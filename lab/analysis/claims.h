@@ -21,7 +21,7 @@ namespace planish::lab {
 enum class Verdict {
   kAgrees,             ///< surely as claimed, on the paper's own data
   kDiffers,            ///< surely the opposite, on the paper's own data
-  kEquivalent,         ///< surely smaller than the printed difference, whatever its sign
+  kEquivalent,         ///< surely within the margin of no difference (Paper::MarginOf)
   kAgreesOnOtherData,  ///< surely as claimed, but on data other than the paper's
   kDiffersOnOtherData,
   kOpen,       ///< neither is sure
@@ -54,10 +54,6 @@ std::optional<ClaimMeasure> MeasureNamed(std::string_view name);
 /// Returns the metric of a measure's values: `metric`, or the steps or seconds that it takes.
 MetricSpec MetricOf(const MetricSpec& metric, const ClaimMeasure& measure);
 
-/// Weighted sum over norms: norm -> weight. Steps and seconds are compared for the first two, with
-/// weights 1 and -1.
-using Contrast = std::vector<std::pair<std::string, double>>;
-
 /// Measured contrast.
 struct ContrastResult {
   /// The first two norms, and the contrast as their difference. It is paired: over the seeds that
@@ -68,25 +64,45 @@ struct ContrastResult {
   /// twice or more. If runs diverged against the interval's sign, the sign is 0, because the mean
   /// is over survivors.
   int sign = 0;
+  int more_diverged = 0;          ///< runs of the norm with weight 1, minus those of the other
+  bool mixes_processors = false;  ///< runs of a seed were trained on different processors
   bool measured = false;  ///< set if every norm has a run with the measure, or one that diverged
   bool by_divergence = false;
+  std::optional<double> margin;  ///< up to which worse counts as no worse (CompareWithMargin)
   std::string doubt;  ///< why the sign is 0 although the interval has one, or there is no interval
 
   const Estimate& value() const { return comparison.difference; }
 };
 
-/// Returns true if the 95% interval of a difference of `metric` is within -margin to margin.
-/// `margin` is in the displayed unit.
+/// Returns true if a difference of `metric` is surely within -margin to margin: two one-sided tests
+/// at 5% each (TOST; Schuirmann 1987), for which the 90% interval must be within. `margin` is in
+/// the displayed unit.
 bool IsWithin(const MetricSpec& metric, const Estimate& difference, double margin);
 
-/// Returns the contrast of `metric`, read at `measure`, in the runs of `panel`.
+/// Turns the sign of a contrast into that of the claim that it is no worse than 0: 1 if it is
+/// surely not worse by more than `margin`, in the displayed unit; -1 if it surely is; 0 if neither
+/// is sure at one-sided 5%, or if `margin` is 0. Signs that divergence decides stay.
+void CompareWithMargin(const MetricSpec& metric, double margin, ContrastResult& result);
+
+/// Returns the p-value of a contrast being better than 0, as SureSign judges it: 1 if its mean is
+/// worse. With a margin it is that of the contrast being no worse. nullopt as in PValue.
+std::optional<double> PValueOf(const MetricSpec& metric, const ContrastResult& result);
+
+/// Returns the contrast of `metric`, read at `measure`, in the runs of `panel`. Steps and seconds
+/// are compared for the first two norms, which must have the weights 1 and -1.
 ContrastResult MeasureContrast(const Panel& panel, const Contrast& contrast,
+                               const MetricSpec& metric, const ClaimMeasure& measure);
+
+/// Like MeasureContrast, of `groups`, one for each term of the contrast. Those that are null are
+/// not measured.
+ContrastResult MeasureContrast(const std::vector<const Group*>& groups, const Contrast& contrast,
                                const MetricSpec& metric, const ClaimMeasure& measure);
 
 /// Verdict on a claim about a task.
 struct ClaimResult {
   ClaimSpec claim;
   Verdict verdict = Verdict::kNotMeasured;
+  bool is_elsewhere = false;               ///< no run has the settings that the claim is about
   const Panel* panel = nullptr;            ///< null if not measured
   Evidence evidence = Evidence::kVerdict;  ///< of the panel's runs for this claim
   Measure measure = Measure::kFinal;

@@ -70,18 +70,20 @@ TEST(Claims, AClaimOnStepsToBestCountsFewerAsBetter) {
   Runs runs;
   for (const int64_t seed : {1, 2, 3}) {
     runs.push_back(FinishedRun("layer", 4, seed, {.1, .2, .2}));
-    runs.push_back(FinishedRun("batch", 4, seed,
-                               seed == 3 ? std::vector{.3, .1, .2} : std::vector{.3, .2, .1}));
+    std::vector<double> late(20, .3);
+    late[seed == 3 ? 17 : 18] = .1;
+    runs.push_back(FinishedRun("batch", 4, seed, late));
   }
   ClaimSpec claim = LayerIsBetter("steps to best");
   claim.metric = "accuracy";  // its direction must not matter
   const std::vector<Section> sections = Summarize(runs);
   const ClaimResult result = Judge(sections[0], claim);
   EXPECT_EQ(result.verdict, Verdict::kAgrees);
-  EXPECT_DOUBLE_EQ(result.contrast.comparison.difference.mean, -500 / 3.0);  // -200, -200 and -100
+  // -1800, -1800 and -1700
+  EXPECT_DOUBLE_EQ(result.contrast.comparison.difference.mean, -5300 / 3.0);
 }
 
-TEST(Claims, AnIntervalWithoutWidthCannotTell) {
+TEST(Claims, BestEvaluationsOnACoarseGridCannotTell) {
   Runs runs;
   for (const int64_t seed : {1, 2, 3}) {
     runs.push_back(FinishedRun("layer", 4, seed, {.1, .2, .2}));
@@ -129,31 +131,78 @@ Runs StepsToRuns(const std::vector<std::vector<double>>& batch) {
 }
 
 TEST(Claims, AClaimOnStepsToATargetComparesThem) {
-  const Runs runs = StepsToRuns({{.3, .3, .2}, {.3, .3, .2}, {.3, .3, .2}});
+  std::vector<double> late(10, .3);
+  late.back() = .2;
+  const Runs runs = StepsToRuns(std::vector<std::vector<double>>(3, late));
   const std::vector<Section> sections = Summarize(runs);
   const ClaimResult result = Judge(sections[0], LayerIsBetter("steps to 0.2"));
   EXPECT_EQ(result.metric.label, "steps to test error 20%");
-  // Differences -200, -100 and -200: by scipy.stats.ttest_rel -166.7 and [-310.1, -23.3].
-  EXPECT_NEAR(result.contrast.comparison.difference.mean, -500 / 3.0, 1e-10);
-  EXPECT_NEAR(result.contrast.comparison.difference.low(), -310.0884, 1e-4);
+  // Differences -900, -800 and -900, each up to 100 less or more. The widest interval is that of
+  // -1000, -700 and -1000, about -900 +- 430.2.
+  EXPECT_NEAR(result.contrast.comparison.difference.mean, -2600 / 3.0, 1e-10);
+  EXPECT_NEAR(result.contrast.comparison.difference.low(), -900 - 4.302652729749 * 100, 1e-6);
   EXPECT_EQ(result.contrast.comparison.bounded, 0);
   EXPECT_EQ(result.verdict, Verdict::kAgrees);
 }
 
 TEST(Claims, ASideThatNeverReachesTheTargetCountsAtItsLastStep) {
-  const std::vector<std::vector<double>> never(3, {.9, .9, .9});
+  const std::vector<std::vector<double>> never(3, std::vector<double>(10, .9));
   const Runs runs = StepsToRuns(never);
   const std::vector<Section> sections = Summarize(runs);
   const ClaimResult result = Judge(sections[0], LayerIsBetter("steps to 0.2"));
   EXPECT_EQ(result.contrast.comparison.a.count, 3);
   EXPECT_EQ(result.contrast.comparison.b.count, 0);
   EXPECT_EQ(result.contrast.comparison.bounded, 3);
-  EXPECT_NEAR(result.contrast.comparison.difference.mean, -500 / 3.0, 1e-10);
+  EXPECT_NEAR(result.contrast.comparison.difference.mean, -2600 / 3.0, 1e-10);
   EXPECT_EQ(result.verdict, Verdict::kAgrees);
 
   ClaimSpec opposite = LowerErrorClaim("batch", "layer");
   opposite.measure = "steps to 0.2";
   EXPECT_EQ(Judge(sections[0], opposite).verdict, Verdict::kDiffers);
+}
+
+// With evaluations every 100 steps, crossings at 100 to 300 steps overlap.
+TEST(Claims, ACoarseGridDecidesNothing) {
+  const Runs runs = StepsToRuns({{.3, .3, .2}, {.3, .3, .2}, {.3, .3, .2}});
+  EXPECT_EQ(Judge(Summarize(runs)[0], LayerIsBetter("steps to 0.2")).verdict, Verdict::kOpen);
+}
+
+TEST(Claims, AClaimOfNoWorseNeedsAMargin) {
+  Runs runs;
+  for (int64_t seed = 0; seed < 4; ++seed) {
+    const double noise = seed % 2 == 0 ? 0.0005 : -0.0005;
+    runs.push_back(FinishedRun("layer", 4, seed, {0.100 + noise}));
+    runs.push_back(FinishedRun("batch", 4, seed, {0.099 - noise}));
+  }
+  const std::vector<Section> sections = Summarize(runs);
+  // layer has 0.1 points more; 90% interval +- 0.136 points.
+  ClaimSpec claim = LayerIsBetter("best");
+  EXPECT_EQ(Judge(sections[0], claim).verdict, Verdict::kOpen);
+  claim.no_worse = true;
+  EXPECT_EQ(Judge(sections[0], claim).verdict, Verdict::kOpen);
+  claim.margin = 0.2;
+  EXPECT_EQ(Judge(sections[0], claim).verdict, Verdict::kOpen);
+  claim.margin = 0.3;
+  const ClaimResult result = Judge(sections[0], claim);
+  EXPECT_EQ(result.verdict, Verdict::kAgrees);
+  EXPECT_EQ(result.contrast.margin, 0.3);
+  EXPECT_LT(PValueOf(result.metric, result.contrast).value(), 0.05);
+  ClaimSpec opposite = LowerErrorClaim("layer", "batch");
+  opposite.no_worse = true;
+  opposite.margin = 1e-6;
+  EXPECT_EQ(Judge(sections[0], opposite).verdict, Verdict::kOpen);
+}
+
+TEST(Claims, MarksPairsFromTwoProcessors) {
+  Runs runs = ThreeNorms();
+  for (auto& run : runs) run.config.stamps["cpu"] = "one";
+  EXPECT_FALSE(Judge(Summarize(runs)[0], LayerIsBetter()).contrast.mixes_processors);
+  for (auto& run : runs) {
+    if (run.config.settings["norm"] == "batch" && run.config.seed == 1) {
+      run.config.stamps["cpu"] = "another";
+    }
+  }
+  EXPECT_TRUE(Judge(Summarize(runs)[0], LayerIsBetter()).contrast.mixes_processors);
 }
 
 TEST(Claims, ASideThatStoppedEarlierBoundsNothing) {

@@ -96,6 +96,7 @@ std::string MeasureName(const MetricSpec& metric, Measure measure) {
     case Measure::kBest:
       return metric.label + " (at the best validation result)";
     case Measure::kStepsToBest:
+    case Measure::kSecondsToBest:
     case Measure::kStepsTo:
     case Measure::kCatchUp:
       return metric.label;
@@ -285,8 +286,15 @@ std::string MeasuredText(const Section& section, const ClaimResult& result) {
   }
   // The interval has a sign that the verdict does not follow.
   const std::string doubt =
-      comparison.better != result.contrast.sign ? "; " + result.contrast.doubt : "";
-  return numbers + amount + " (" + IntervalText(metric, comparison) + ")" + doubt + ".";
+      comparison.better != result.contrast.sign && !result.contrast.doubt.empty()
+          ? "; " + result.contrast.doubt
+          : "";
+  std::string end = doubt + ".";
+  if (result.contrast.margin) {
+    end += fmt::format(" Up to {} worse counts as no worse.",
+                       FormatSize(metric, *result.contrast.margin));
+  }
+  return numbers + amount + " (" + IntervalText(metric, comparison) + ")" + end;
 }
 
 std::vector<std::string> Incomplete(const Section& section) {

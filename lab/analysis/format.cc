@@ -150,11 +150,20 @@ std::string DifferenceUnit(const MetricSpec& metric) {
   return IsPercent(metric) ? "points" : metric.unit;
 }
 
+std::string FormatSize(const MetricSpec& metric, double shown) {
+  return Rounded(metric, shown, SharedDecimals(metric, {shown})) + UnitAfter(metric);
+}
+
+std::string FormatP(double p) {
+  if (p < 0.0001) return "below .0001";
+  std::string text = fmt::format("{:.{}f}", p, p < 0.001 ? 4 : p < 0.1 ? 3 : 2);
+  return text.starts_with("0.") ? text.substr(1) : text;
+}
+
 std::string FormatDifference(const MetricSpec& metric, double difference) {
   if (difference == 0) return "no difference";
   const double shown = std::abs(Shown(metric, difference));
-  return Rounded(metric, shown, SharedDecimals(metric, {shown})) + UnitAfter(metric) + " " +
-         Direction(metric, difference);
+  return FormatSize(metric, shown) + " " + Direction(metric, difference);
 }
 
 std::string FormatDifferenceInterval(const MetricSpec& metric, const Estimate& difference) {

@@ -50,6 +50,12 @@ std::string FormatEstimate(const MetricSpec& metric, const Estimate& estimate);
 /// Returns the unit of differences: "points" for percentages, otherwise the metric's.
 std::string DifferenceUnit(const MetricSpec& metric);
 
+/// Returns the size of a difference, in the displayed unit, with its unit: "0.65 points".
+std::string FormatSize(const MetricSpec& metric, double shown);
+
+/// Returns a p-value as text: ".012" or "below .0001".
+std::string FormatP(double p);
+
 /// Returns a difference in words: "0.80 points lower".
 std::string FormatDifference(const MetricSpec& metric, double difference);
 

@@ -6,6 +6,14 @@
 namespace planish::lab {
 namespace {
 
+constexpr double kSignificant = 0.05;
+
+bool AllPrinted(const Paper& paper, const ColumnRuns& runs, const PaperClaim& claim) {
+  return std::ranges::all_of(claim.contrast, [&](const auto& term) {
+    return paper.Printed(term.first, *runs.column).has_value();
+  });
+}
+
 bool Belongs(const Panel& panel, const PaperColumn& column) {
   return std::ranges::all_of(column.settings, [&](const auto& setting) {
     const auto found = panel.settings.find(setting.first);
@@ -74,6 +82,8 @@ ClaimMeasure MeasureOf(PaperClaim::Of of) {
       return {Measure::kCatchUp, 0, Effort::kSteps};
     case PaperClaim::Of::kSeconds:
       return {Measure::kCatchUp, 0, Effort::kSeconds};
+    case PaperClaim::Of::kSecondsToBest:
+      return {Measure::kSecondsToBest};
   }
   return {};
 }
@@ -117,14 +127,49 @@ Verdict VerdictOf(const PaperClaimResult& result) {
   }
 }
 
+// Returns the p-value of at least `needed` of these tests having an effect; tests without a value
+// count as 1. The largest of `needed` values is multiplied by the number of sets it can be from.
+std::optional<double> PValueOfSome(PValues values, int needed) {
+  if (std::ranges::none_of(values, [](const auto& p) { return p.has_value(); })) {
+    return std::nullopt;
+  }
+  const auto count = static_cast<int>(values.size());
+  std::ranges::sort(values, {}, [](const auto& p) { return p.value_or(1); });
+  const double largest = values[static_cast<size_t>(needed) - 1].value_or(1);
+  return std::min(1.0, (count - needed + 1) * largest);
+}
+
+std::optional<double> PValueOf(const PaperClaimResult& result) {
+  const bool only_own = result.verdict == Verdict::kAgrees || result.verdict == Verdict::kDiffers;
+  const bool differs =
+      result.verdict == Verdict::kDiffers || result.verdict == Verdict::kDiffersOnOtherData;
+  PValues values;
+  for (const PaperClaimResult::Column& column : result.columns) {
+    values.emplace_back();
+    if (!column.contrast.measured || HasNoVerdict(column.runs->evidence)) continue;
+    if (only_own && !column.runs->own_data) continue;
+    ContrastResult contrast = column.contrast;
+    if (differs) {
+      contrast.comparison.difference.mean *= -1;
+      // Worse by more than the margin.
+      if (contrast.margin) contrast.margin = -*contrast.margin;
+    }
+    values.back() = PValueOf(column.metric, contrast);
+  }
+  const auto count = static_cast<int>(values.size());
+  const int needed = result.claim->min_columns;
+  return PValueOfSome(std::move(values), differs ? count - needed + 1 : needed);
+}
+
 // Returns true if runs on the paper's data surely differ less than the printed values do.
 bool IsEquivalent(const Paper& paper, const ColumnRuns& runs, const Contrast& contrast,
                   const MetricSpec& metric, const ContrastResult& result) {
   if (runs.evidence != Evidence::kVerdict || result.sign != 0 || !result.doubt.empty()) {
     return false;
   }
-  const std::optional<double> printed = PrintedContrast(paper, *runs.column, contrast);
-  return printed && IsWithin(metric, result.value(), std::abs(*printed));
+  // Half of a difference that is not printed has no size.
+  return paper.PrintedContrast(*runs.column, contrast) &&
+         IsWithin(metric, result.value(), paper.MarginOf(*runs.column, contrast));
 }
 
 }  // namespace
@@ -187,17 +232,6 @@ int PrintedSign(const Paper& paper, const PaperColumn& column, const Contrast& c
   return (sum > 0) != column.lower_is_better ? 1 : -1;
 }
 
-std::optional<double> PrintedContrast(const Paper& paper, const PaperColumn& column,
-                                      const Contrast& contrast) {
-  double sum = 0;
-  for (const auto& [norm, weight] : contrast) {
-    const std::optional<double> value = paper.Printed(norm, column);
-    if (!value || std::isnan(*value)) return std::nullopt;
-    sum += weight * *value;
-  }
-  return sum;
-}
-
 LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
                  const PaperTable::Line& line) {
   LineResult result;
@@ -211,6 +245,38 @@ LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
     result.verdict = Verdict::kEquivalent;
   }
   return result;
+}
+
+TableTests TestTables(const Reproduction& reproduction) {
+  TableTests tests;
+  std::vector<decltype(tests.adjusted)::key_type> keys;
+  PValues values;
+  for (const PaperTable& table : reproduction.paper->tables) {
+    for (const PaperTable::Line& line : table.lines) {
+      if (line.against.empty()) continue;
+      for (const ColumnRuns& runs : reproduction.columns) {
+        const std::tuple key(&runs, line.norm, line.against);
+        if (!runs.metric || HasNoVerdict(runs.evidence) ||
+            std::ranges::find(keys, key) != keys.end()) {
+          continue;
+        }
+        const LineResult result = Judge(reproduction, runs, line);
+        const std::optional<double> p = PValue(result.difference.value());
+        if (!result.difference.measured || result.difference.by_divergence || !p) continue;
+        keys.push_back(key);
+        values.push_back(p);
+        tests.sure += SureSign(result.difference.value()) != 0;
+      }
+    }
+  }
+  const PValues fdr = FalseDiscoveryAdjusted(values), holm = HolmAdjusted(values);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    ++tests.all;
+    tests.after_fdr += *fdr[i] < kSignificant;
+    tests.after_holm += *holm[i] < kSignificant;
+    tests.adjusted[keys[i]] = *fdr[i];
+  }
+  return tests;
 }
 
 std::string PaperClaimResult::LabelOf(const Column& column) const {
@@ -240,7 +306,16 @@ std::vector<PaperClaimResult> JudgeClaims(const Reproduction& reproduction) {
       if (const MetricSpec* metric = MetricOf(runs, claim.of)) {
         const ClaimMeasure measure = MeasureOf(claim.of);
         column.metric = MetricOf(*metric, measure);
-        column.contrast = MeasureContrast(*runs.panel, claim.contrast, *metric, measure);
+        column.contrast =
+            claim.against.empty()
+                ? MeasureContrast(*runs.panel, claim.contrast, *metric, measure)
+                : MeasureContrast({runs.Find(claim.contrast[0].first),
+                                   reproduction.At(claim.against).Find(claim.contrast[1].first)},
+                                  claim.contrast, *metric, measure);
+        if (claim.no_worse) {
+          CompareWithMargin(*metric, reproduction.paper->MarginOf(*runs.column, claim.contrast),
+                            column.contrast);
+        }
       }
       if (HasNoVerdict(runs.evidence)) {
         column.contrast.sign = 0;
@@ -251,16 +326,21 @@ std::vector<PaperClaimResult> JudgeClaims(const Reproduction& reproduction) {
         column.is_equivalent =
             column.contrast.measured &&
             IsEquivalent(paper, runs, claim.contrast, column.metric, column.contrast);
-        result.with_printed += std::ranges::all_of(claim.contrast, [&](const auto& term) {
-          return paper.Printed(term.first, *runs.column).has_value();
-        });
-        result.printed += PrintedSign(*reproduction.paper, *runs.column, claim.contrast) > 0;
+        result.with_printed += AllPrinted(paper, runs, claim);
+        const int printed = PrintedSign(paper, *runs.column, claim.contrast);
+        result.printed +=
+            printed > 0 || (claim.no_worse && printed == 0 && AllPrinted(paper, runs, claim));
       }
       result.columns.push_back(std::move(column));
     }
     result.verdict = VerdictOf(result);
+    result.p = PValueOf(result);
     results.push_back(std::move(result));
   }
+  PValues values;
+  for (const PaperClaimResult& result : results) values.push_back(result.p);
+  const PValues adjusted = HolmAdjusted(values);
+  for (size_t i = 0; i < results.size(); ++i) results[i].holm = adjusted[i];
   return results;
 }
 

@@ -1,8 +1,10 @@
 #ifndef PLANISH_LAB_ANALYSIS_REPRODUCTION_H_
 #define PLANISH_LAB_ANALYSIS_REPRODUCTION_H_
 
+#include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "lab/analysis/claims.h"
@@ -45,10 +47,6 @@ std::vector<Reproduction> FindReproductions(const std::vector<Section>& sections
 /// is worse than any value.
 int PrintedSign(const Paper& paper, const PaperColumn& column, const Contrast& contrast);
 
-/// Returns the contrast of the printed values, or nullopt if one is missing or diverged.
-std::optional<double> PrintedContrast(const Paper& paper, const PaperColumn& column,
-                                      const Contrast& contrast);
-
 /// Result of a table row in one column, compared with the table's baseline norm.
 struct LineResult {
   Verdict verdict = Verdict::kNotMeasured;
@@ -58,10 +56,23 @@ struct LineResult {
 
 /// Returns the result of a table row. It agrees if the interval has the printed sign and differs if
 /// it has the opposite sign, on the paper's data or on other data. It is equivalent if the interval
-/// includes 0 and excludes differences as large as the printed one, on the paper's data. Otherwise,
+/// includes 0 and the difference is surely within Paper::MarginOf, on the paper's data. Otherwise,
 /// and if a tie is printed, it is open. Runs that EvidenceOf excludes get no verdict.
 LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
                  const PaperTable::Line& line);
+
+/// p-values of all differences in a paper's tables, each counted once.
+struct TableTests {
+  int sure = 0;        ///< intervals without 0
+  int all = 0;         ///< differences with a p-value
+  int after_fdr = 0;   ///< below 0.05 after FalseDiscoveryAdjusted
+  int after_holm = 0;  ///< below 0.05 after HolmAdjusted
+  /// Column, norm and the norm it is compared with -> FalseDiscoveryAdjusted.
+  std::map<std::tuple<const ColumnRuns*, std::string, std::string>, double> adjusted;
+};
+
+/// Tests the differences of all tables. Runs that get no verdict are left out.
+TableTests TestTables(const Reproduction& reproduction);
 
 /// Result of a claim over several columns.
 struct PaperClaimResult {
@@ -69,13 +80,18 @@ struct PaperClaimResult {
     const ColumnRuns* runs = nullptr;
     MetricSpec metric;           ///< of the contrast's values
     ContrastResult contrast;     ///< sign 1: the claim holds in this column
-    bool is_equivalent = false;  ///< set if it surely differs less than the printed values
+    bool is_equivalent = false;  ///< set if it is surely within Paper::MarginOf
   };
   const PaperClaim* claim = nullptr;
   Verdict verdict = Verdict::kNotMeasured;
   std::vector<Column> columns;
   int printed = 0;  ///< for claims on the test metric: columns whose printed values show the claim
   int with_printed = 0;  ///< columns that print values for the claim
+  /// p-value of the claim holding in as many columns as the paper says; for one that differs, of
+  /// the opposite. Counts the columns that decide the verdict (Benjamini & Heller 2008, with
+  /// Bonferroni's bound). nullopt unless a column has one.
+  std::optional<double> p;
+  std::optional<double> holm;  ///< adjusted for all claims of the paper
 
   /// Returns the column's label. Adds its metric if the claim is about that metric.
   std::string LabelOf(const Column& column) const;

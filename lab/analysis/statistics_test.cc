@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <random>
 #include <vector>
 
 #include "lab/error.h"
@@ -127,6 +130,99 @@ TEST(StatisticsTest, AnIntervalThatTouchesZeroIsNotSure) {
   EXPECT_EQ(SureSign(estimate), 1);
   estimate.half_width = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(SureSign(estimate), 0);
+}
+
+// Returns the smallest lower limit over all choices of a bound for each value.
+double LowestByTrying(const std::vector<Bounded>& values) {
+  double lowest = std::numeric_limits<double>::infinity();
+  for (size_t choice = 0; choice < size_t{1} << values.size(); ++choice) {
+    std::vector<double> chosen;
+    for (size_t i = 0; i < values.size(); ++i) {
+      chosen.push_back(choice >> i & 1 ? values[i].high : values[i].low);
+    }
+    lowest = std::min(lowest, EstimateMean(chosen).low());
+  }
+  return lowest;
+}
+
+TEST(StatisticsTest, IntervalsOfBoundedValuesContainThoseOfAllChoices) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> centers(-2, 3), widths(0, 1);
+  for (int trial = 0; trial < 300; ++trial) {
+    const size_t count = 2 + static_cast<size_t>(trial) % 7;
+    std::vector<Bounded> values, opposite;
+    for (size_t i = 0; i < count; ++i) {
+      const double value = centers(random);
+      values.push_back({value - widths(random), value, value + widths(random)});
+      opposite.push_back(-1 * values.back());
+    }
+    const double low = LowestByTrying(values), high = -LowestByTrying(opposite);
+    const Estimate estimate = EstimateDifference(values, 3);
+    const double half_width = std::max(estimate.mean - low, high - estimate.mean);
+    // The bound allows fractional choices, which matter little.
+    EXPECT_GE(estimate.half_width.value(), half_width * (1 - 1e-12)) << trial;
+    EXPECT_LE(estimate.half_width.value(), half_width * 1.1) << trial;
+  }
+}
+
+TEST(StatisticsTest, EqualTimesOnAGridHaveAnInterval) {
+  // Five crossings between the same two evaluations.
+  const Estimate estimate = EstimateDifference(std::vector<Bounded>(5, {-700, -675, -650}), 700);
+  EXPECT_EQ(estimate.mean, -675);
+  EXPECT_GT(estimate.half_width.value(), 25);
+  EXPECT_EQ(SureSign(estimate), -1);
+  EXPECT_EQ(SureSign(EstimateDifference(std::vector<Bounded>(5, {-50, -25, 0}), 50)), 0);
+}
+
+TEST(StatisticsTest, WeightsTurnBoundsAround) {
+  const Bounded sum = Bounded{1, 2, 4} + -2 * Bounded{10, 11, 13};
+  EXPECT_EQ(sum.low, -25);
+  EXPECT_EQ(sum.value, -20);
+  EXPECT_EQ(sum.high, -16);
+  EXPECT_FALSE(sum.IsExact());
+  EXPECT_TRUE(Exactly(3).IsExact());
+}
+
+// scipy.stats.ttest_1samp(x, 0).pvalue
+TEST(StatisticsTest, PValuesMatchScipy) {
+  EXPECT_NEAR(PValue(EstimateMean(std::vector{1.2, 0.7, 1.9})).value(), 0.067888026228278, 1e-12);
+  EXPECT_NEAR(PValue(EstimateMean(std::vector{-0.3, 0.4, -0.9, -0.2, -0.5})).value(),
+              0.230199641080499, 1e-12);
+  EXPECT_EQ(PValue(EstimateMean(std::vector{1.0})), std::nullopt);
+  EXPECT_EQ(PValue(EstimateMean(std::vector{1.0, 1.0})), std::nullopt);
+  EXPECT_EQ(PValue(EstimateMean(std::vector<double>{})), std::nullopt);
+}
+
+TEST(StatisticsTest, PValuesAgreeWithIntervals) {
+  for (const double shift : {0.5, 0.9, 1.0, 1.1, 2.0}) {
+    std::vector<double> values = {shift + 0.2, shift - 0.3, shift + 1.0, shift - 0.7};
+    const Estimate estimate = EstimateMean(values);
+    EXPECT_EQ(PValue(estimate).value() < 0.05, SureSign(estimate) != 0) << shift;
+  }
+}
+
+// scipy.stats.false_discovery_control, and Holm's method by hand: 6 * .001, 5 * .008, 4 * .02,
+// 3 * .03 and so on, never falling.
+TEST(StatisticsTest, PValuesAreAdjusted) {
+  const PValues values = {0.03, 0.001, std::nullopt, 0.6, 0.008, 0.02, 0.2};
+  const PValues holm = HolmAdjusted(values), fdr = FalseDiscoveryAdjusted(values);
+  const PValues expected_holm = {0.09, 0.006, std::nullopt, 0.6, 0.04, 0.08, 0.4};
+  const PValues expected_fdr = {0.045, 0.006, std::nullopt, 0.6, 0.024, 0.04, 0.24};
+  for (size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(holm[i].has_value(), values[i].has_value());
+    if (!values[i]) continue;
+    EXPECT_NEAR(*holm[i], *expected_holm[i], 1e-15) << i;
+    EXPECT_NEAR(*fdr[i], *expected_fdr[i], 1e-15) << i;
+  }
+  EXPECT_TRUE(HolmAdjusted({}).empty());
+  EXPECT_EQ(HolmAdjusted({0.4, 0.9}), (PValues{0.8, 0.9}));
+}
+
+TEST(StatisticsTest, IntervalsOfOtherConfidencesMatchScipy) {
+  // scipy.stats.t.interval(0.9, 4, mean, sem)
+  const Estimate estimate = AtConfidence(EstimateMean(std::vector{2.1, 2.5, 1.9, 2.4, 2.2}), 0.90);
+  EXPECT_NEAR(estimate.half_width.value(), 0.227618949589511, 1e-10);
+  EXPECT_FALSE(AtConfidence(EstimateMean(std::vector{2.1}), 0.9).half_width);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -45,15 +46,6 @@ std::optional<double> Finite(const std::map<std::string, double>& values, const 
   return value->second;
 }
 
-std::optional<double> Read(const Run& run, const std::string& metric, Measure measure) {
-  if (StatusOf(run) != Status::kFinished) return std::nullopt;
-  if (measure == Measure::kFinal) return Finite(run.result->final_values, metric);
-  if (!run.result->best) return std::nullopt;
-  if (measure == Measure::kStepsTo || measure == Measure::kCatchUp) return std::nullopt;
-  if (measure == Measure::kStepsToBest) return static_cast<double>(run.result->best->step);
-  return Finite(run.result->best->values, metric);
-}
-
 // Returns a run's evaluations of one metric by step. If a step occurs twice (after a resumption),
 // the later evaluation counts.
 std::map<int64_t, Curve::Point> PointsOf(const Run& run, const std::string& metric) {
@@ -65,6 +57,20 @@ std::map<int64_t, Curve::Point> PointsOf(const Run& run, const std::string& metr
                                EstimateMean(std::vector{*value})};
   }
   return points;
+}
+
+std::optional<double> Read(const Run& run, const std::string& metric, Measure measure) {
+  if (StatusOf(run) != Status::kFinished) return std::nullopt;
+  if (measure == Measure::kFinal) return Finite(run.result->final_values, metric);
+  if (!run.result->best) return std::nullopt;
+  if (measure == Measure::kStepsTo || measure == Measure::kCatchUp) return std::nullopt;
+  if (measure == Measure::kStepsToBest) return static_cast<double>(run.result->best->step);
+  if (measure == Measure::kSecondsToBest) {
+    const auto points = PointsOf(run, run.result->best->by);
+    const auto best = points.find(run.result->best->step);
+    return best == points.end() ? std::nullopt : std::optional(best->second.seconds);
+  }
+  return Finite(run.result->best->values, metric);
 }
 
 // Separates settings that vary from those that all runs share.
@@ -242,10 +248,25 @@ double Spent(const Curve::Point& point, Effort effort) {
   return effort == Effort::kSteps ? static_cast<double>(point.step) : point.seconds;
 }
 
+using SeedBounds = std::map<int64_t, Bounded>;
+
+// Returns steps or seconds to `point`, which came after the evaluation before it.
+Bounded Since(const std::map<int64_t, Curve::Point>& points, const Curve::Point& point,
+              Effort effort) {
+  const auto at = points.find(point.step);
+  const double high = Spent(point, effort);
+  return {at == points.begin() ? 0 : Spent(std::prev(at)->second, effort), high, high};
+}
+
+// Returns a / b, both times since an evaluation. The bound is that of a if b can be 0.
+Bounded Ratio(const Bounded& a, const Bounded& b) {
+  return {a.low / b.high, a.value / b.value, a.high / (b.low > 0 ? b.low : b.value)};
+}
+
 // Steps or seconds to a target by seed: of seeds that reached it, and the total of seeds that did
 // not.
 struct EffortTo {
-  SeedValues reached;
+  SeedBounds reached;
   SeedValues never;
 };
 
@@ -259,9 +280,11 @@ EffortTo EffortOf(const Group& group, const MetricSpec& metric,
     const std::optional<double> target = targets(seed);
     const auto points = PointsOf(*run, metric.name);
     if (!target || StatusOf(*run) != Status::kFinished || points.empty()) continue;
-    const Curve::Point* first = FirstBeyond(points, metric, *target);
-    (first ? spent.reached : spent.never)[seed] =
-        Spent(first ? *first : points.rbegin()->second, effort);
+    if (const Curve::Point* first = FirstBeyond(points, metric, *target)) {
+      spent.reached[seed] = Since(points, *first, effort);
+    } else {
+      spent.never[seed] = Spent(points.rbegin()->second, effort);
+    }
   }
   return spent;
 }
@@ -270,36 +293,53 @@ EffortTo StepsOf(const Group& group, const MetricSpec& metric, double target) {
   return EffortOf(group, metric, [&](int64_t) { return std::optional(target); }, Effort::kSteps);
 }
 
-// Returns seed -> the evaluation that validation chose, of finished runs.
-std::map<int64_t, Curve::Point> BestPoints(const Group& group, const MetricSpec& metric) {
-  std::map<int64_t, Curve::Point> best;
+// Evaluation that validation chose, of a finished run, and when it came.
+struct BestPoint {
+  Curve::Point point;
+  Bounded steps, seconds;
+
+  const Bounded& At(Effort effort) const { return effort == Effort::kSteps ? steps : seconds; }
+};
+
+// Returns seed -> best evaluation.
+std::map<int64_t, BestPoint> BestPoints(const Group& group, const MetricSpec& metric) {
+  std::map<int64_t, BestPoint> best;
   for (const Run* run : group.runs) {
     if (StatusOf(*run) != Status::kFinished || !run->result->best) continue;
     const auto points = PointsOf(*run, metric.name);
-    const auto point = points.find(run->result->best->step);
-    if (point != points.end()) best[run->config.seed] = point->second;
+    const auto found = points.find(run->result->best->step);
+    if (found == points.end()) continue;
+    const Curve::Point& point = found->second;
+    best[run->config.seed] = {point, Since(points, point, Effort::kSteps),
+                              Since(points, point, Effort::kSeconds)};
   }
   return best;
+}
+
+Estimate MeanAsRead(const SeedBounds& bounds) {
+  std::vector<double> values;
+  for (const auto& [seed, bounded] : bounds) values.push_back(bounded.value);
+  return EstimateMean(values);
 }
 
 // A side of a pair that never reached the target counts with its total, a lower bound, so the
 // difference is never overstated.
 Comparison CompareEfforts(const EffortTo& a, const EffortTo& b) {
-  Comparison comparison{EstimateMean(a.reached), EstimateMean(b.reached), {}};
-  SeedValues values_a = a.reached;
-  SeedValues values_b = b.reached;
+  Comparison comparison{MeanAsRead(a.reached), MeanAsRead(b.reached), {}};
+  SeedBounds values_a = a.reached;
+  SeedBounds values_b = b.reached;
   // A side that stopped before the other reached the target gives no bound.
-  const auto bound = [&](const EffortTo& spent, const SeedValues& other, SeedValues& values) {
+  const auto bound = [&](const EffortTo& spent, const SeedBounds& other, SeedBounds& values) {
     for (const auto& [seed, last] : spent.never) {
       const auto reached = other.find(seed);
-      if (reached == other.end() || reached->second > last) continue;
-      values[seed] = last;
+      if (reached == other.end() || reached->second.high > last) continue;
+      values[seed] = Exactly(last);
       ++comparison.bounded;
     }
   };
   bound(a, b.reached, values_a);
   bound(b, a.reached, values_b);
-  comparison.difference = PairedDifference(values_a, values_b);
+  comparison.difference = EstimateSum({values_a, values_b}, {1, -1});
   comparison.better = -SureSign(comparison.difference);
   return comparison;
 }
@@ -383,6 +423,45 @@ SeedValues Values(const Group& group, const std::string& metric, Measure measure
   return values;
 }
 
+std::map<int64_t, Bounded> BoundedValues(const Group& group, const std::string& metric,
+                                         Measure measure) {
+  SeedBounds values;
+  for (const Run* run : group.runs) {
+    const std::optional<double> value = Read(*run, metric, measure);
+    if (!value) continue;
+    Bounded& bounded = values[run->config.seed] = Exactly(*value);
+    if (!IsEffort(measure)) continue;
+    const Effort effort = measure == Measure::kStepsToBest ? Effort::kSteps : Effort::kSeconds;
+    const auto points = PointsOf(*run, run->result->best->by);
+    const auto best = points.find(run->result->best->step);
+    if (best == points.end()) continue;
+    bounded.low = Since(points, best->second, effort).low;
+    if (const auto after = std::next(best); after != points.end()) {
+      bounded.high = Spent(after->second, effort);
+    }
+  }
+  return values;
+}
+
+Estimate EstimateSum(const std::vector<std::map<int64_t, Bounded>>& values,
+                     const std::vector<double>& weights) {
+  std::vector<Bounded> sums;
+  double largest = 0;
+  for (const auto& [seed, first] : values[0]) {
+    const bool is_complete =
+        std::ranges::all_of(values, [&](const SeedBounds& of) { return of.contains(seed); });
+    if (!is_complete) continue;
+    Bounded sum;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const Bounded term = weights[i] * values[i].at(seed);
+      sum = sum + term;
+      largest = std::max(largest, std::abs(term.value));
+    }
+    sums.push_back(sum);
+  }
+  return EstimateDifference(std::move(sums), largest);
+}
+
 Estimate TrainingSeconds(const Group& group) {
   std::vector<double> seconds;
   for (const Run* run : group.runs) {
@@ -400,11 +479,11 @@ bool HasMeasure(const Group& group, const MetricSpec& metric, Measure measure) {
 }
 
 Comparison Compare(const Group& a, const Group& b, const MetricSpec& metric, Measure measure) {
-  const SeedValues values_a = Values(a, metric.name, measure);
-  const SeedValues values_b = Values(b, metric.name, measure);
-  Comparison comparison{EstimateMean(values_a), EstimateMean(values_b),
-                        PairedDifference(values_a, values_b)};
-  const bool lower = measure == Measure::kStepsToBest || metric.lower_is_better;
+  const SeedBounds values_a = BoundedValues(a, metric.name, measure);
+  const SeedBounds values_b = BoundedValues(b, metric.name, measure);
+  Comparison comparison{MeanAsRead(values_a), MeanAsRead(values_b),
+                        EstimateSum({values_a, values_b}, {1, -1})};
+  const bool lower = IsEffort(measure) || metric.lower_is_better;
   comparison.better = SureSign(comparison.difference) * (lower ? -1 : 1);
   return comparison;
 }
@@ -416,33 +495,35 @@ Comparison CompareSteps(const Group& a, const Group& b, const MetricSpec& metric
 Comparison CompareCatchUp(const Group& a, const Group& b, const MetricSpec& metric, Effort effort) {
   const auto best = BestPoints(b, metric);
   const auto target = [&](int64_t seed) -> std::optional<double> {
-    const auto point = best.find(seed);
-    if (point == best.end()) return std::nullopt;
-    return point->second.value.mean;
+    const auto found = best.find(seed);
+    if (found == best.end()) return std::nullopt;
+    return found->second.point.value.mean;
   };
   EffortTo own;
-  for (const auto& [seed, point] : best) own.reached[seed] = Spent(point, effort);
+  for (const auto& [seed, of_seed] : best) own.reached[seed] = of_seed.At(effort);
   return CompareEfforts(EffortOf(a, metric, target, effort), own);
 }
 
 CatchUp CatchUpWith(const Group& group, const Group& other, const MetricSpec& metric) {
   const auto best = BestPoints(other, metric);
   CatchUp catch_up;
-  std::vector<double> steps, seconds;
+  std::vector<Bounded> steps, seconds;
   for (const Run* run : group.runs) {
     const auto target = best.find(run->config.seed);
     if (StatusOf(*run) == Status::kUnfinished || target == best.end()) continue;
-    if (target->second.step == 0) continue;  // no ratio to 0 steps
+    if (target->second.point.step == 0) continue;  // no ratio to 0 steps
     ++catch_up.of;
     const auto points = PointsOf(*run, metric.name);
-    const Curve::Point* first = FirstBeyond(points, metric, target->second.value.mean);
+    const Curve::Point* first = FirstBeyond(points, metric, target->second.point.value.mean);
     if (!first) continue;
     ++catch_up.count;
-    steps.push_back(static_cast<double>(first->step) / static_cast<double>(target->second.step));
-    seconds.push_back(first->seconds / target->second.seconds);
+    for (const Effort effort : {Effort::kSteps, Effort::kSeconds}) {
+      (effort == Effort::kSteps ? steps : seconds)
+          .push_back(Ratio(Since(points, *first, effort), target->second.At(effort)));
+    }
   }
-  catch_up.steps = EstimateMean(steps);
-  catch_up.seconds = EstimateMean(seconds);
+  catch_up.steps = EstimateDifference(std::move(steps), 0);
+  catch_up.seconds = EstimateDifference(std::move(seconds), 0);
   return catch_up;
 }
 

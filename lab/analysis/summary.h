@@ -22,12 +22,18 @@ std::string_view NameOf(Status status);
 
 /// Point of a run at which a metric is read.
 enum class Measure {
-  kFinal,        ///< after the last step
-  kBest,         ///< at the evaluation that validation chose
-  kStepsToBest,  ///< the step of that evaluation
-  kStepsTo,      ///< the step of the first evaluation at or beyond a target; claims only
-  kCatchUp       ///< steps or seconds to another group's best; claims only
+  kFinal,          ///< after the last step
+  kBest,           ///< at the evaluation that validation chose
+  kStepsToBest,    ///< the step of that evaluation
+  kSecondsToBest,  ///< the seconds of training until then
+  kStepsTo,        ///< the step of the first evaluation at or beyond a target; claims only
+  kCatchUp         ///< steps or seconds to another group's best; claims only
 };
+
+/// Returns true for steps and seconds to a run's own best evaluation.
+inline bool IsEffort(Measure measure) {
+  return measure == Measure::kStepsToBest || measure == Measure::kSecondsToBest;
+}
 
 /// Runs that differ only in the seed.
 struct Group {
@@ -84,6 +90,15 @@ Measure HeadlineMeasure(const Section& section);
 /// Returns seed -> measure of each finished run that has it.
 SeedValues Values(const Group& group, const std::string& metric, Measure measure);
 
+/// Returns Values with bounds. The best model occurs between the evaluations before and after the
+/// best one; the other measures are exact.
+std::map<int64_t, Bounded> BoundedValues(const Group& group, const std::string& metric,
+                                         Measure measure);
+
+/// Returns the sum of weight * values over the seeds that all `values` have.
+Estimate EstimateSum(const std::vector<std::map<int64_t, Bounded>>& values,
+                     const std::vector<double>& weights);
+
 /// Returns the mean training time of the finished runs in seconds.
 Estimate TrainingSeconds(const Group& group);
 
@@ -103,9 +118,9 @@ struct Comparison {
 Comparison Compare(const Group& a, const Group& b, const MetricSpec& metric, Measure measure);
 
 /// Compares the steps to the first evaluation at or beyond `target`, of finished seeds. `a` and `b`
-/// are means over the seeds that reached it.
-/// A side of a pair that never reached it counts with its last step, a lower bound, so the
-/// difference is never overstated. Pairs in which neither did are left out.
+/// are means over the seeds that reached it. The interval accounts for a crossing anywhere since
+/// the evaluation before. A side of a pair that never reached it counts with its last step, a lower
+/// bound, so the difference is never overstated. Pairs in which neither did are left out.
 Comparison CompareSteps(const Group& a, const Group& b, const MetricSpec& metric, double target);
 
 /// Unit in which training is counted.

@@ -166,8 +166,10 @@ TEST(SummaryTest, CatchesUpWithTheOthersBestSeedBySeed) {
   EXPECT_DOUBLE_EQ(all.steps.mean, (200. / 300 + 1) / 2);
   EXPECT_DOUBLE_EQ(all.seconds.mean, (4. / 6 + 1) / 2);
   ASSERT_TRUE(all.steps.half_width);
-  // Student's t at one degree of freedom, 12.7062, times the standard error, 1/6.
-  EXPECT_NEAR(*all.steps.half_width, 12.7062 / 6, 1e-4);
+  // The ratios are between 100/300 and 200/200, and between 100/200 and 200/100. The widest
+  // interval is that of 1/3 and 2: 7/6 +- 12.7062 (Student's t) * 5/6, here about the mean of 2/3
+  // and 1.
+  EXPECT_NEAR(*all.steps.half_width, 7 / 6. + 12.7062 * 5 / 6 - 5 / 6., 1e-4);
 
   runs[0] = Diverged(runs[0]);  // never matches, and counts
   const CatchUp diverged = of(Summarize(runs));

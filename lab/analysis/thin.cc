@@ -115,16 +115,19 @@ std::set<size_t> KeptEvaluations(const Run& run) {
     kept.insert(wanted == 1 ? 0 : i * (count - 1) / (wanted - 1));
   }
   if (const std::optional<size_t> gradients = LastGradients(run)) kept.insert(*gradients);
+  std::set<size_t> crossings;
   const auto keep_first = [&](const auto& matches) {
     const auto found = std::ranges::find_if(run.evaluations, matches);
     if (found != run.evaluations.end()) {
-      kept.insert(static_cast<size_t>(found - run.evaluations.begin()));
+      crossings.insert(static_cast<size_t>(found - run.evaluations.begin()));
     }
   };
   if (run.result && run.result->best) {
     keep_first([&](const Evaluation& e) { return e.step == run.result->best->step; });
+    // It bounds the time of the best model, like the evaluation before.
+    if (!crossings.empty()) kept.insert(std::min(*crossings.begin() + 1, count - 1));
+    KeepRecords(run, run.result->best->by, &crossings);
   }
-  if (run.result && run.result->best) KeepRecords(run, run.result->best->by, &kept);
   for (const auto& [name, value] : Thresholds(run.config)) {
     const auto spec = std::ranges::find(run.config.metrics, name, &MetricSpec::name);
     if (spec == run.config.metrics.end()) continue;
@@ -134,6 +137,11 @@ std::set<size_t> KeptEvaluations(const Run& run) {
              (spec->lower_is_better ? found->second <= value : found->second >= value);
     });
   }
+  // The evaluation before a crossing bounds its time.
+  for (const size_t crossing : crossings) {
+    if (crossing > 0) kept.insert(crossing - 1);
+  }
+  kept.merge(crossings);
   return kept;
 }
 

@@ -12,6 +12,7 @@
 #include "lab/commands/queue.h"
 #include "lab/engine/sweep.h"
 #include "lab/error.h"
+#include "lab/report/power_table.h"
 #include "lab/reproduce/arena_plan.h"
 #include "lab/reproduce/plan.h"
 #include "lab/tasks/tasks.h"
@@ -27,8 +28,20 @@ struct ReproduceFlags {
   std::optional<std::string> tasks, norms;
   std::optional<int> seeds;
   std::optional<fs::path> out;
+  bool power = false;
   QueueFlags queue;
 };
+
+// Prints how many seeds each claim of the paper needs, by the runs in `out`.
+int PrintPower(const Paper& paper, const fs::path& out) {
+  const std::vector<Run> runs = FindReadableRuns({out});
+  const std::string table = RenderPower(paper, runs, StdoutTable());
+  if (!table.empty()) {
+    PrintText(fmt::format("{}\n\n{}", paper.title, table));
+    return 0;
+  }
+  throw DataError(fmt::format("{} has no run of {}", out.string(), paper.name));
+}
 
 int RunReproduce(const ReproduceFlags& flags) {
   const bool is_arena = flags.paper == kArenaName;
@@ -41,6 +54,10 @@ int RunReproduce(const ReproduceFlags& flags) {
   request.out = flags.out.value_or(fs::path("runs") / flags.paper);
   if (request.out.empty()) {
     throw UsageError("[reproduce] --out must be a folder, got an empty name");
+  }
+  if (flags.power) {
+    if (is_arena) throw UsageError("[reproduce] --power must be given with a paper");
+    return PrintPower(*paper, request.out);
   }
   if (is_arena) {
     ArenaPlan plan = MakeArenaPlan(request, FindTask);
@@ -76,7 +93,8 @@ void AddReproduce(CLI::App& app, Action& action) {
       "with other seeds at the rate that validation chose; --seeds counts these.\n\n"
       "Example:\n"
       "  planish reproduce xu2019 --data DIR --dry-run\n"
-      "  planish reproduce xu2019 --data DIR --hours 6\n\n" +
+      "  planish reproduce xu2019 --data DIR --hours 6\n"
+      "  planish reproduce xu2019 --out results/xu2019 --power\n\n" +
       kExitStatuses);
   reproduce->add_option("PAPER", flags->paper, "Paper")->type_name("")->required();
   reproduce->add_option("--preset", flags->preset, "Preset of every task (default: the paper's)")
@@ -97,6 +115,9 @@ void AddReproduce(CLI::App& app, Action& action) {
                    "column's, at least 3)")
       ->type_name("N")
       ->check(WholeNumber("reproduce", "--seeds", 1, 1000));
+  reproduce->add_flag("--power", flags->power,
+                      "Print how many seeds each claim needs, by the runs in\n"
+                      "OUT, and train nothing");
   AddQueueOptions(*reproduce, flags->queue);
   reproduce->add_option("--out", flags->out, "Folder for the runs (default: runs/PAPER)")
       ->type_name("FOLDER");

@@ -69,6 +69,22 @@ std::optional<double> Paper::Printed(std::string_view norm, const PaperColumn& c
   return value == column.printed.end() ? std::nullopt : std::optional(value->second);
 }
 
+std::optional<double> Paper::PrintedContrast(const PaperColumn& column,
+                                             const Contrast& contrast) const {
+  double sum = 0;
+  for (const auto& [norm, weight] : contrast) {
+    const std::optional<double> value = Printed(norm, column);
+    if (!value || std::isnan(*value)) return std::nullopt;
+    sum += weight * *value;
+  }
+  return sum;
+}
+
+double Paper::MarginOf(const PaperColumn& column, const Contrast& contrast) const {
+  return std::max(std::abs(PrintedContrast(column, contrast).value_or(0)) / 2,
+                  column.sampling_error.value_or(0));
+}
+
 const std::vector<Paper>& Papers() {
   static const std::vector<Paper> papers = {MakeXu2019(), MakeBa2016()};
   return papers;
@@ -88,7 +104,9 @@ std::vector<ClaimSpec> ClaimsOf(std::string_view task) {
                          .better = claim.better,
                          .worse = claim.worse,
                          .where = of.where,
-                         .data = of.data.empty() ? column.data : of.data});
+                         .data = of.data.empty() ? column.data : of.data,
+                         .no_worse = claim.no_worse,
+                         .margin = paper.MarginOf(column, {{claim.better, 1}, {claim.worse, -1}})});
       }
     }
   }

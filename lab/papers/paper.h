@@ -22,6 +22,9 @@ namespace planish::lab {
 /// Printed value of a training that diverged.
 inline constexpr double kPrintedDiverged = std::numeric_limits<double>::quiet_NaN();
 
+/// Weighted sum over norms: norm -> weight. {{"ada", 1}, {"layer", -1}} is the difference of two.
+using Contrast = std::vector<std::pair<std::string, double>>;
+
 /// Column of a paper's tables: an experiment.
 struct PaperColumn {
   std::string name;         ///< for --tasks: "en-de"
@@ -74,8 +77,9 @@ PaperColumn NewColumn(const std::string& name, const std::string& label, const s
 
 /// Row of a paper's results: a norm.
 struct PaperRow {
-  std::string norm;   ///< name in the lab
-  std::string label;  ///< as printed
+  std::string norm;           ///< name in the lab
+  std::string label;          ///< as printed
+  bool printed_only = false;  ///< another model, which the lab does not train
 };
 
 /// Table: rows of the results, some compared with another.
@@ -103,15 +107,19 @@ struct PaperFigure {
 /// 0. For example, {{"ada", 1}, {"layer", -1}} states that AdaNorm is better than LayerNorm.
 /// kSteps and kSeconds need a contrast with the weights 1 and -1. They state that the first norm
 /// takes fewer steps or seconds of training to reach the second norm's best evaluation, chosen by
-/// validation.
+/// validation; kSecondsToBest, that it takes fewer seconds to its own best evaluation.
 struct PaperClaim {
-  enum class Of { kTest, kTrainCurve, kValidCurve, kSteps, kSeconds };
+  enum class Of { kTest, kTrainCurve, kValidCurve, kSteps, kSeconds, kSecondsToBest };
   std::string text;
   std::string source;  ///< where it is printed
-  std::vector<std::pair<std::string, double>> contrast;
+  Contrast contrast;
   std::vector<std::string> columns;  ///< columns that it is about
   int min_columns = 0;               ///< minimum number of these in which it must hold
   Of of = Of::kTest;                 ///< curves are read after the last step
+  /// It states that the contrast is no worse than 0, up to Paper::MarginOf. Only for kTest.
+  bool no_worse = false;
+  /// The column of the contrast's second norm, if it is another one with the same data.
+  std::string against = {};
 };
 
 /// Published claim that the runs of a task can agree or disagree with. It states that under the
@@ -121,15 +129,17 @@ struct ClaimSpec {
   std::string text;    ///< the claim as a sentence
   std::string source;  ///< where it is printed
   std::string metric;  ///< a MetricSpec's name
-  /// "final", "best", "steps to best", "steps to VALUE", "steps to worse's best" or "seconds to
-  /// worse's best". VALUE is reached at the first evaluation at or beyond it; for the last two see
-  /// CompareCatchUp.
+  /// "final", "best", "steps to best", "seconds to best", "steps to VALUE", "steps to worse's best"
+  /// or "seconds to worse's best". VALUE is reached at the first evaluation at or beyond it; for
+  /// the last two see CompareCatchUp.
   std::string measure;
   std::string better;  ///< value of the compared setting
   std::string worse;   ///< value of the compared setting
   std::map<std::string, nlohmann::ordered_json>
-      where;         ///< setting -> value, such as batch_size -> 4
-  std::string data;  ///< PaperData::name of the data set that the claim was made on
+      where;              ///< setting -> value, such as batch_size -> 4
+  std::string data;       ///< PaperData::name of the data set that the claim was made on
+  bool no_worse = false;  ///< the claim is only that `better` is not worse by more than `margin`
+  double margin = 0;      ///< in the displayed unit
 };
 
 /// Claims of a paper about the runs of one task, for the task's section of the report: each is a
@@ -142,6 +152,7 @@ struct TaskClaims {
     std::string worse;   ///< norm
     std::string measure = "best";  ///< ClaimSpec::measure
     std::string metric = {};       ///< empty: the column's
+    bool no_worse = false;         ///< `better` is no worse, up to Paper::MarginOf
   };
   std::string column;  ///< has the task, the metric, the printed values and the data
   std::string source;  ///< beginning of the sources: "Xu et al. 2019, "
@@ -182,6 +193,11 @@ struct Paper {
   const PaperRow* FindRow(std::string_view norm) const;
   /// Returns the printed value, or nullopt if the paper has no such row or prints nothing there.
   std::optional<double> Printed(std::string_view norm, const PaperColumn& column) const;
+  /// Returns the contrast of the printed values, or nullopt if one is missing or diverged.
+  std::optional<double> PrintedContrast(const PaperColumn& column, const Contrast& contrast) const;
+  /// Returns the margin within which a contrast counts as no difference: half of the printed one,
+  /// or the sampling error of one value if that is larger. 0 if neither is known.
+  double MarginOf(const PaperColumn& column, const Contrast& contrast) const;
 };
 
 /// Returns all papers.

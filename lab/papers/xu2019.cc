@@ -16,6 +16,9 @@ constexpr double kParserMinutes = 1.4;
 
 using Norms = std::vector<std::string>;
 
+// For TaskClaims::Claim::no_worse.
+constexpr bool kNoWorse = true;
+
 // Beginning of the sources of claims.
 constexpr char kSource[] = "Xu et al. 2019, ";
 
@@ -117,6 +120,14 @@ PaperClaim Better(const std::string& text, const std::string& source, const std:
   return {text, source, {{a, 1}, {b, -1}}, columns, min_columns, of};
 }
 
+// Returns the claim that a is no worse than b in at least `min_columns` of the columns.
+PaperClaim NoWorse(const std::string& text, const std::string& source, const std::string& a,
+                   const std::string& b, const Norms& columns, int min_columns) {
+  PaperClaim claim = Better(text, source, a, b, columns, min_columns);
+  claim.no_worse = true;
+  return claim;
+}
+
 TaskClaims DeEnClaims() {
   return {
       "de-en",
@@ -131,7 +142,7 @@ TaskClaims DeEnClaims() {
         "Table 3", "layer-simple", "detach-std"},
        {"Detaching the mean is no worse than detaching nothing: {detach-mean} against "
         "{layer-simple} BLEU",
-        "Table 3", "detach-mean", "layer-simple"},
+        "Table 3", "detach-mean", "layer-simple", "best", "", kNoWorse},
        {"AdaNorm is better than LayerNorm: {ada} against {layer} BLEU", "Table 4", "ada", "layer"}},
       {{"direction", "de-en"}}};
 }
@@ -142,7 +153,7 @@ TaskClaims EnDeClaims() {
       kSource,
       {{"Bias and gain do not help: {layer-simple} without against {layer} BLEU with them, English "
         "to German",
-        "Table 1", "layer-simple", "layer"},
+        "Table 1", "layer-simple", "layer", "best", "", kNoWorse},
        {"AdaNorm is better than LayerNorm: {ada} against {layer} BLEU", "Table 4", "ada", "layer"}},
       {{"direction", "en-de"}}};
 }
@@ -177,7 +188,8 @@ TaskClaims RtClaims() {
            {"Detaching the mean makes LayerNorm-simple worse.",
             "Table 3: {detach-mean}% and {layer-simple}%", "layer-simple", "detach-mean"},
            {"Detaching the variance does not make LayerNorm-simple worse.",
-            "Table 3: {detach-std}% and {layer-simple}%", "detach-std", "layer-simple"},
+            "Table 3: {detach-std}% and {layer-simple}%", "detach-std", "layer-simple", "best", "",
+            kNoWorse},
            {"AdaNorm is better than layer norm.", "Table 4: {ada}% and {layer}%", "ada", "layer"}}};
 }
 
@@ -190,9 +202,11 @@ TaskClaims Sst5Claims() {
            {"DetachNorm is better than no norm: here forward normalization helps.",
             "Table 2: {detach}% and {none}%", "detach", "none"},
            {"Detaching the mean does not make LayerNorm-simple worse.",
-            "Table 3: {detach-mean}% and {layer-simple}%", "detach-mean", "layer-simple"},
+            "Table 3: {detach-mean}% and {layer-simple}%", "detach-mean", "layer-simple", "best",
+            "", kNoWorse},
            {"Detaching the variance does not make LayerNorm-simple worse.",
-            "Table 3: {detach-std}% and {layer-simple}%", "detach-std", "layer-simple"},
+            "Table 3: {detach-std}% and {layer-simple}%", "detach-std", "layer-simple", "best", "",
+            kNoWorse},
            {"AdaNorm is better than layer norm.", "Table 4: {ada}% and {layer}%", "ada", "layer"}}};
 }
 
@@ -212,10 +226,10 @@ TaskClaims MnistClaims() {
         "Table 2", "detach", "layer-simple"},
        {"Detaching only the mean does not harm ({detach-mean}%, with both derivatives "
         "{layer-simple}%).",
-        "Table 3", "detach-mean", "layer-simple"},
+        "Table 3", "detach-mean", "layer-simple", "best", "", kNoWorse},
        {"Detaching only the variance does not harm ({detach-std}%, with both derivatives "
         "{layer-simple}%).",
-        "Table 3", "detach-std", "layer-simple"},
+        "Table 3", "detach-std", "layer-simple", "best", "", kNoWorse},
        {"AdaNorm is more accurate than layer norm ({ada}% and {layer}%).", "Table 4", "ada",
         "layer"}},
       {{"norm_at", "all"}}};
@@ -323,6 +337,10 @@ std::vector<PaperClaim> Claims() {
   return {
       Better("LayerNorm is better than no normalization on six of eight datasets.",
              "section 3.1 and Table 1", "layer", "none", all, 6),
+      NoWorse(
+          "The bias and gain do not work on six of eight datasets: LayerNorm-simple is no worse "
+          "than LayerNorm.",
+          "abstract, section 3.1 and Table 1", "layer-simple", "layer", all, 6),
       Better("The bias and gain do not help: LayerNorm-simple outperforms LayerNorm on four of "
              "eight datasets.",
              "section 3.1 and Table 1", "layer-simple", "layer", all, 4),

@@ -9,17 +9,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string Dump(const Json& value, int indent = -1) {
-  return value.dump(indent, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
-}
-
-Json EstimateJson(const Estimate& estimate) {
-  if (estimate.count == 0) return {{"mean", nullptr}, {"half_width", nullptr}};
-  Json half_width;
-  if (estimate.half_width) half_width = *estimate.half_width;
-  return {{"mean", estimate.mean}, {"half_width", half_width}};
-}
-
 Json DataJson(const RunConfig::Data& data) {
   return {{"name", data.name}, {"sha256", data.sha256}};
 }
@@ -92,16 +81,9 @@ Json RunJson(const Run& run) {
 }
 
 std::vector<Json> Rows(const std::vector<Run>& runs, ExportRow row) {
+  if (row == ExportRow::kGroup) return GroupRows(Summarize(runs));
   std::vector<Json> rows;
-  if (row == ExportRow::kRun) {
-    for (const Run& run : runs) rows.push_back(RunJson(run));
-    return rows;
-  }
-  for (const Section& section : Summarize(runs)) {
-    for (const Panel& panel : section.panels) {
-      for (const Group& group : panel.groups) rows.push_back(GroupJson(section, group));
-    }
-  }
+  for (const Run& run : runs) rows.push_back(RunJson(run));
   return rows;
 }
 
@@ -127,8 +109,8 @@ std::string CsvField(std::string_view text) {
 // there.
 std::string ValueField(const Json& value) {
   if (value.is_null()) return "";
-  if (!value.is_string()) return CsvField(Dump(value));
-  return CsvField(Json::parse(Dump(value)).get<std::string>());
+  if (!value.is_string()) return CsvField(DumpJson(value));
+  return CsvField(Json::parse(DumpJson(value)).get<std::string>());
 }
 
 // Appends a field for each leaf of `columns`: its name, or with `row` its value there.
@@ -158,21 +140,45 @@ std::string CsvLine(const Json& columns, const Json* row) {
 
 }  // namespace
 
-std::string RenderJson(const std::vector<Run>& runs, ExportRow row) {
-  const bool is_runs = row == ExportRow::kRun;
-  return Dump({{"format", is_runs ? "planish-runs/1" : "planish-groups/1"},
-               {is_runs ? "runs" : "groups", Rows(runs, row)}},
-              1) +
-         "\n";
+std::string DumpJson(const Json& value, int indent) {
+  return value.dump(indent, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 
-std::string RenderCsv(const std::vector<Run>& runs, ExportRow row) {
-  const std::vector<Json> rows = Rows(runs, row);
+Json EstimateJson(const Estimate& estimate) {
+  if (estimate.count == 0) return {{"mean", nullptr}, {"half_width", nullptr}};
+  Json half_width;
+  if (estimate.half_width) half_width = *estimate.half_width;
+  return {{"mean", estimate.mean}, {"half_width", half_width}};
+}
+
+std::vector<Json> GroupRows(const std::vector<Section>& sections) {
+  std::vector<Json> rows;
+  for (const Section& section : sections) {
+    for (const Panel& panel : section.panels) {
+      for (const Group& group : panel.groups) rows.push_back(GroupJson(section, group));
+    }
+  }
+  return rows;
+}
+
+std::string CsvOf(const std::vector<Json>& rows) {
   Json columns = Json::object();
   for (const Json& each : rows) AddColumns(columns, each);
   std::string text = CsvLine(columns, nullptr);
   for (const Json& each : rows) text += CsvLine(columns, &each);
   return text;
+}
+
+std::string RenderJson(const std::vector<Run>& runs, ExportRow row) {
+  const bool is_runs = row == ExportRow::kRun;
+  return DumpJson({{"format", is_runs ? "planish-runs/1" : "planish-groups/1"},
+                   {is_runs ? "runs" : "groups", Rows(runs, row)}},
+                  1) +
+         "\n";
+}
+
+std::string RenderCsv(const std::vector<Run>& runs, ExportRow row) {
+  return CsvOf(Rows(runs, row));
 }
 
 }  // namespace planish::lab

@@ -153,8 +153,13 @@ std::string CaveatOf(const Section& section, const ClaimResult& result) {
 Markup RenderClaims(const Section& section) {
   Markup items;
   std::vector<std::string> notes;
+  int64_t elsewhere = 0;
   for (const ClaimResult& result : JudgeClaims(section, ClaimsOf(section.config->task))) {
     const ClaimSpec& claim = result.claim;
+    if (result.is_elsewhere) {
+      ++elsewhere;
+      continue;
+    }
     const std::string caveat = result.panel ? CaveatOf(section, result) : "";
     if (!caveat.empty() && std::ranges::find(notes, caveat) == notes.end()) {
       notes.push_back(caveat);
@@ -166,6 +171,11 @@ Markup RenderClaims(const Section& section) {
                      Tag("p", {}, MeasuredText(section, result))));
   }
   if (items.empty()) return {};
+  if (elsewhere > 0) {
+    notes.push_back(Count(elsewhere, "claim") + (elsewhere == 1
+                                                     ? " is about settings that no run has."
+                                                     : " are about settings that no run has."));
+  }
   notes.emplace_back(
       "Agrees: the 95% interval of the difference, paired by seed, excludes 0 and has the claimed "
       "sign. Differs: it has the other sign. On other data: a hint, not a test of the paper. Open: "

@@ -107,13 +107,20 @@ std::string ReasonOf(const LineResult& result, Evidence evidence) {
 }
 
 // Returns the cell with the difference of two norms, the printed difference and the verdict.
-Markup DifferenceCell(const Reproduction& reproduction, const ColumnRuns& runs,
-                      const PaperTable::Line& line) {
+Markup DifferenceCell(const Reproduction& reproduction, const TableTests& tests,
+                      const ColumnRuns& runs, const PaperTable::Line& line) {
   const LineResult result = Judge(reproduction, runs, line);
   if (result.verdict == Verdict::kNotMeasured) return NumberCell(kMissing);
   Markup content = ContrastText(result.difference, *runs.metric);
   const std::string printed = PrintedDifference(*reproduction.paper, *runs.column, line);
-  if (!printed.empty()) content += Aside("printed: " + printed);
+  std::vector<std::string> notes;
+  if (!printed.empty()) notes.push_back("printed: " + printed);
+  const auto adjusted = tests.adjusted.find({&runs, line.norm, line.against});
+  if (adjusted != tests.adjusted.end()) {
+    notes.push_back("p " + FormatP(adjusted->second));
+  }
+  if (!notes.empty()) content += Aside(fmt::format("{}", fmt::join(notes, "; ")));
+  if (result.difference.mixes_processors) content += Aside("two kinds of processors");
   content += Badge(VerdictText(result.verdict));
   const std::string reason = ReasonOf(result, runs.evidence);
   if (!reason.empty()) content += Aside(reason);
@@ -122,7 +129,8 @@ Markup DifferenceCell(const Reproduction& reproduction, const ColumnRuns& runs,
 
 // Renders the columns with runs and the rows with values in them. Returns nothing if there are
 // none.
-Markup RenderTable(const Reproduction& reproduction, const PaperTable& table) {
+Markup RenderTable(const Reproduction& reproduction, const TableTests& tests,
+                   const PaperTable& table) {
   const Paper& paper = *reproduction.paper;
   std::vector<const ColumnRuns*> columns;
   for (const ColumnRuns& runs : reproduction.columns) {
@@ -152,6 +160,16 @@ Markup RenderTable(const Reproduction& reproduction, const PaperTable& table) {
       return runs->Find(line.norm) || paper.Printed(line.norm, *runs->column);
     });
     if (empty) continue;
+    const PaperRow* row = paper.FindRow(line.norm);
+    if (row && row->printed_only) {
+      Markup printed = Tag("th", {{"scope", "rowgroup"}, {"class", "norm"}}, row->label) +
+                       Tag("th", {{"scope", "row"}}, "printed");
+      for (const ColumnRuns* column : columns) {
+        printed += PrintedCell(paper, *column->column, line.norm);
+      }
+      rows += Tag("tr", {{"class", "first"}}, printed);
+      continue;
+    }
     const bool compared = !line.against.empty();
     Markup ours =
         Tag("th", {{"scope", "rowgroup"}, {"rowspan", compared ? "3" : "2"}, {"class", "norm"}},
@@ -162,7 +180,7 @@ Markup RenderTable(const Reproduction& reproduction, const PaperTable& table) {
     for (const ColumnRuns* column : columns) {
       ours += OursCell(*column, line.norm);
       printed += PrintedCell(paper, *column->column, line.norm);
-      if (compared) difference += DifferenceCell(reproduction, *column, line);
+      if (compared) difference += DifferenceCell(reproduction, tests, *column, line);
     }
     rows += Tag("tr", {{"class", "first"}}, ours) + Tag("tr", {}, printed);
     if (compared) rows += Tag("tr", {}, difference);
@@ -279,8 +297,7 @@ std::string ClaimText(const PaperClaimResult& result) {
     if (column.is_equivalent) equivalent.push_back(result.LabelOf(column));
   }
   if (!equivalent.empty()) {
-    text += fmt::format("Surely smaller than the printed difference in {}. ",
-                        fmt::join(equivalent, ", "));
+    text += fmt::format("Surely equivalent in {}. ", fmt::join(equivalent, ", "));
   }
   const std::string missing = NotMeasured(result);
   if (!missing.empty()) text += "No runs: " + missing + ". ";
@@ -292,6 +309,10 @@ std::string ClaimText(const PaperClaimResult& result) {
 // Returns the measured contrast in words: "layer − none".
 std::string FormulaOf(const PaperClaim& claim) {
   std::string formula;
+  if (!claim.against.empty()) {
+    return fmt::format("{} − {} of {}", claim.contrast[0].first, claim.contrast[1].first,
+                       claim.against);
+  }
   for (const auto& [norm, weight] : claim.contrast) {
     formula += formula.empty() ? (weight < 0 ? "−" : "") : weight < 0 ? " − " : " + ";
     if (std::abs(weight) != 1) formula += fmt::format("{:g} ", std::abs(weight));
@@ -328,7 +349,10 @@ std::string NumbersText(const PaperClaimResult& result) {
 // Returns a sentence on the load of the machine during the runs of a claim on seconds, or an empty
 // text.
 std::string TimingText(const PaperClaimResult& result) {
-  if (result.claim->of != PaperClaim::Of::kSeconds) return "";
+  if (result.claim->of != PaperClaim::Of::kSeconds &&
+      result.claim->of != PaperClaim::Of::kSecondsToBest) {
+    return "";
+  }
   OtherLoad worst = OtherLoad::kNone;
   for (const PaperClaimResult::Column& column : result.columns) {
     if (!column.contrast.measured) continue;
@@ -343,7 +367,19 @@ std::string TimingText(const PaperClaimResult& result) {
                                      "have disturbed their timing.";
 }
 
+// Returns the p-value of a claim, alone and among all claims of the paper, or an empty text.
+std::string PValueText(const PaperClaimResult& result, int64_t claims) {
+  if (!result.p || *result.p >= 1 || result.verdict == Verdict::kNoVerdict) return "";
+  const bool differs =
+      result.verdict == Verdict::kDiffers || result.verdict == Verdict::kDiffersOnOtherData;
+  return fmt::format("p of {}: {} alone, {} among {} (Holm).",
+                     differs ? "the opposite" : "the claim", FormatP(*result.p),
+                     FormatP(*result.holm), Count(claims, "claim"));
+}
+
 Markup RenderClaims(const std::vector<PaperClaimResult>& results) {
+  const auto claims =
+      std::ranges::count_if(results, [](const PaperClaimResult& r) { return r.p.has_value(); });
   Markup items;
   std::vector<std::string> others;
   for (size_t i = 0; i < results.size(); ++i) {
@@ -354,14 +390,21 @@ Markup RenderClaims(const std::vector<PaperClaimResult>& results) {
     }
     const std::string numbers = NumbersText(result);
     const std::string timing = TimingText(result);
+    const std::string p = PValueText(result, claims);
+    const bool mixes = std::ranges::any_of(
+        result.columns,
+        [](const PaperClaimResult::Column& column) { return column.contrast.mixes_processors; });
     items +=
         Tag("li", {}, Badge(VerdictText(result.verdict)),
             Tag("div", {},
                 Tag("p", {}, Tag("strong", {}, fmt::format("{}. {}", i + 1, result.claim->text)),
                     " ", Tag("span", {{"class", "where"}}, result.claim->source)),
-                Tag("p", {}, ClaimText(result)),
+                Tag("p", {}, p.empty() ? ClaimText(result) : ClaimText(result) + " " + p),
                 numbers.empty() ? Markup() : Tag("p", {{"class", "aside"}}, numbers),
-                timing.empty() ? Markup() : Tag("p", {{"class", "aside"}}, timing)));
+                timing.empty() ? Markup() : Tag("p", {{"class", "aside"}}, timing),
+                mixes ? Tag("p", {{"class", "aside"}},
+                            "Some pairs of runs were trained on two kinds of processors.")
+                      : Markup()));
   }
   Markup content;
   if (!items.empty()) content += Tag("ul", {{"class", "findings"}}, items);
@@ -371,30 +414,39 @@ Markup RenderClaims(const std::vector<PaperClaimResult>& results) {
   }
   if (items.empty()) return content;
   return content +
-         Details("How a verdict is made",
-                 List({"In one experiment a claim holds if the 95% interval of the difference, "
-                       "paired by seed, excludes 0 with the claimed sign. The opposite holds if it "
-                       "excludes 0 with the other sign. Otherwise the experiment is open.",
-                       "Agrees: the claim holds in as many experiments as the paper says. Differs: "
-                       "it would not, even if it held in every open one. Both count only "
-                       "experiments on the paper's own data, recognized by its checksum.",
-                       "Agrees or differs on other data: the same, counting also experiments on "
-                       "other data. This is a hint, not a test of the paper.",
-                       "Equivalent: on the paper's data, the interval includes 0 and excludes "
-                       "differences as large as the printed one. Open: none of these.",
-                       "Smoke runs, and runs on less than a tenth of the paper's training cases, "
-                       "are open in any case. So is a difference that is the same in every seed, "
-                       "because it does not show how much seeds vary.",
-                       "Two seeds are shown as both values. All rules but equivalence were fixed "
-                       "before the runs."}));
+         Details(
+             "How a verdict is made",
+             List({"In one experiment a claim holds if the 95% interval of the difference, "
+                   "paired by seed, excludes 0 with the claimed sign. The opposite holds if it "
+                   "excludes 0 with the other sign. Otherwise the experiment is open.",
+                   "Agrees: the claim holds in as many experiments as the paper says. Differs: "
+                   "it would not, even if it held in every open one. Both count only "
+                   "experiments on the paper's own data, recognized by its checksum.",
+                   "Agrees or differs on other data: the same, counting also experiments on "
+                   "other data. This is a hint, not a test of the paper.",
+                   "Equivalent: on the paper's data, the interval includes 0, and the difference "
+                   "is surely smaller than half of the printed one, or than the sampling error "
+                   "of one value if that is larger (two one-sided tests at 5%). A claim of no "
+                   "worse has the same margin and one such test. Open: none of these.",
+                   "Steps and seconds to a value are read off a grid of evaluations. Their "
+                   "intervals contain all that the times between evaluations allow.",
+                   "p-values are those of the intervals. A claim about several experiments has "
+                   "the largest p-value of as many as it needs, times the number of ways to "
+                   "choose that one. Holm's adjustment accounts for all claims of the paper; "
+                   "verdicts do not use it.",
+                   "Smoke runs, and runs on less than a tenth of the paper's training cases, "
+                   "are open in any case. So is a difference that is the same in every seed, "
+                   "because it does not show how much seeds vary.",
+                   "Two seeds are shown as both values. All rules but those for equivalence, "
+                   "no worse and times were fixed before the runs."}));
 }
 
 // Returns the claim's comparison for the overview: "layer > none, steps".
 std::string ShortOf(const PaperClaim& claim) {
   std::string text = FormulaOf(claim) + " > 0";
-  if (claim.contrast.size() == 2 && claim.contrast[0].second == 1 &&
+  if (claim.against.empty() && claim.contrast.size() == 2 && claim.contrast[0].second == 1 &&
       claim.contrast[1].second == -1) {
-    text = claim.contrast[0].first + " > " + claim.contrast[1].first;
+    text = claim.contrast[0].first + (claim.no_worse ? " ≥ " : " > ") + claim.contrast[1].first;
   }
   switch (claim.of) {
     case PaperClaim::Of::kTest:
@@ -406,6 +458,7 @@ std::string ShortOf(const PaperClaim& claim) {
     case PaperClaim::Of::kSteps:
       return text + ", steps";
     case PaperClaim::Of::kSeconds:
+    case PaperClaim::Of::kSecondsToBest:
       return text + ", time";
   }
   return text;
@@ -447,7 +500,7 @@ Markup RenderOverview(const std::vector<PaperClaimResult>& results, const std::s
     }
     chart.rows.push_back(std::move(row));
   }
-  chart.note = "a > b: a is better than b";
+  chart.note = "a > b: a is better than b; a ≥ b: a is no worse";
   return chart.rows.empty() ? Markup() : RenderOutcomes(chart);
 }
 
@@ -660,13 +713,25 @@ Part RenderReproduction(const Reproduction& reproduction, const std::string& id)
   AddSection(part, "-claims", "Claims of the paper", RenderClaims(claims));
   Markup tables;
   if (paper.invariances) tables += RenderInvariances(*paper.invariances);
-  for (const PaperTable& table : paper.tables) tables += RenderTable(reproduction, table);
+  const TableTests tests = TestTables(reproduction);
+  for (const PaperTable& table : paper.tables) tables += RenderTable(reproduction, tests, table);
   if (!tables.empty()) {
     tables += Tag(
         "p", {{"class", "note"}},
         "Here: mean over the seeds ± half-width of its 95% confidence interval; two seeds are "
         "shown as both values. A verdict compares the sign of the difference with the printed one. "
         "± after a printed value is the sampling error of one run on a test set of that size.");
+    if (tests.all > 0) {
+      tables +=
+          Tag("p", {{"class", "note"}},
+              fmt::format(
+                  "So many differences are compared that some intervals exclude 0 by chance: of {} "
+                  "differences {} do. {} remain if at most 5% of those that remain may be wrong "
+                  "(Benjamini and Hochberg; p, adjusted for all differences, below .05), and {} if "
+                  "all shall be right "
+                  "with 95% confidence (Holm).",
+                  tests.all, tests.sure, tests.after_fdr, tests.after_holm));
+    }
   }
   AddSection(part, "-tables", "Tables of the paper", tables);
   Markup figures, timed;

@@ -10,6 +10,7 @@
 #include "lab/analysis/reproduction.h"
 #include "lab/error.h"
 #include "lab/report/arena_html.h"
+#include "lab/report/contents.h"
 #include "lab/report/html.h"
 #include "lab/report/paper_html.h"
 #include "lab/report/theory_html.h"
@@ -18,18 +19,16 @@
 namespace planish::lab {
 namespace {
 
-// Runs of a report. Tuning runs appear only in the arenas.
-struct Contents {
-  std::vector<ArenaTask> arenas;
-  std::vector<Run> compared;
-  std::vector<Section> sections;  // of `compared`
-};
-
-Contents ContentsOf(const std::vector<Run>& runs, const std::vector<TheoryResult>& theory,
-                    std::string_view function) {
+void CheckNotEmpty(const std::vector<Run>& runs, const std::vector<TheoryResult>& theory,
+                   std::string_view function) {
   if (runs.empty() && theory.empty()) {
     throw RunError(fmt::format("[{}] runs must not be empty", function));
   }
+}
+
+}  // namespace
+
+Contents ContentsOf(const std::vector<Run>& runs) {
   Contents contents{.arenas = FindArenas(runs), .compared = {}, .sections = {}};
   if (contents.arenas.empty()) {
     contents.sections = Summarize(runs);
@@ -41,10 +40,9 @@ Contents ContentsOf(const std::vector<Run>& runs, const std::vector<TheoryResult
   return contents;
 }
 
-}  // namespace
-
 std::string RenderReport(const std::vector<Run>& runs, const std::vector<TheoryResult>& theory) {
-  const Contents contents = ContentsOf(runs, theory, "RenderReport");
+  CheckNotEmpty(runs, theory, "RenderReport");
+  const Contents contents = ContentsOf(runs);
   const std::vector<Section>& sections = contents.sections;
   std::vector<Part> parts;
   for (size_t i = 0; i < contents.arenas.size(); ++i) {
@@ -80,7 +78,8 @@ std::string Findings(const std::vector<Run>& runs, int max_panels,
   constexpr size_t kColumns = 160;
   std::vector<std::string> lines;
   std::string claims;
-  const Contents contents = ContentsOf(runs, theory, "Findings");
+  CheckNotEmpty(runs, theory, "Findings");
+  const Contents contents = ContentsOf(runs);
   const std::vector<Section>& sections = contents.sections;
   for (const Section& section : sections) {
     const std::string title = sections.size() > 1 ? section.config->report.title + ": " : "";

@@ -46,7 +46,7 @@ void Write(const std::filesystem::path& folder, const Run& run) {
 
 TEST(Thin, KeepsTheDataOfTheReport) {
   const lab::Run thinned = Thinned(LongRun());
-  EXPECT_LE(thinned.evaluations.size(), 64u);
+  EXPECT_LE(thinned.evaluations.size(), 67u);
   EXPECT_EQ(thinned.evaluations.front().step, 100);
   EXPECT_EQ(thinned.evaluations.back().step, 100'000);
   // .5 - .000432... * i is first at or below .10 at i = 926, which even spacing leaves out.
@@ -67,7 +67,7 @@ TEST(Thin, KeepsTheFirstMatchOfAnotherRunsBest) {
   std::vector<double> errors(1000, .5);
   for (size_t i = 0; i < 40; ++i) errors[17 * i + 5] = .4 - .01 * static_cast<double>(i);
   const lab::Run thinned = Thinned(FinishedRun("layer", 4, 1, errors));
-  EXPECT_LE(thinned.evaluations.size(), 101u);
+  EXPECT_LE(thinned.evaluations.size(), 141u);
   for (int64_t i = 0; i < 40; ++i) {
     EXPECT_THAT(thinned.evaluations, Contains(Field(&Evaluation::step, 100 * (17 * i + 6))));
   }

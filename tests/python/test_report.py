@@ -1,7 +1,9 @@
 """The report as a browser's parser sees it."""
 
 import base64
+import csv
 import html.parser
+import io
 import json
 import os
 import pathlib
@@ -9,6 +11,7 @@ import re
 import subprocess
 
 import pytest
+from test_command import SMOKE, assert_one_line
 
 # Built by CMake in lab/report; PLANISH_BUILD names the build folder.
 TOOL = pathlib.Path(os.environ["PLANISH_BUILD"]) / "lab" / "report" / "report_page"
@@ -184,3 +187,24 @@ def test_numbers_agree_with_scipy(sample):
 def test_same_runs_same_bytes(sample):
     runs = sample()
     assert render(runs) == render(runs)
+
+
+def test_writes_its_numbers(planish):
+    planish.ok(*SMOKE, "--set", "epochs=1", "--norm", "none,layer", "--seeds", 2, "--quiet", "--out", "runs")
+    planish.ok("report", "runs", "--json", "numbers.json", "--csv", "a/numbers")
+    numbers = json.loads((planish.folder / "numbers.json").read_text())
+    assert numbers.pop("format") == "planish-report/1"
+    assert numbers["groups"] == json.loads(planish.ok("show", "runs", "--json").stdout)["groups"]
+    assert {file.stem for file in (planish.folder / "a/numbers").iterdir()} == numbers.keys()
+    for name, rows in numbers.items():
+        text = (planish.folder / "a/numbers" / f"{name}.csv").read_bytes().decode()
+        assert len(list(csv.reader(io.StringIO(text, newline=""), strict=True))) == len(rows) + 1
+    (difference,) = numbers["differences"]
+    means = {group["value"]: group["metrics"][difference["metric"]]["best"]["mean"] for group in numbers["groups"]}
+    assert difference["difference"]["mean"] == pytest.approx(100 * (means["layer"] - means["none"]))
+    config = next((planish.folder / "runs").rglob("config.json"))
+    for option in ("--json", "--output"):
+        assert_one_line(planish("report", "runs", option, config), 2, "must not be one of a run")
+    assert_one_line(planish("report", "runs", "--csv", ""), 2)
+    (planish.folder / "file").write_text("")
+    assert_one_line(planish("report", "runs", "--csv", "file/in"), 1, "file/in")

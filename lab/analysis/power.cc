@@ -1,0 +1,83 @@
+#include "lab/analysis/power.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lab/analysis/format.h"
+
+namespace planish::lab {
+namespace {
+
+// Returns true if `seeds` pairs suffice.
+bool Suffices(int seeds, double ratio) {
+  // The one-sided quantile at kPower is a two-sided one at 2 * kPower - 1.
+  const double t = StudentT(seeds - 1) + StudentT(seeds - 1, 2 * kPower - 1);
+  return seeds >= t * t * ratio * ratio;
+}
+
+// Returns the mean minutes of the finished runs of the contrast's norms, summed over these.
+std::optional<double> MinutesOfPair(const ColumnRuns& runs, const Contrast& contrast) {
+  double minutes = 0;
+  for (const auto& [norm, weight] : contrast) {
+    const Group* group = runs.Find(norm);
+    if (!group) return std::nullopt;
+    const Estimate seconds = TrainingSeconds(*group);
+    if (seconds.count == 0) return std::nullopt;
+    minutes += seconds.mean / 60;
+  }
+  return minutes;
+}
+
+}  // namespace
+
+std::optional<int> SeedsNeeded(double effect, double deviation) {
+  const double ratio = deviation / std::abs(effect);
+  if (!(ratio * ratio * 7 < kMaxSeeds)) return std::nullopt;
+  // StudentT sums as many terms as it has degrees of freedom, so seeds are doubled, then bisected.
+  int high = 2;
+  while (!Suffices(high, ratio)) {
+    if (high >= kMaxSeeds) return std::nullopt;
+    high = std::min(2 * high, kMaxSeeds);
+  }
+  int low = std::max(2, high / 2);
+  while (low < high) {
+    const int middle = low + (high - low) / 2;
+    Suffices(middle, ratio) ? high = middle : low = middle + 1;
+  }
+  return high;
+}
+
+std::vector<ClaimPower> PowerOf(const Reproduction& reproduction) {
+  std::vector<ClaimPower> rows;
+  int number = 0;
+  for (const PaperClaimResult& result : JudgeClaims(reproduction)) {
+    ++number;
+    if (result.claim->of != PaperClaim::Of::kTest || result.claim->no_worse ||
+        !result.claim->against.empty()) {
+      continue;
+    }
+    for (const PaperClaimResult::Column& column : result.columns) {
+      const std::optional<double> printed =
+          reproduction.paper->PrintedContrast(*column.runs->column, result.claim->contrast);
+      const Estimate& value = column.contrast.value();
+      if (!column.contrast.measured || !printed || *printed == 0 || !value.half_width) continue;
+      ClaimPower row;
+      row.number = number;
+      row.column = result.LabelOf(column);
+      row.printed = *printed;
+      row.seeds = value.count;
+      row.deviation = std::abs(Shown(column.metric, *value.half_width)) /
+                      StudentT(value.count - 1) * std::sqrt(static_cast<double>(value.count));
+      row.needed = SeedsNeeded(row.printed, row.deviation);
+      row.is_decided = SureSign(value) != 0;
+      if (row.needed && !row.is_decided) {
+        const std::optional<double> pair = MinutesOfPair(*column.runs, result.claim->contrast);
+        if (pair) row.minutes = *pair * std::max(0, *row.needed - row.seeds);
+      }
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+}  // namespace planish::lab

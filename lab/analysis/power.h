@@ -1,0 +1,44 @@
+#ifndef PLANISH_LAB_ANALYSIS_POWER_H_
+#define PLANISH_LAB_ANALYSIS_POWER_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/analysis/reproduction.h"
+
+// Power analysis: how many seeds a claim needs. It assumes that differences of pairs are normal and
+// spread as in the runs that exist.
+namespace planish::lab {
+
+/// Probability of finding a difference that exists, at which seeds are planned.
+inline constexpr double kPower = 0.8;
+
+/// Most seeds that SeedsNeeded returns.
+inline constexpr int kMaxSeeds = 100'000;
+
+/// Returns the smallest number of pairs with which a two-sided t-test at 5% finds a mean difference
+/// of `effect` with probability kPower, if differences have the standard deviation `deviation`:
+/// n = ((t(0.975) + t(0.8)) * deviation / effect)^2 with n - 1 degrees of freedom. This is within
+/// one of the exact number (by the noncentral t). nullopt if it exceeds kMaxSeeds.
+std::optional<int> SeedsNeeded(double effect, double deviation);
+
+/// Power of one claim in one column.
+struct ClaimPower {
+  int number = 0;                 ///< of the claim, from 1
+  std::string column;             ///< label
+  double printed = 0;             ///< printed contrast, in the displayed unit
+  double deviation = 0;           ///< of the paired differences
+  int seeds = 0;                  ///< pairs that exist
+  std::optional<int> needed;      ///< to find a difference as large as the printed one
+  bool is_decided = false;        ///< the interval excludes 0
+  std::optional<double> minutes;  ///< of training for the missing seeds, on one core
+};
+
+/// Returns the power of a paper's claims on the test metric, in each column that prints the
+/// contrast and has two pairs of runs or more.
+std::vector<ClaimPower> PowerOf(const Reproduction& reproduction);
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_ANALYSIS_POWER_H_

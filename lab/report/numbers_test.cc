@@ -1,0 +1,99 @@
+#include "lab/report/numbers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "lab/analysis/arena.h"
+#include "lab/analysis/test_runs.h"
+#include "lab/report/export.h"
+
+namespace planish::lab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using ::testing::HasSubstr;
+
+const std::vector<Json>& Table(const std::vector<NumbersTable>& tables, const std::string& name) {
+  const auto table = std::ranges::find(tables, name, &NumbersTable::name);
+  if (table == tables.end()) throw std::out_of_range(name);
+  return table->rows;
+}
+
+TEST(NumbersTest, HaveTheValuesOfThePaperAndTheRuns) {
+  Runs runs;
+  const double layer[] = {.770, .781, .779}, none[] = {.751, .760, .755};
+  for (int64_t seed = 1; seed <= 3; ++seed) {
+    runs.push_back(ColumnRun("rt", "layer", seed, layer[seed - 1], "rt"));
+    runs.push_back(ColumnRun("rt", "none", seed, none[seed - 1], "rt"));
+  }
+  const std::vector<NumbersTable> tables = NumbersOf(runs, {});
+  EXPECT_EQ(Table(tables, "groups").size(), 2u);
+  const std::vector<Json>& cells = Table(tables, "paper_tables");
+  const auto cell = std::ranges::find_if(cells, [](const Json& row) {
+    return row["table"] == "Table 1" && row["norm"] == "layer" && row["column"] == "RT";
+  });
+  ASSERT_NE(cell, cells.end());
+  EXPECT_EQ((*cell)["printed"], 77.21);
+  EXPECT_NEAR((*cell)["printed_difference"].get<double>(), 77.21 - 76.85, 1e-12);
+  EXPECT_EQ((*cell)["verdict"], "agrees");
+  // scipy.stats.ttest_rel of 77, 78.1, 77.9 and 75.1, 76, 75.5
+  EXPECT_NEAR((*cell)["difference"]["mean"].get<double>(), 6.4 / 3, 1e-12);
+  EXPECT_NEAR((*cell)["difference"]["p"].get<double>(), 0.004606643479995603, 1e-9);
+  EXPECT_EQ((*cell)["difference"]["seeds"], 3);
+  const std::vector<Json>& claims = Table(tables, "paper_claims");
+  EXPECT_EQ(claims.size(), FindPaper("xu2019").claims.size());
+  const std::vector<Json>& differences = Table(tables, "differences");
+  EXPECT_FALSE(Table(tables, "curves").empty());
+  EXPECT_LE(differences.size(), 1u);
+  // One row for each column, and CSV with as many lines.
+  const std::string csv = CsvOf(cells);
+  EXPECT_EQ(std::ranges::count(csv, '\n'), std::ssize(cells) + 1);
+  const Json json = Json::parse(NumbersJson(tables));
+  EXPECT_EQ(json["format"], "planish-report/1");
+  for (const NumbersTable& table : tables) EXPECT_EQ(json[table.name].size(), table.rows.size());
+}
+
+TEST(NumbersTest, HaveTheRankingOfTunedRuns) {
+  Runs runs;
+  for (const auto& [norm, error] : {std::pair("layer", 0.1), {"none", 0.2}}) {
+    for (const double rate : {0.1, 0.2}) {
+      for (const int64_t seed : {kFirstTuningSeed, int64_t{1}, int64_t{2}}) {
+        if (seed < kFirstTuningSeed && rate != 0.1) continue;
+        runs.push_back(
+            FinishedRun(norm, 4, seed, {error + rate + 0.001 * static_cast<double>(seed % 7)}));
+        runs.back().config.settings["lr"] = rate;
+        runs.back().folder += "-" + std::to_string(rate);
+      }
+    }
+  }
+  const std::vector<NumbersTable> tables = NumbersOf(runs, {});
+  const std::vector<Json>& entries = Table(tables, "arena");
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_EQ(entries[0]["entry"], "layer");
+  EXPECT_EQ(entries[0]["rank"], 1);
+  EXPECT_EQ(entries[0]["lr"], 0.1);
+  EXPECT_EQ(Table(tables, "tuning").size(), 4u);
+}
+
+TEST(NumbersTest, HaveTheTheory) {
+  TheoryResult result{.name = "shift",
+                      .title = "Shift",
+                      .statements = {{"section 1", "It holds.", TheoryVerdict::kHolds, "0.5"}},
+                      .tables = {{"values", {"norm", "shift"}, {{"layer", 0.25}, {"none", NAN}}}},
+                      .charts = {}};
+  const std::vector<NumbersTable> tables = NumbersOf({}, {result});
+  EXPECT_EQ(Table(tables, "theory_statements")[0]["verdict"], "holds");
+  const std::vector<Json>& values = Table(tables, "theory_values");
+  ASSERT_EQ(values.size(), 4u);
+  EXPECT_EQ(values[1]["value"], 0.25);
+  EXPECT_TRUE(values[3]["value"].is_null());
+  EXPECT_THAT(NumbersJson(tables), HasSubstr("\"groups\": []"));
+  EXPECT_EQ(CsvOf(Table(tables, "groups")), "\r\n");
+}
+
+}  // namespace
+}  // namespace planish::lab
