@@ -11,7 +11,7 @@
 // spread as in the runs that exist.
 namespace planish::lab {
 
-/// Probability of finding a difference that exists, at which seeds are planned.
+/// Statistical power for which seeds are planned: the probability of detecting a true difference.
 inline constexpr double kPower = 0.8;
 
 /// Most seeds that SeedsNeeded returns.

@@ -71,7 +71,7 @@ struct TableTests {
   std::map<std::tuple<const ColumnRuns*, std::string, std::string>, double> adjusted;
 };
 
-/// Tests the differences of all tables. Runs that get no verdict are left out.
+/// Returns the tests of all differences in the paper's tables, without runs that get no verdict.
 TableTests TestTables(const Reproduction& reproduction);
 
 /// Result of a claim over several columns.

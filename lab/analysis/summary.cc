@@ -250,7 +250,8 @@ double Spent(const Curve::Point& point, Effort effort) {
 
 using SeedBounds = std::map<int64_t, Bounded>;
 
-// Returns steps or seconds to `point`, which came after the evaluation before it.
+// Returns the steps or seconds at which a run reached the value of `point`: since the evaluation
+// before it, at the latest at `point`.
 Bounded Since(const std::map<int64_t, Curve::Point>& points, const Curve::Point& point,
               Effort effort) {
   const auto at = points.find(point.step);
@@ -258,7 +259,7 @@ Bounded Since(const std::map<int64_t, Curve::Point>& points, const Curve::Point&
   return {at == points.begin() ? 0 : Spent(std::prev(at)->second, effort), high, high};
 }
 
-// Returns a / b, both times since an evaluation. The bound is that of a if b can be 0.
+// Returns the ratio of two times with its bounds. If b can be 0, only a widens the upper bound.
 Bounded Ratio(const Bounded& a, const Bounded& b) {
   return {a.low / b.high, a.value / b.value, a.high / (b.low > 0 ? b.low : b.value)};
 }
@@ -293,7 +294,7 @@ EffortTo StepsOf(const Group& group, const MetricSpec& metric, double target) {
   return EffortOf(group, metric, [&](int64_t) { return std::optional(target); }, Effort::kSteps);
 }
 
-// Evaluation that validation chose, of a finished run, and when it came.
+// Best evaluation of a finished run by validation, and the steps and seconds until it.
 struct BestPoint {
   Curve::Point point;
   Bounded steps, seconds;

@@ -69,6 +69,10 @@ std::optional<double> Paper::Printed(std::string_view norm, const PaperColumn& c
   return value == column.printed.end() ? std::nullopt : std::optional(value->second);
 }
 
+bool PaperTable::Has(const PaperColumn& column) const {
+  return columns.empty() || std::ranges::find(columns, column.name) != columns.end();
+}
+
 std::optional<double> Paper::PrintedContrast(const PaperColumn& column,
                                              const Contrast& contrast) const {
   double sum = 0;

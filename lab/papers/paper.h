@@ -92,6 +92,8 @@ struct PaperTable {
   std::string caption;
   std::vector<Line> lines;
   std::vector<std::string> columns = {};  ///< empty: all
+
+  bool Has(const PaperColumn& column) const;
 };
 
 /// Figure of curves of the given columns.
@@ -118,7 +120,7 @@ struct PaperClaim {
   Of of = Of::kTest;                 ///< curves are read after the last step
   /// It states that the contrast is no worse than 0, up to Paper::MarginOf. Only for kTest.
   bool no_worse = false;
-  /// The column of the contrast's second norm, if it is another one with the same data.
+  /// Column whose runs have the contrast's second norm. Empty: the columns themselves.
   std::string against = {};
 };
 

@@ -159,10 +159,7 @@ void AddPaperTables(const Reproduction& reproduction, JsonRows& rows) {
   for (const PaperTable& table : paper.tables) {
     for (const PaperTable::Line& line : table.lines) {
       for (const ColumnRuns& runs : reproduction.columns) {
-        const bool of_table =
-            table.columns.empty() ||
-            std::ranges::find(table.columns, runs.column->name) != table.columns.end();
-        if (!of_table) continue;
+        if (!table.Has(*runs.column)) continue;
         Json row = {{"paper", paper.name},
                     {"table", table.name},
                     {"norm", line.norm},

@@ -134,10 +134,7 @@ Markup RenderTable(const Reproduction& reproduction, const TableTests& tests,
   const Paper& paper = *reproduction.paper;
   std::vector<const ColumnRuns*> columns;
   for (const ColumnRuns& runs : reproduction.columns) {
-    const bool of_table =
-        table.columns.empty() ||
-        std::ranges::find(table.columns, runs.column->name) != table.columns.end();
-    if (of_table && runs.section) columns.push_back(&runs);
+    if (table.Has(*runs.column) && runs.section) columns.push_back(&runs);
   }
   if (columns.empty()) return {};
   Markup head = Tag("th", {{"colspan", "2"}, {"scope", "col"}}, "");

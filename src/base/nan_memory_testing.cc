@@ -4,7 +4,7 @@
 #include <new>
 
 // Replaces operator new in test programs by one whose memory is NaN in every floating-point type.
-// A result that depends on uninitialized memory is then wrong in every run.
+// Tests then fail in every run if a result depends on uninitialized memory.
 
 // When inlined, malloc and free look like a mismatch with new and delete.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
