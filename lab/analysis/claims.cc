@@ -26,23 +26,6 @@ bool Holds(const Panel& panel, const ClaimSpec& claim) {
   });
 }
 
-// Compares the groups at one evaluation of each run.
-Comparison CompareAt(const std::vector<const Group*>& groups, const Contrast& contrast,
-                     const MetricSpec& metric, Measure measure) {
-  std::vector<std::map<int64_t, Bounded>> values;
-  std::vector<double> weights;
-  for (const Group* group : groups) {
-    values.push_back(BoundedValues(*group, metric.name, measure));
-    weights.push_back(contrast[weights.size()].second);
-  }
-  Comparison comparison{EstimateMean(Values(*groups[0], metric.name, measure)),
-                        EstimateMean(Values(*groups[1], metric.name, measure)),
-                        EstimateSum(values, weights)};
-  const bool lower = IsEffort(measure) || metric.lower_is_better;
-  comparison.better = SureSign(comparison.difference) * (lower ? -1 : 1);
-  return comparison;
-}
-
 Comparison CompareGroups(const std::vector<const Group*>& groups, const Contrast& contrast,
                          const MetricSpec& metric, const ClaimMeasure& measure) {
   switch (measure.measure) {
@@ -56,7 +39,9 @@ Comparison CompareGroups(const std::vector<const Group*>& groups, const Contrast
     case Measure::kSecondsToBest:
       break;
   }
-  return CompareAt(groups, contrast, metric, measure.measure);
+  std::vector<double> weights;
+  for (const auto& [norm, weight] : contrast) weights.push_back(weight);
+  return CompareSum(groups, weights, metric, measure.measure);
 }
 
 // Returns the sign of a difference of two norms that divergence decides, or 0.

@@ -317,6 +317,45 @@ std::map<int64_t, BestPoint> BestPoints(const Group& group, const MetricSpec& me
   return best;
 }
 
+// Returns seed -> measure with its bounds.
+SeedBounds BoundedValues(const Group& group, const std::string& metric, Measure measure) {
+  SeedBounds values;
+  for (const Run* run : group.runs) {
+    const std::optional<double> value = Read(*run, metric, measure);
+    if (!value) continue;
+    Bounded& bounded = values[run->config.seed] = Exactly(*value);
+    if (!IsEffort(measure)) continue;
+    const Effort effort = measure == Measure::kStepsToBest ? Effort::kSteps : Effort::kSeconds;
+    const auto points = PointsOf(*run, run->result->best->by);
+    const auto best = points.find(run->result->best->step);
+    if (best == points.end()) continue;
+    bounded.low = Since(points, best->second, effort).low;
+    if (const auto after = std::next(best); after != points.end()) {
+      bounded.high = Spent(after->second, effort);
+    }
+  }
+  return values;
+}
+
+// Returns the sum of weight * value over the seeds that all `values` have.
+Estimate EstimateSum(const std::vector<SeedBounds>& values, const std::vector<double>& weights) {
+  std::vector<Bounded> sums;
+  double largest = 0;
+  for (const auto& [seed, first] : values[0]) {
+    const bool is_complete =
+        std::ranges::all_of(values, [&](const SeedBounds& of) { return of.contains(seed); });
+    if (!is_complete) continue;
+    Bounded sum;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const Bounded term = weights[i] * values[i].at(seed);
+      sum = sum + term;
+      largest = std::max(largest, std::abs(term.value));
+    }
+    sums.push_back(sum);
+  }
+  return EstimateDifference(std::move(sums), largest);
+}
+
 Estimate MeanAsRead(const SeedBounds& bounds) {
   std::vector<double> values;
   for (const auto& [seed, bounded] : bounds) values.push_back(bounded.value);
@@ -424,45 +463,6 @@ SeedValues Values(const Group& group, const std::string& metric, Measure measure
   return values;
 }
 
-std::map<int64_t, Bounded> BoundedValues(const Group& group, const std::string& metric,
-                                         Measure measure) {
-  SeedBounds values;
-  for (const Run* run : group.runs) {
-    const std::optional<double> value = Read(*run, metric, measure);
-    if (!value) continue;
-    Bounded& bounded = values[run->config.seed] = Exactly(*value);
-    if (!IsEffort(measure)) continue;
-    const Effort effort = measure == Measure::kStepsToBest ? Effort::kSteps : Effort::kSeconds;
-    const auto points = PointsOf(*run, run->result->best->by);
-    const auto best = points.find(run->result->best->step);
-    if (best == points.end()) continue;
-    bounded.low = Since(points, best->second, effort).low;
-    if (const auto after = std::next(best); after != points.end()) {
-      bounded.high = Spent(after->second, effort);
-    }
-  }
-  return values;
-}
-
-Estimate EstimateSum(const std::vector<std::map<int64_t, Bounded>>& values,
-                     const std::vector<double>& weights) {
-  std::vector<Bounded> sums;
-  double largest = 0;
-  for (const auto& [seed, first] : values[0]) {
-    const bool is_complete =
-        std::ranges::all_of(values, [&](const SeedBounds& of) { return of.contains(seed); });
-    if (!is_complete) continue;
-    Bounded sum;
-    for (size_t i = 0; i < values.size(); ++i) {
-      const Bounded term = weights[i] * values[i].at(seed);
-      sum = sum + term;
-      largest = std::max(largest, std::abs(term.value));
-    }
-    sums.push_back(sum);
-  }
-  return EstimateDifference(std::move(sums), largest);
-}
-
 Estimate TrainingSeconds(const Group& group) {
   std::vector<double> seconds;
   for (const Run* run : group.runs) {
@@ -479,14 +479,18 @@ bool HasMeasure(const Group& group, const MetricSpec& metric, Measure measure) {
   });
 }
 
-Comparison Compare(const Group& a, const Group& b, const MetricSpec& metric, Measure measure) {
-  const SeedBounds values_a = BoundedValues(a, metric.name, measure);
-  const SeedBounds values_b = BoundedValues(b, metric.name, measure);
-  Comparison comparison{MeanAsRead(values_a), MeanAsRead(values_b),
-                        EstimateSum({values_a, values_b}, {1, -1})};
+Comparison CompareSum(const std::vector<const Group*>& groups, const std::vector<double>& weights,
+                      const MetricSpec& metric, Measure measure) {
+  std::vector<SeedBounds> values;
+  for (const Group* group : groups) values.push_back(BoundedValues(*group, metric.name, measure));
+  Comparison comparison{MeanAsRead(values[0]), MeanAsRead(values[1]), EstimateSum(values, weights)};
   const bool lower = IsEffort(measure) || metric.lower_is_better;
   comparison.better = SureSign(comparison.difference) * (lower ? -1 : 1);
   return comparison;
+}
+
+Comparison Compare(const Group& a, const Group& b, const MetricSpec& metric, Measure measure) {
+  return CompareSum({&a, &b}, {1, -1}, metric, measure);
 }
 
 Comparison CompareSteps(const Group& a, const Group& b, const MetricSpec& metric, double target) {

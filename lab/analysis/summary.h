@@ -90,15 +90,6 @@ Measure HeadlineMeasure(const Section& section);
 /// Returns seed -> measure of each finished run that has it.
 SeedValues Values(const Group& group, const std::string& metric, Measure measure);
 
-/// Returns Values with bounds. The best model occurs between the evaluations before and after the
-/// best one; the other measures are exact.
-std::map<int64_t, Bounded> BoundedValues(const Group& group, const std::string& metric,
-                                         Measure measure);
-
-/// Returns the sum of weight * values over the seeds that all `values` have.
-Estimate EstimateSum(const std::vector<std::map<int64_t, Bounded>>& values,
-                     const std::vector<double>& weights);
-
 /// Returns the mean training time of the finished runs in seconds.
 Estimate TrainingSeconds(const Group& group);
 
@@ -115,7 +106,14 @@ struct Comparison {
   int bounded = 0;      ///< pairs in which one side never reached the target (CompareSteps)
 };
 
+/// Compares two groups. The best model occurs between the evaluations before and after the best
+/// one, so the interval of steps and seconds to it contains all that these allow.
 Comparison Compare(const Group& a, const Group& b, const MetricSpec& metric, Measure measure);
+
+/// Like Compare, for the sum of weight * value over two or more groups. `a` and `b` are the first
+/// two.
+Comparison CompareSum(const std::vector<const Group*>& groups, const std::vector<double>& weights,
+                      const MetricSpec& metric, Measure measure);
 
 /// Compares the steps to the first evaluation at or beyond `target`, of finished seeds. `a` and `b`
 /// are means over the seeds that reached it. The interval accounts for a crossing anywhere since
