@@ -168,10 +168,8 @@ def test_numbers_have_units(main_text):
 def verdicts_of_document(paper):
     """The verdicts of docs/reproduction.md in the order of its table of claims."""
     text = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
-    heading = {"ba2016": "## Ba, Kiros & Hinton 2016", "xu2019": "## Xu et al. 2019"}[paper]
-    begin = text.index(heading)
-    section = text[begin : text.index("\n## ", begin + 1)]
-    return [row.split("|")[4].strip().strip("*") for row in section.splitlines() if re.match(r"\| (?!claim|--)", row)]
+    short = {"ba2016": "Ba", "xu2019": "Xu"}[paper]
+    return re.findall(rf"(?m)^\| {short} \d+ \|[^|]*\| \*\*([a-z ]+)\*\* \|", text)
 
 
 def test_the_document_has_the_verdicts_of_the_report(report, paper):

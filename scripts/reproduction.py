@@ -1,0 +1,364 @@
+"""Fills the tables of docs/reproduction.md and docs/reproduction/ with the numbers of the committed results.
+
+The numbers come from `planish report --json` and `planish reproduce --power`. A table is between two marks:
+
+    <!-- table: NAME ARGUMENT, ARGUMENT -->
+    <!-- end of table -->
+
+NAME is a function of TABLES below, which get the arguments. With --check nothing is written, and the exit status is 1 if
+a table differs from the results.
+"""
+
+import argparse
+import collections
+import json
+import math
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAPERS = {"ba2016": "Ba, Kiros & Hinton 2016", "xu2019": "Xu et al. 2019"}
+FOLDERS = ("ba2016", "xu2019", "xu2019-enwik8-lr", "arena", "theory")
+MARKS = re.compile(r"(<!-- table: (\S+)(?: ([^\n]*?))?? -->\n).*?(<!-- end of table -->)", re.S)
+
+# Units of differences: the first pattern that matches the column, or the label of the metric.
+UNITS = [
+    (r"steps", "updates"), (r"seconds", "s"), (r"mean rank", "ranks"), (r"correlation|squared|SICK", ""),
+    (r"R@|RT|SST5|MNIST|PTB|ConvNet|Online|reader|, (?:MR|CR|SUBJ|MPQA)$|error|accuracy|UAS|uas", "points"),
+    (r"BLEU|bleu|En-De|De-En|En-Vi", "BLEU"), (r"Enwik8|bits", "bits/byte"), (r"DRAW|Handwriting|NLL|loss|bound|nats", "nats"),
+]  # fmt: skip
+# Claims about something else than the columns' metric: updates, seconds, or the loss in training and validation.
+CLAIM_UNITS = {("ba2016", 1): "updates", ("ba2016", 2): "s", ("ba2016", 3): "s", ("ba2016", 9): "updates",
+               ("xu2019", 4): "loss", ("xu2019", 5): "loss", ("xu2019", 11): "loss", ("xu2019", 12): "loss"}  # fmt: skip
+LOSS_UNITS = {"Enwik8": "bits/byte", "PTB": "nats"}
+# Pages of the columns.
+PAGES = [
+    (r"Order", "order-embedding"), (r"Attentive", "attentive-reader"), (r"Skip", "skip-thoughts"), (r"DRAW", "draw"),
+    (r"Handwriting", "handwriting"), (r"MNIST, batch", "pi-mnist"), (r"ConvNet", "convnet"), (r"Online", "online-ln"),
+    (r"RT|SST5", "rt"), (r"MNIST", "mnist-cnn"), (r"PTB", "parser"), (r"En-De|De-En|En-Vi", "mt"), (r"Enwik8", "enwik8"),
+]  # fmt: skip
+
+
+def first_match(patterns, text):
+    return next((value for pattern, value in patterns if re.search(pattern, text)), "")
+
+
+def unit_of(label, task=""):
+    unit = first_match(UNITS, label)
+    return "bits/byte" if unit == "nats" and task == "enwik8" else unit
+
+
+def decimals_for(half_width):
+    """Returns the number of decimals that shows two significant digits."""
+    return max(0, 1 - math.floor(math.log10(half_width)))
+
+
+def minus(text):
+    return text.replace("-", "−")
+
+
+def estimate(value, scale=1.0, unit=""):
+    """Returns '73.28 ± 0.81'; percentages have two decimals, others two significant digits of the half-width."""
+    mean, half = value["mean"], value["half_width"]
+    if mean is None:
+        return ""
+    if half is None:
+        return minus(f"{mean * scale:.4g}")
+    decimals = 2 if unit == "points" else decimals_for(half * scale) if half > 0 else 2
+    return minus(f"{mean * scale:,.{decimals}f} ± {half * scale:,.{decimals}f}")
+
+
+def difference(value, unit=""):
+    """Returns '+0.46 ± 0.24', or '+15 (−215 to 248)' if the interval is not symmetric."""
+    mean, low, high = value["mean"], value["low"], value["high"]
+    if mean is None:
+        return ""
+    behind = f" {unit}" if unit else ""
+    if low is None:
+        return minus(f"{mean:+,.3g}") + behind + (" (one seed)" if value["seeds"] == 1 else "")
+    half = (high - low) / 2
+    decimals = 2 if unit == "points" else decimals_for(half) if half > 0 else 2
+    if math.isclose(mean - low, high - mean, rel_tol=1e-6):
+        return minus(f"{mean:+,.{decimals}f} ± {half:,.{decimals}f}") + behind
+    return minus(f"{mean:+,.{decimals}f} ({low:,.{decimals}f} to {high:,.{decimals}f})") + behind
+
+
+def plain(number, signed=False):
+    return "" if number is None else minus(f"{round(number, 4):{'+' if signed else ''}g}")
+
+
+def table(header, rows):
+    """Returns a Markdown table without the columns that are empty in every row."""
+    keep = [i for i in range(len(header)) if any(row[i] for row in rows)]
+    lines = [[header[i] for i in keep], ["---"] * len(keep), *([row[i] for i in keep] for row in rows)]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+class Results:
+    """The numbers of the committed results, and the tables made of them."""
+
+    def __init__(self, program):
+        self.reports, self.trained, self.power_rows = {}, {}, []
+        with tempfile.TemporaryDirectory() as folder:
+            for name in FOLDERS:
+                path = pathlib.Path(folder) / f"{name}.json"
+                self.run(program, "report", ROOT / "results" / name, "--json", path, "-o", f"{folder}/report.html")
+                self.reports[name] = json.loads(path.read_text(encoding="utf-8"))
+                if name != "theory":
+                    text = self.run(program, "show", ROOT / "results" / name, "--json", "--runs")
+                    self.trained[name] = json.loads(text)["runs"]
+        for paper in PAPERS:
+            text = self.run(program, "reproduce", paper, "--out", ROOT / "results" / paper, "--power")
+            pattern = r"^ +(\d+)  (\S.*?) {2,}(\S+) +(\S+) +(\d+) +((?:above )?[\d,]+) +(\S+)$"
+            self.power_rows += [(paper, *row) for row in re.findall(pattern, text, re.M)]
+
+    @staticmethod
+    def run(program, *arguments):
+        environment = os.environ | {"COLUMNS": "200"}
+        return subprocess.run([program, *map(str, arguments)], env=environment, check=True, capture_output=True, text=True).stdout
+
+    def claim_columns(self, paper, number):
+        return [c for c in self.reports[paper]["paper_claim_columns"] if c["number"] == number]
+
+    @staticmethod
+    def effect(column):
+        unit = CLAIM_UNITS.get((column["paper"], column["number"])) or unit_of(column["column"])
+        if unit == "loss":
+            unit = LOSS_UNITS.get(column["column"], "nats")
+        return difference(column["difference"], unit)
+
+    def claims(self, base="reproduction/"):
+        """One row a claim: verdict, effect with interval, seeds and data."""
+        rows = []
+        for paper in PAPERS:
+            short = paper[:2].capitalize()
+            for claim in self.reports[paper]["paper_claims"]:
+                columns = self.claim_columns(paper, claim["number"])
+                own = [c for c in columns if c["own_data"]]
+                shown = own if own and len(columns) > 2 else columns
+                names = {sign: [f"**{c['column']}**" if c["own_data"] else c["column"] for c in columns if c["sign"] == sign]
+                         for sign in (1, -1)}  # fmt: skip
+                effects = [f"[{c['column']}]({base}{first_match(PAGES, c['column'])}.md) {self.effect(c)}" for c in shown]
+                seeds = sorted({c["difference"]["seeds"] for c in columns})
+                rows.append([
+                    f"{short} {claim['number']}", claim["claim"], f"**{claim['verdict']}**",
+                    f"{claim['needed']} of {claim['of']}", ", ".join(names[1]), ", ".join(names[-1]), "; ".join(effects),
+                    " or ".join(map(str, seeds)),
+                    "the paper's" if len(own) == len(columns) else f"the paper's in {len(own)}" if own else "other",
+                ])  # fmt: skip
+            cells = self.reports[paper]["invariances"]
+            if cells:
+                same = sum(cell["invariant"] == cell["printed"] for cell in cells)
+                verdict = "agrees" if same == len(cells) else "differs"
+                rows.append([f"{short} T1", "Table 1: invariances of batch, weight and layer norm.", f"**{verdict}**", "all",
+                             "", "", f"{same} of {len(cells)} cells as printed", "computed", "none needed"])  # fmt: skip
+        return table(["", "claim", "verdict", "claimed for", "holds in", "the opposite holds in",
+                      "effect, 95% interval", "seeds", "data"], rows)  # fmt: skip
+
+    def claim_details(self, paper):
+        """One row a claim and column."""
+        rows = []
+        for claim in self.reports[paper]["paper_claims"]:
+            for c in self.claim_columns(paper, claim["number"]):
+                p = c["difference"]["p"]
+                rows.append([
+                    f"{claim['number']}", f"**{c['column']}**" if c["own_data"] else c["column"], self.effect(c),
+                    {1: "as claimed", 0: "open", -1: "the opposite"}[c["sign"]] + (", equivalent" if c["equivalent"] else ""),
+                    c["difference"]["seeds"], "" if p is None else f"{p:.2g}", c["difference"]["doubt"],
+                ])  # fmt: skip
+        return table(["claim", "column", "difference, 95% interval", "", "seeds", "p", "note"], rows)
+
+    def values(self, paper, *columns):
+        """Measured beside printed values of the columns whose labels begin with one of the arguments."""
+        rows, seen, shown = [], set(), set()
+        cells = [c for c in self.reports[paper]["paper_tables"] if c["column"].startswith(columns)]
+        order = list(dict.fromkeys(c["column"] for c in cells))
+        with_difference = {(c["column"], c["norm"]) for c in cells if c.get("against")}
+        baselines = {(c["column"], c["norm"]) for c in cells if not c.get("against") and c["norm"] == "none"}
+        for cell in sorted(cells, key=lambda c: order.index(c["column"])):
+            key = (cell["column"], cell["norm"], cell.get("against"))
+            mirrored = (cell["column"], cell.get("against"), cell["norm"])
+            repeated = key in seen or (mirrored in seen and key[:2] in shown)
+            if repeated or (not cell.get("against") and key[:2] in with_difference - baselines):
+                continue
+            seen.add(key)
+            shown.add(key[:2])
+            unit = unit_of(cell["column"])
+            here = cell.get("here")
+            if not here and cell["printed"] is None:
+                continue
+            rows.append([
+                f"**{cell['column']}**" if cell["own_data"] else cell["column"], cell["norm"],
+                estimate(here, 100 if unit == "points" else 1, unit) if here else "not run", plain(cell["printed"]),
+                cell.get("against", ""), difference(cell["difference"], unit) if cell.get("difference") else "",
+                plain(cell.get("printed_difference"), signed=True),
+                cell["verdict"] if cell.get("printed_difference") is not None else "", cell.get("finished", ""),
+            ])  # fmt: skip
+        if len(order) == 1:
+            rows = [["", *row[1:]] for row in rows]
+        return table(["column", "norm", "here", "printed", "minus", "difference", "printed", "verdict", "seeds"], rows)
+
+    def runs(self, paper, task, *metrics):
+        """Means of metrics over seeds, with training time. 'METRIC.final' is at the end, else as validation chose."""
+        rows = []
+        for group in self.reports[paper]["groups"]:
+            if group["task"] != task:
+                continue
+            settings = ", ".join(f"{k} {v}" for k, v in group["settings"].items() if k in ("batch_size", "epochs", "length", "lr"))
+            cells = []
+            for metric in metrics:
+                name, _, at = metric.partition(".")
+                unit = unit_of(name, task)
+                cells.append(estimate(group["metrics"][name][at or "best"], 100 if unit == "points" else 1, unit))
+            seconds = group["seconds"]["mean"]
+            rows.append([settings.replace("_", " "), group["value"], *cells, group["seeds"]["finished"], f"{seconds:,.0f}"])
+        heads = [metric.replace("_", " ").replace(".final", ", at the end") + (" (%)" if unit_of(metric) == "points" else "")
+                 for metric in metrics]  # fmt: skip
+        return table(["settings", "norm", *heads, "seeds", "seconds a run"], rows)
+
+    def verdicts(self, paper, *tasks):
+        """The claims about the runs of tasks."""
+        rows = []
+        several = len({(c["task"], c["panel"]) for c in self.reports[paper]["claims"] if c["task"] in tasks and c["panel"]}) > 1
+        for claim in self.reports[paper]["claims"]:
+            if claim["task"] not in tasks or not claim["panel"]:
+                continue
+            runs = f"{claim['data']}, {claim['panel']}" if several else ""
+            where = re.sub(r"^(?:Ba, Kiros & Hinton 2016|Xu et al. 2019),? ?", "", claim["source"])
+            effect = difference(claim["difference"], unit_of(claim["metric"], claim["task"]))
+            doubt = claim["difference"]["doubt"]
+            rows.append([claim["claim"], where, runs, effect + (f" ({doubt})" if doubt else ""), claim["difference"]["seeds"],
+                         f"**{claim['verdict']}**"])  # fmt: skip
+        return table(["claim", "where", "runs", "difference, 95% interval", "seeds", "verdict"], rows)
+
+    def power(self, paper, *columns):
+        """Seeds that find a difference as large as the printed one with probability .8."""
+        rows = []
+        for of, number, column, printed, deviation, seeds, needed, hours in self.power_rows:
+            if of != paper or not column.startswith(columns):
+                continue
+            label = f"{of[:2].capitalize()} {number}"
+            rows.append([label, column, minus(printed), deviation, seeds, needed, hours])
+        if len({row[1] for row in rows}) == 1:
+            rows = [[row[0], "", *row[2:]] for row in rows]
+        if not rows:
+            return "The paper prints no difference from which a number of seeds follows."
+        return table(["claim", "column", "printed difference", "deviation of pairs", "seeds", "needed", "more hours"], rows)
+
+    def differences(self, paper, norms, *tasks):
+        """The headline metric of `norms`, with commas between, minus that of the task's baseline."""
+        rows = []
+        for row in self.reports[paper]["differences"]:
+            if row["task"] not in tasks or row["value"] not in norms.split(","):
+                continue
+            gap = difference(row["difference"], unit_of(row["metric"], row["task"]))
+            runs = f"{row['task']}, {row['data']}, {row['panel']}"
+            rows.append([runs, f"{row['value']} − {row['baseline']}", gap, row["difference"]["seeds"]])
+        if len({row[0] for row in rows}) == 1:
+            rows = [["", *row[1:]] for row in rows]
+        return table(["runs", "norms", "difference, 95% interval", "seeds"], rows)
+
+    def curve(self, paper, task, panel, metric, every):
+        """A metric after each multiple of `every` updates."""
+        rows = [c for c in self.reports[paper]["curves"]
+                if (c["task"], c["panel"], c["metric"]) == (task, panel, metric) and c["mean"] is not None]  # fmt: skip
+        values = list(dict.fromkeys(c["value"] for c in rows))
+        steps = [s for s in sorted({c["step"] for c in rows}) if s and s % int(every) == 0]
+        at = {(c["value"], c["step"]): c["mean"] for c in rows}
+        lines = []
+        for step in steps:
+            means = [at.get((value, step)) for value in values]
+            gap = minus(f"{means[1] - means[0]:+.1f}") if len(means) == 2 and None not in means else ""
+            lines.append([f"{step:,}", *("" if m is None else f"{m:.1f}" for m in means), gap])
+        return table(["updates", *values, f"{values[-1]} − {values[0]}"], lines)
+
+    def compute(self):
+        """Runs and training hours of everything in results/, on one core each."""
+        rows, total = [], [0, 0.0]
+        for name, runs in self.trained.items():
+            tasks = collections.defaultdict(lambda: [0, 0.0])
+            for run in runs:
+                tasks[run["task"]][0] += 1
+                tasks[run["task"]][1] += run["seconds"] / 3600
+            for task, (count, hours) in sorted(tasks.items()):
+                rows.append([f"`{name}`", task, count, f"{hours:.2f}"])
+                total = [total[0] + count, total[1] + hours]
+        return table(["results", "task", "runs", "hours of training"], [*rows, ["all", "", total[0], f"{total[1]:.1f}"]])
+
+    def trials(self):
+        """Learning rates that the arena tried."""
+        rows, trials = [], self.reports["arena"]["tuning"]
+        for task in dict.fromkeys(t["task"] for t in trials):
+            of = [t for t in trials if t["task"] == task]
+            rates = sorted({t["lr"] for t in of})
+            rows.append([task, len({t["entry"] for t in of}), f"{rates[0]:g} to {rates[-1]:g}", len(rates),
+                         sum(t["runs"] for t in of), sum(t["diverged"] for t in of)])  # fmt: skip
+        return table(["task", "norms and placements", "learning rates", "rates", "tuning runs", "diverged"], rows)
+
+    def counts(self):
+        """How many claims have each verdict."""
+        words = ("agrees", "agrees on other data", "differs", "differs on other data", "equivalent", "open")
+        rows = []
+        for paper, title in PAPERS.items():
+            of = collections.Counter(c["verdict"] for c in self.reports[paper]["paper_claims"])
+            rows.append([title, *(of[word] for word in words)])
+        return table(["paper", *words], [[str(cell) for cell in row] for row in rows])
+
+    @staticmethod
+    def theory(paper):
+        """Every statement of results/theory about a paper, in the order of the files."""
+        rows = []
+        for path in sorted((ROOT / "results" / "theory").glob("*.json")):
+            result = json.loads(path.read_text(encoding="utf-8"))
+            run = result["settings"].get("run")
+            name = result["analysis"] + (f", {run}" if run else "")
+            for statement in result["statements"]:
+                of = statement["source"].partition(", ")
+                if not statement["source"].startswith(PAPERS[paper]):
+                    assert statement["source"].startswith(tuple(PAPERS.values())), of
+                    continue
+                where = statement["source"].removeprefix(f"{PAPERS[paper]}, ")
+                rows.append([statement["text"], where, f"**{statement['verdict']}**", name])
+        return table(["statement", "where", "verdict", "analysis"], rows)
+
+
+TABLES = ("claims", "claim_details", "values", "runs", "verdicts", "power", "differences", "curve", "compute", "trials", "counts", "theory")
+
+
+def filled(text, results):
+    """Returns the page with its tables made again."""
+
+    def make(match):
+        begin, name, arguments, end = match.groups()
+        if name not in TABLES:
+            raise ValueError(f"table must be one of {', '.join(TABLES)}, got {name}")
+        return f"{begin}{getattr(results, name)(*re.split(r'; ', arguments) if arguments else ())}\n{end}"
+
+    return MARKS.sub(make, text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="CMake's build folder")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a table is not up to date")
+    options = parser.parse_args()
+    results = Results(options.build / "planish")
+    stale = []
+    for page in [ROOT / "docs/reproduction.md", *sorted((ROOT / "docs/reproduction").glob("*.md"))]:
+        text = page.read_text(encoding="utf-8")
+        made = filled(text, results)
+        if made != text:
+            stale.append(page)
+            if not options.check:
+                page.write_text(made, encoding="utf-8")
+    for page in stale:
+        print(f"{page.relative_to(ROOT)}: {'not up to date: run scripts/reproduction.py' if options.check else 'written'}")
+    return 1 if options.check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
