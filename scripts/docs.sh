@@ -13,7 +13,7 @@ scripts/setup.sh docs
 source=build-docs/source
 rm -rf "$source" build-docs/site
 mkdir -p "$source"
-git ls-files -z --cached --others --exclude-standard README.md CONTRIBUTING.md CHANGELOG.md LICENSE docs examples tests/install 'results/*.html' |
+git ls-files -z --cached --others --exclude-standard README.md CONTRIBUTING.md CHANGELOG.md CITATION.cff LICENSE docs examples tests/install 'results/*.html' |
   xargs -0 cp --parents -t "$source"
 mkdir -p "$source/docs/reference"
 cp scripts/site/*.md "$source/docs/reference/"

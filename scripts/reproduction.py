@@ -22,7 +22,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAPERS = {"ba2016": "Ba, Kiros & Hinton 2016", "xu2019": "Xu et al. 2019"}
-FOLDERS = ("ba2016", "xu2019", "xu2019-enwik8-lr", "arena", "theory")
+FOLDERS = ("ba2016", "xu2019", "xu2019-enwik8-lr", "xu2019-as-coded", "arena", "theory")
 MARKS = re.compile(r"(<!-- table: (\S+)(?: ([^\n]*?))?? -->\n).*?(<!-- end of table -->)", re.S)
 
 # Units of differences: the first pattern that matches the column, or the label of the metric.
@@ -85,6 +85,11 @@ def difference(value, unit=""):
     if math.isclose(mean - low, high - mean, rel_tol=1e-6):
         return minus(f"{mean:+,.{decimals}f} ± {half:,.{decimals}f}") + behind
     return minus(f"{mean:+,.{decimals}f} ({low:,.{decimals}f} to {high:,.{decimals}f})") + behind
+
+
+def sure_sign(value):
+    """Returns 1 if the interval is below 0, -1 if it is above, else 0."""
+    return (value["mean"] + value["half_width"] < 0) - (value["mean"] - value["half_width"] > 0)
 
 
 def plain(number, signed=False):
@@ -200,15 +205,15 @@ class Results:
             ])  # fmt: skip
         if len(order) == 1:
             rows = [["", *row[1:]] for row in rows]
-        return table(["column", "norm", "here", "printed", "minus", "difference", "printed", "verdict", "seeds"], rows)
+        return table(["column", "norm", "here", "printed", "minus", "difference", "printed difference", "verdict", "seeds"], rows)
 
     def runs(self, paper, task, *metrics):
         """Means of metrics over seeds, with training time. 'METRIC.final' is at the end, else as validation chose."""
-        rows = []
+        rows, shown = [], ("batch_size", "epochs", "length", "lr", "ada_c")
         for group in self.reports[paper]["groups"]:
             if group["task"] != task:
                 continue
-            settings = ", ".join(f"{k} {v}" for k, v in group["settings"].items() if k in ("batch_size", "epochs", "length", "lr"))
+            settings = ", ".join(f"{k} {v}" for k, v in group["settings"].items() if k in shown)
             cells = []
             for metric in metrics:
                 name, _, at = metric.partition(".")
@@ -317,16 +322,33 @@ class Results:
             run = result["settings"].get("run")
             name = result["analysis"] + (f", {run}" if run else "")
             for statement in result["statements"]:
-                of = statement["source"].partition(", ")
                 if not statement["source"].startswith(PAPERS[paper]):
-                    assert statement["source"].startswith(tuple(PAPERS.values())), of
+                    assert statement["source"].startswith(tuple(PAPERS.values())), path
                     continue
                 where = statement["source"].removeprefix(f"{PAPERS[paper]}, ")
                 rows.append([statement["text"], where, f"**{statement['verdict']}**", name])
         return table(["statement", "where", "verdict", "analysis"], rows)
 
+    @staticmethod
+    def dynamics(name):
+        """Growth of gradients in recurrent layers, from a file of `planish analyze stability` of several runs."""
+        result = json.loads((ROOT / "results" / "theory" / f"{name}.json").read_text(encoding="utf-8"))
+        cells, pairs = (
+            {(row[0], row[1]): {"seeds": row[2], "mean": row[5], "half_width": row[6]} for row in of["rows"]}
+            for of in result["tables"][:2]
+        )
+        against = {pair.split(" - ")[0]: pair for pair, _ in pairs}
+        rows = []
+        for cell in dict.fromkeys(cell for cell, _ in cells):
+            gap = pairs.get((against.get(cell), "trained"))
+            more = {1: "holds", -1: "does not hold", 0: "cannot tell"}[sure_sign(gap)] if gap else ""
+            rows.append([cell, estimate(cells[cell, "initial"]), estimate(cells[cell, "trained"]), estimate(gap) if gap else "",
+                         more, cells[cell, "trained"]["seeds"]])  # fmt: skip
+        return table(["cell", "at initialization", "trained", "size against no norm, trained", "more stable", "seeds"], rows)
 
-TABLES = ("claims", "claim_details", "values", "runs", "verdicts", "power", "differences", "curve", "compute", "trials", "counts", "theory")
+
+TABLES = ("claims", "claim_details", "values", "runs", "verdicts", "power", "differences", "curve", "compute", "trials",
+          "counts", "theory", "dynamics")  # fmt: skip
 
 
 def filled(text, results):
