@@ -98,6 +98,8 @@ def plain(number, signed=False):
 
 def table(header, rows):
     """Returns a Markdown table without the columns that are empty in every row."""
+    if not rows:
+        raise ValueError(f"no results for the table of {', '.join(filter(None, header))}")
     keep = [i for i in range(len(header)) if any(row[i] for row in rows)]
     lines = [[header[i] for i in keep], ["---"] * len(keep), *([row[i] for i in keep] for row in rows)]
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)

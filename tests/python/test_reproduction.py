@@ -52,6 +52,11 @@ def test_unknown_tables_are_named(results):
         reproduction.filled("<!-- table: clams -->\n<!-- end of table -->", results)
 
 
+def test_tables_without_results_are_errors(results):
+    with pytest.raises(ValueError, match="no results for the table of settings, norm, test error"):
+        reproduction.filled("<!-- table: runs ba2016; mnist; test_error -->\n<!-- end of table -->", results)
+
+
 def test_marks_are_closed():
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
