@@ -264,10 +264,20 @@ class Results:
                 continue
             gap = difference(row["difference"], unit_of(row["metric"], row["task"]))
             runs = f"{row['task']}, {row['data']}, {row['panel']}"
-            rows.append([runs, f"{row['value']} − {row['baseline']}", gap, row["difference"]["seeds"]])
+            group = next(g for g in self.reports[paper]["groups"] if self.belongs(g, row))
+            scale = 100 if unit_of(row["metric"]) == "points" else 1
+            here = estimate(group["metrics"][row["metric"]]["best"], scale, unit_of(row["metric"]))
+            rows.append([runs, row["value"], here, row["baseline"], gap, row["difference"]["seeds"]])
         if len({row[0] for row in rows}) == 1:
             rows = [["", *row[1:]] for row in rows]
-        return table(["runs", "norms", "difference, 95% interval", "seeds"], rows)
+        return table(["runs", "norm", "here", "minus", "difference, 95% interval", "seeds"], rows)
+
+    @staticmethod
+    def belongs(group, row):
+        """Returns whether a row of the differences is about that group."""
+        if (group["task"], group["data"]["name"], group["value"]) != (row["task"], row["data"], row["value"]):
+            return False
+        return all(row["settings"].get(k) == v for k, v in group["settings"].items() if k != group["compared"])
 
     def curve(self, paper, task, panel, metric, every):
         """A metric after each multiple of `every` updates."""
@@ -285,16 +295,15 @@ class Results:
 
     def compute(self):
         """Runs and training hours of everything in results/, on one core each."""
-        rows, total = [], [0, 0.0]
+        rows, everything = [], []
         for name, runs in self.trained.items():
-            tasks = collections.defaultdict(lambda: [0, 0.0])
-            for run in runs:
-                tasks[run["task"]][0] += 1
-                tasks[run["task"]][1] += run["seconds"] / 3600
-            for task, (count, hours) in sorted(tasks.items()):
-                rows.append([f"`{name}`", task, count, f"{hours:.2f}"])
-                total = [total[0] + count, total[1] + hours]
-        return table(["results", "task", "runs", "hours of training"], [*rows, ["all", "", total[0], f"{total[1]:.1f}"]])
+            rows.append([f"`{name}`", ", ".join(sorted({run["task"] for run in runs})), *self.cost(runs)])
+            everything += runs
+        return table(["results", "tasks", "runs", "hours of training"], [*rows, ["all", "", *self.cost(everything)]])
+
+    @staticmethod
+    def cost(runs):
+        return [f"{len(runs)}", f"{sum(run['seconds'] for run in runs) / 3600:.1f}"]
 
     def trials(self):
         """Learning rates that the arena tried."""
