@@ -77,7 +77,7 @@ void MeasureEntry(ArenaEntry& entry, const ArenaTask& task, const Grouped& group
   const auto at_rate = grouped.compared.find(entry.rate());
   if (at_rate == grouped.compared.end()) return;
   const Group group{entry.label, at_rate->second};
-  entry.values = Values(group, task.metric->name, Measure::kBest);
+  entry.values = ValuesOf(group, task.metric->name, Measure::kBest);
   entry.estimate = EstimateMean(entry.values);
   entry.diverged = group.CountOf(Status::kDiverged);
   std::vector<double> seconds;

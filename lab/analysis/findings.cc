@@ -117,7 +117,7 @@ std::vector<Finding> FindingsOf(const Section& section, const Panel& panel) {
   for (const Group& group : panel.groups) {
     if (&group == baseline) continue;
     const std::string name = section.Named(group.value);
-    const Estimate value = EstimateMean(Values(group, metric->name, measure));
+    const Estimate value = EstimateMean(ValuesOf(group, metric->name, measure));
     if (value.count == 0) {
       findings.push_back(
           {"no comparison", Capitalized(at + "no run with " + name + " has finished.")});
@@ -155,7 +155,7 @@ std::string BriefOf(const Section& section, const Panel& panel, size_t width) {
   std::vector<Entry> entries;
   std::vector<std::string> unfinished;
   for (const Group& group : panel.groups) {
-    const Estimate value = EstimateMean(Values(group, metric->name, measure));
+    const Estimate value = EstimateMean(ValuesOf(group, metric->name, measure));
     if (value.count > 0) {
       entries.push_back({&group, value});
     } else {

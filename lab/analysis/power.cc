@@ -63,13 +63,18 @@ std::vector<ClaimPower> PowerOf(const Reproduction& reproduction) {
       if (!column.contrast.measured || !printed || *printed == 0 || !value.half_width) continue;
       ClaimPower row;
       row.number = number;
+      row.claim = result.claim;
+      row.verdict = result.verdict;
+      row.of = column.runs->column;
+      row.preset = column.runs->panel->config().preset;
+      row.contrast = column.contrast;
       row.column = result.LabelOf(column);
       row.printed = *printed;
       row.seeds = value.count;
       row.deviation = std::abs(Shown(column.metric, *value.half_width)) /
                       StudentT(value.count - 1) * std::sqrt(static_cast<double>(value.count));
       row.needed = SeedsNeeded(row.printed, row.deviation);
-      row.is_decided = SureSign(value) != 0;
+      row.is_decided = column.contrast.sign != 0;
       if (row.needed && !row.is_decided) {
         const std::optional<double> pair = MinutesOfPair(*column.runs, result.claim->contrast);
         if (pair) row.minutes = *pair * std::max(0, *row.needed - row.seeds);

@@ -25,13 +25,18 @@ std::optional<int> SeedsNeeded(double effect, double deviation);
 
 /// Power of one claim in one column.
 struct ClaimPower {
-  int number = 0;                 ///< of the claim, from 1
-  std::string column;             ///< label
+  int number = 0;  ///< of the claim, from 1
+  const PaperClaim* claim = nullptr;
+  Verdict verdict = Verdict::kNotMeasured;  ///< of the claim
+  const PaperColumn* of = nullptr;          ///< the column
+  std::string column;                       ///< its label
+  std::string preset;                       ///< of the runs
+  ContrastResult contrast;
   double printed = 0;             ///< printed contrast, in the displayed unit
   double deviation = 0;           ///< of the paired differences
   int seeds = 0;                  ///< pairs that exist
   std::optional<int> needed;      ///< to find a difference as large as the printed one
-  bool is_decided = false;        ///< the interval excludes 0
+  bool is_decided = false;        ///< the column surely holds, or surely not
   std::optional<double> minutes;  ///< of training for the missing seeds, on one core
 };
 

@@ -1,5 +1,7 @@
 #include "lab/analysis/reproduction.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -161,6 +163,22 @@ std::optional<double> PValueOf(const PaperClaimResult& result) {
   return PValueOfSome(std::move(values), differs ? count - needed + 1 : needed);
 }
 
+// A contrast that is looked at while seeds are added has the sign of the look that decided.
+void ApplyLooks(const Reproduction& reproduction, const PaperColumn& column,
+                const Contrast& contrast, ContrastResult& result) {
+  const SequentialTest* const test =
+      reproduction.looks ? reproduction.looks->Find(column.name, contrast) : nullptr;
+  if (!test || test->looks.empty() || !result.measured || result.by_divergence) return;
+  const int sign = test->SignOf(contrast);
+  if (!result.doubt.empty() || sign == result.sign) return;
+  if (sign == 0) {
+    result.doubt =
+        fmt::format("sure only with p below {:.2g}, because {} of {} planned seeds were looked at",
+                    test->looks.back().level, test->looks.back().seeds, test->planned);
+  }
+  result.sign = sign;
+}
+
 // Returns true if runs on the paper's data surely differ less than the printed values do.
 bool IsEquivalent(const Paper& paper, const ColumnRuns& runs, const Contrast& contrast,
                   const MetricSpec& metric, const ContrastResult& result) {
@@ -197,11 +215,14 @@ bool Reproduction::IsMostlyRun() const {
   return 2 * run >= std::ssize(columns);
 }
 
-std::vector<Reproduction> FindReproductions(const std::vector<Section>& sections) {
+std::vector<Reproduction> FindReproductions(const std::vector<Section>& sections,
+                                            const std::vector<SequentialTests>& looks) {
   std::vector<Reproduction> found;
   for (const Paper& paper : Papers()) {
     if (paper.tables.empty()) continue;
     Reproduction reproduction{&paper, {}};
+    const auto of_paper = std::ranges::find(looks, paper.name, &SequentialTests::paper);
+    if (of_paper != looks.end()) reproduction.looks = &*of_paper;
     bool any = false;
     for (const PaperColumn& column : paper.columns) {
       reproduction.columns.push_back(FindColumnRuns(column, sections));
@@ -240,6 +261,7 @@ LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
   if (!runs.metric) return result;
   result.difference = MeasureContrast(*runs.panel, contrast, *runs.metric, {Measure::kBest});
   if (!result.difference.measured) return result;
+  ApplyLooks(reproduction, *runs.column, contrast, result.difference);
   result.verdict = VerdictOf(runs.evidence, result.difference.sign * result.printed);
   if (IsEquivalent(*reproduction.paper, runs, contrast, *runs.metric, result.difference)) {
     result.verdict = Verdict::kEquivalent;
@@ -312,6 +334,9 @@ std::vector<PaperClaimResult> JudgeClaims(const Reproduction& reproduction) {
                 : MeasureContrast({runs.Find(claim.contrast[0].first),
                                    reproduction.At(claim.against).Find(claim.contrast[1].first)},
                                   claim.contrast, *metric, measure);
+        if (claim.of == PaperClaim::Of::kTest) {
+          ApplyLooks(reproduction, *runs.column, claim.contrast, column.contrast);
+        }
         if (claim.no_worse) {
           CompareWithMargin(*metric, reproduction.paper->MarginOf(*runs.column, claim.contrast),
                             column.contrast);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lab/analysis/claims.h"
+#include "lab/analysis/sequential.h"
 #include "lab/papers/paper.h"
 
 // Comparison of runs with a paper's tables. Results point into the sections and into Papers().
@@ -30,7 +31,8 @@ struct ColumnRuns {
 /// Paper with runs for some of its columns.
 struct Reproduction {
   const Paper* paper = nullptr;
-  std::vector<ColumnRuns> columns;  ///< one for each column of the paper
+  std::vector<ColumnRuns> columns;         ///< one for each column of the paper
+  const SequentialTests* looks = nullptr;  ///< null: no seeds were added to decide claims
 
   const ColumnRuns& At(std::string_view column) const;
   /// Returns the labels of columns without runs, each once.
@@ -39,9 +41,10 @@ struct Reproduction {
   bool IsMostlyRun() const;
 };
 
-/// Returns every paper with tables that some section belongs to. `sections` must outlive the
-/// result.
-std::vector<Reproduction> FindReproductions(const std::vector<Section>& sections);
+/// Returns every paper with tables that some section belongs to. `sections` and `looks` must
+/// outlive the result. A contrast that has been looked at is only as sure as its looks.
+std::vector<Reproduction> FindReproductions(const std::vector<Section>& sections,
+                                            const std::vector<SequentialTests>& looks = {});
 
 /// Returns the sign of the printed values: 1 better, -1 worse, 0 a tie or nothing printed. Diverged
 /// is worse than any value.

@@ -455,7 +455,7 @@ Measure HeadlineMeasure(const Section& section) {
   return any ? Measure::kBest : Measure::kFinal;
 }
 
-SeedValues Values(const Group& group, const std::string& metric, Measure measure) {
+SeedValues ValuesOf(const Group& group, const std::string& metric, Measure measure) {
   SeedValues values;
   for (const Run* run : group.runs) {
     if (const auto value = Read(*run, metric, measure)) values[run->config.seed] = *value;
@@ -473,7 +473,7 @@ Estimate TrainingSeconds(const Group& group) {
 
 bool HasMeasure(const Group& group, const MetricSpec& metric, Measure measure) {
   if (measure == Measure::kCatchUp) return !BestPoints(group, metric).empty();
-  if (measure != Measure::kStepsTo) return !Values(group, metric.name, measure).empty();
+  if (measure != Measure::kStepsTo) return !ValuesOf(group, metric.name, measure).empty();
   return std::ranges::any_of(group.runs, [&](const Run* run) {
     return StatusOf(*run) == Status::kFinished && !PointsOf(*run, metric.name).empty();
   });

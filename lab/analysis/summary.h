@@ -88,7 +88,7 @@ std::vector<Section> Summarize(const std::vector<Run>& runs);
 Measure HeadlineMeasure(const Section& section);
 
 /// Returns seed -> measure of each finished run that has it.
-SeedValues Values(const Group& group, const std::string& metric, Measure measure);
+SeedValues ValuesOf(const Group& group, const std::string& metric, Measure measure);
 
 /// Returns the mean training time of the finished runs in seconds.
 Estimate TrainingSeconds(const Group& group);

@@ -74,7 +74,7 @@ TEST(SummaryTest, TheMoreCompleteRunOfASeedCounts) {
   const std::vector<Section> sections = Summarize(runs);
   ASSERT_THAT(sections[0].runs, ElementsAre(&runs[2]));
   EXPECT_THAT(sections[0].left_out, SizeIs(2));
-  EXPECT_THAT(Values(sections[0].panels[0].groups[0], "test_error", Measure::kFinal),
+  EXPECT_THAT(ValuesOf(sections[0].panels[0].groups[0], "test_error", Measure::kFinal),
               ElementsAre(std::pair(1, .2)));
 }
 
@@ -82,10 +82,10 @@ TEST(SummaryTest, ReadsFinalBestAndStepsToBest) {
   const Runs runs = {FinishedRun("none", 4, 7, {.3, .1, .2})};
   const Section section = Summarize(runs)[0];
   const Group& group = section.panels[0].groups[0];
-  EXPECT_THAT(Values(group, "test_error", Measure::kFinal), ElementsAre(std::pair(7, .2)));
-  EXPECT_THAT(Values(group, "test_error", Measure::kBest), ElementsAre(std::pair(7, .1)));
-  EXPECT_THAT(Values(group, "test_error", Measure::kStepsToBest), ElementsAre(std::pair(7, 200)));
-  EXPECT_THAT(Values(group, "no such metric", Measure::kFinal), SizeIs(0));
+  EXPECT_THAT(ValuesOf(group, "test_error", Measure::kFinal), ElementsAre(std::pair(7, .2)));
+  EXPECT_THAT(ValuesOf(group, "test_error", Measure::kBest), ElementsAre(std::pair(7, .1)));
+  EXPECT_THAT(ValuesOf(group, "test_error", Measure::kStepsToBest), ElementsAre(std::pair(7, 200)));
+  EXPECT_THAT(ValuesOf(group, "no such metric", Measure::kFinal), SizeIs(0));
   EXPECT_EQ(CasesPerSecond(runs[0]), 200.0);  // 300 updates of 4 cases in 6 s
 }
 
@@ -98,7 +98,7 @@ TEST(SummaryTest, RunsThatDidNotFinishHaveNoValues) {
   EXPECT_EQ(group.CountOf(Status::kFinished), 1);
   EXPECT_EQ(group.CountOf(Status::kDiverged), 1);
   EXPECT_EQ(group.CountOf(Status::kUnfinished), 1);
-  EXPECT_THAT(Values(group, "test_error", Measure::kFinal), SizeIs(1));
+  EXPECT_THAT(ValuesOf(group, "test_error", Measure::kFinal), SizeIs(1));
   EXPECT_FALSE(CasesPerSecond(runs[2]));
 }
 
@@ -221,7 +221,7 @@ TEST(SummaryTest, ValuesThatAreNotFiniteAreLeftOut) {
   runs[0].result->final_values["test_error"] = std::numeric_limits<double>::quiet_NaN();
   const Section section = Summarize(runs)[0];
   EXPECT_THAT(CurveOf(section.panels[0].groups[0], "test_error").mean, SizeIs(1));
-  EXPECT_THAT(Values(section.panels[0].groups[0], "test_error", Measure::kFinal), SizeIs(0));
+  EXPECT_THAT(ValuesOf(section.panels[0].groups[0], "test_error", Measure::kFinal), SizeIs(0));
 }
 
 TEST(SummaryTest, RunsWithoutTheComparedSettingAreOneGroup) {

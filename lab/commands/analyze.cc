@@ -32,8 +32,8 @@ void CheckJson(const std::filesystem::path& json, const std::string& command) {
 }
 
 // Shows progress only on a terminal.
-TheoryResult Measure(const TheoryAnalysis& analysis, const std::map<std::string, double>& values,
-                     AnalysisInput input) {
+TheoryResult AnalyzeOne(const TheoryAnalysis& analysis, const std::map<std::string, double>& values,
+                        AnalysisInput input) {
   const bool is_live = StderrProgressMode(/*quiet=*/false) == ProgressMode::kLive;
   Progress progress(1, is_live ? ProgressMode::kLive : ProgressMode::kQuiet);
   input.progress = [&progress](const std::string& text) { progress.ShowFields({text}); };
@@ -108,7 +108,7 @@ void AddAnalysis(CLI::App& analyze, const TheoryAnalysis& analysis, Action& acti
       input.data =
           analysis.files == AnalysisFiles::kData ? DataFolder(flags->data) : GivenData(flags->data);
       if (flags->threads > 0) at::set_num_threads(flags->threads);
-      const TheoryResult result = Measure(analysis, flags->values, std::move(input));
+      const TheoryResult result = AnalyzeOne(analysis, flags->values, std::move(input));
       if (!flags->json.empty()) WriteOutputFile(flags->json, ToJson(result).dump(1) + "\n");
       PrintText(RenderTheory(result, StdoutTable()));
       return 0;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lab/analysis/sequential.h"
 #include "lab/report/report.h"
 #include "lab/run/results.h"
 
@@ -77,6 +78,9 @@ void WarnOfLeftOutRun(std::string_view fault);
 
 /// Returns the runs that FindRuns can read, and warns of each of the others.
 std::vector<Run> FindReadableRuns(const std::vector<std::filesystem::path>& roots);
+
+/// Returns the looks that FindLooks finds, and warns of each file that is left out.
+std::vector<SequentialTests> FindReadableLooks(const std::vector<std::filesystem::path>& roots);
 
 }  // namespace planish::lab
 

@@ -116,8 +116,9 @@ int TrainAndReport(RunQueue& queue, const std::string& table, const QueueFlags& 
   if (std::max(done, queue.Done()) > 0) {
     const std::vector<Run> runs = FindReadableRuns({out});
     const fs::path report = out / "report.html";
-    WriteReport(runs, report);
-    PrintText(fmt::format("\n{}report: {}\n", Findings(runs),
+    const ReportExtras extras{.looks = FindReadableLooks({out})};
+    WriteReport(runs, report, extras);
+    PrintText(fmt::format("\n{}report: {}\n", Findings(runs, 2, extras),
                           fs::absolute(report).lexically_normal().string()));
   }
   return status;

@@ -1,8 +1,11 @@
+#include "lab/report/report.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "lab/commands/commands.h"
@@ -85,7 +88,7 @@ void AddReport(CLI::App& app, Action& action) {
         RefuseInput("--output", flags->output, folder);
         RefuseInput("--json", flags->json, folder);
       }
-      const FoundTheory theory = FindTheoryResults(flags->folders);
+      FoundTheory theory = FindTheoryResults(flags->folders);
       for (const std::string& fault : theory.faults) WarnOfLeftOutRun(fault);
       std::vector<fs::path> folders = flags->folders;
       std::erase_if(folders, [&](const fs::path& folder) {
@@ -96,11 +99,13 @@ void AddReport(CLI::App& app, Action& action) {
       }
       const std::vector<Run> runs =
           folders.empty() ? std::vector<Run>() : FindReadableRuns(folders);
-      WriteReport(runs, flags->output, theory.results);
+      const ReportExtras extras{.theory = std::move(theory.results),
+                                .looks = FindReadableLooks(flags->folders)};
+      WriteReport(runs, flags->output, extras);
       if (!flags->json.empty() || !flags->csv.empty()) {
-        WriteNumbers(NumbersOf(runs, theory.results), flags->json, flags->csv);
+        WriteNumbers(NumbersOf(runs, extras), flags->json, flags->csv);
       }
-      PrintText(fmt::format("{}report: {}\n", Findings(runs, 2, theory.results),
+      PrintText(fmt::format("{}report: {}\n", Findings(runs, 2, extras),
                             fs::absolute(flags->output).lexically_normal().string()));
       return 0;
     };

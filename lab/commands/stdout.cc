@@ -48,6 +48,12 @@ std::vector<Run> FindReadableRuns(const std::vector<std::filesystem::path>& root
   return std::move(found.runs);
 }
 
+std::vector<SequentialTests> FindReadableLooks(const std::vector<std::filesystem::path>& roots) {
+  FoundLooks found = FindLooks(roots);
+  for (const std::string& fault : found.faults) Warn(fault);
+  return std::move(found.papers);
+}
+
 void PrintText(std::string_view text) {
   Print(isatty(STDOUT_FILENO) != 0 ? Escaped(text, /*keep_lines=*/true) : std::string(text));
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "lab/analysis/sequential.h"
 #include "lab/commands/commands.h"
 #include "lab/commands/options.h"
 #include "lab/error.h"
@@ -30,6 +31,7 @@ void AddThin(CLI::App& app, Action& action) {
       "archive, TO/TASK/PRESET-bBATCH[-KEY=VALUE...].runs.tar.gz. Runs are added to those that it\n"
       "has; a run of the same name is replaced, but not a finished one by an unfinished one.\n"
       "Archives can be read wherever folders with runs can. --folders extracts them.\n"
+      "Copies looks.json of 'planish reproduce --until-decided'.\n"
       "A run that cannot be read is left out with a warning on stderr.\n\n"
       "Example:\n"
       "  planish thin runs/xu2019 results/xu2019\n"
@@ -47,6 +49,9 @@ void AddThin(CLI::App& app, Action& action) {
       if (flags->to.empty()) throw UsageError("[thin] TO must be a folder, got an empty name");
       const ThinnedRuns runs = flags->folders ? ThinRunsToFolders(flags->from, flags->to)
                                               : ThinRuns(flags->from, flags->to);
+      if (const fs::path looks = flags->from / kLooksFile; fs::exists(looks)) {
+        WriteLooks(flags->to / kLooksFile, ReadLooks(looks));
+      }
       for (const std::string& fault : runs.faults) WarnOfLeftOutRun(fault);
       for (const std::string& kept : runs.kept) Warn(kept);
       PrintText(fmt::format("{} runs: {}\n", runs.count,

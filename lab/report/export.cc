@@ -22,8 +22,8 @@ Json GroupJson(const Section& section, const Group& group) {
   Json metrics = Json::object();
   for (const MetricSpec& metric : section.config->metrics) {
     metrics[metric.name] = {
-        {"final", EstimateJson(EstimateMean(Values(group, metric.name, Measure::kFinal)))},
-        {"best", EstimateJson(EstimateMean(Values(group, metric.name, Measure::kBest)))}};
+        {"final", EstimateJson(EstimateMean(ValuesOf(group, metric.name, Measure::kFinal)))},
+        {"best", EstimateJson(EstimateMean(ValuesOf(group, metric.name, Measure::kBest)))}};
   }
   return {{"task", section.config->task},
           {"data", DataJson(section.config->data)},

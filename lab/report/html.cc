@@ -283,7 +283,7 @@ Markup RenderHeadline(const Section& section, const Panel& panel) {
   Markup rows;
   for (const Group& group : panel.groups) {
     Markup row = NameHead(section, group) + SeedsCell(group) +
-                 EstimateCell(*metric, Values(group, metric->name, measure));
+                 EstimateCell(*metric, ValuesOf(group, metric->name, measure));
     if (differences) {
       row += NumberCell(
           &group == baseline
@@ -308,7 +308,7 @@ Markup RenderResults(const Section& section, const Panel& panel) {
   // A test metric exists only at the evaluation that validation chose.
   const auto has_final = [&](const MetricSpec& metric) {
     return std::ranges::any_of(panel.groups, [&](const Group& group) {
-      return !Values(group, metric.name, Measure::kFinal).empty();
+      return !ValuesOf(group, metric.name, Measure::kFinal).empty();
     });
   };
 
@@ -339,9 +339,9 @@ Markup RenderResults(const Section& section, const Panel& panel) {
     Markup row = NameHead(section, group) + SeedsCell(group);
     for (const MetricSpec* metric : metrics) {
       if (has_final(*metric)) {
-        row += EstimateCell(*metric, Values(group, metric->name, Measure::kFinal));
+        row += EstimateCell(*metric, ValuesOf(group, metric->name, Measure::kFinal));
       }
-      row += EstimateCell(*metric, Values(group, metric->name, Measure::kBest));
+      row += EstimateCell(*metric, ValuesOf(group, metric->name, Measure::kBest));
       if (!differences || metric != headline) continue;
       row += NumberCell(
           &group == baseline
@@ -613,11 +613,11 @@ Markup RenderRuns(const Section& section) {
                  NumberCell(FormatSignificant(last.seconds, 3)) + NumberCell(kMissing);
         }
         if (headline) {
-          const SeedValues best_step = Values(alone, headline->name, Measure::kStepsToBest);
+          const SeedValues best_step = ValuesOf(alone, headline->name, Measure::kStepsToBest);
           if (has_final) {
-            row += EstimateCell(*headline, Values(alone, headline->name, Measure::kFinal));
+            row += EstimateCell(*headline, ValuesOf(alone, headline->name, Measure::kFinal));
           }
-          row += EstimateCell(*headline, Values(alone, headline->name, Measure::kBest)) +
+          row += EstimateCell(*headline, ValuesOf(alone, headline->name, Measure::kBest)) +
                  NumberCell(best_step.empty()
                                 ? std::string(kMissing)
                                 : FormatInteger(std::llround(best_step.begin()->second)));
@@ -667,7 +667,7 @@ std::string SamplingNote(const Section& section) {
   if (size == section.config->data.sizes.end() || size->second < 1) return "";
   for (const Panel& panel : section.panels) {
     for (const Group& group : panel.groups) {
-      const Estimate value = EstimateMean(Values(group, metric->name, HeadlineMeasure(section)));
+      const Estimate value = EstimateMean(ValuesOf(group, metric->name, HeadlineMeasure(section)));
       const double p = value.mean;
       if (value.count == 0 || !(p > 0 && p < 1)) continue;
       return fmt::format(
@@ -752,7 +752,7 @@ std::string BestOf(const Section& section, const Panel& panel, const MetricSpec&
   std::vector<std::string> best;  // several if their means are equal
   double value = 0;
   for (const Group& group : panel.groups) {
-    const Estimate other = EstimateMean(Values(group, metric.name, HeadlineMeasure(section)));
+    const Estimate other = EstimateMean(ValuesOf(group, metric.name, HeadlineMeasure(section)));
     if (other.count == 0) continue;
     const bool is_equal = FormatValue(metric, other.mean) == FormatValue(metric, value);
     if (!best.empty() && is_equal) {

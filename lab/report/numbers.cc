@@ -169,7 +169,7 @@ void AddPaperTables(const Reproduction& reproduction, JsonRows& rows) {
         const Group* group = runs.Find(line.norm);
         if (group && runs.metric) {
           row["here"] =
-              EstimateJson(EstimateMean(Values(*group, runs.metric->name, Measure::kBest)));
+              EstimateJson(EstimateMean(ValuesOf(*group, runs.metric->name, Measure::kBest)));
           row["finished"] = group->CountOf(Status::kFinished);
           row["diverged"] = group->CountOf(Status::kDiverged);
         }
@@ -234,6 +234,23 @@ void AddArena(const ArenaTask& arena, JsonRows& entries, JsonRows& tuning) {
   }
 }
 
+void AddLooks(const SequentialTests& tests, JsonRows& rows) {
+  for (const SequentialTest& test : tests.tests) {
+    Json contrast = Json::object();
+    for (const auto& [norm, weight] : test.contrast) contrast[norm] = weight;
+    for (const Look& look : test.looks) {
+      rows.push_back({{"paper", tests.paper},
+                      {"column", test.column},
+                      {"contrast", contrast.dump()},
+                      {"planned_seeds", test.planned},
+                      {"seeds", look.seeds},
+                      {"p", look.p},
+                      {"level", look.level},
+                      {"sign", look.sign}});
+    }
+  }
+}
+
 void AddTheory(const TheoryResult& result, JsonRows& statements, JsonRows& values) {
   for (const TheoryStatement& statement : result.statements) {
     statements.push_back({{"analysis", result.name},
@@ -259,11 +276,10 @@ void AddTheory(const TheoryResult& result, JsonRows& statements, JsonRows& value
 
 }  // namespace
 
-std::vector<NumbersTable> NumbersOf(const std::vector<Run>& runs,
-                                    const std::vector<TheoryResult>& theory) {
+std::vector<NumbersTable> NumbersOf(const std::vector<Run>& runs, const ReportExtras& extras) {
   const Contents contents = ContentsOf(runs);
   JsonRows differences, targets, curves, task_claims, paper_claims, claim_columns, paper_tables,
-      invariances, arena, tuning, statements, theory_values;
+      invariances, looks, arena, tuning, statements, theory_values;
   for (const Section& section : contents.sections) {
     for (const Panel& panel : section.panels) {
       AddDifferences(section, panel, differences);
@@ -272,13 +288,14 @@ std::vector<NumbersTable> NumbersOf(const std::vector<Run>& runs,
     }
     AddTaskClaims(section, task_claims);
   }
-  for (const Reproduction& reproduction : FindReproductions(contents.sections)) {
+  for (const Reproduction& reproduction : FindReproductions(contents.sections, extras.looks)) {
     AddPaperClaims(reproduction, paper_claims, claim_columns);
     AddPaperTables(reproduction, paper_tables);
     AddInvariances(*reproduction.paper, invariances);
+    if (reproduction.looks) AddLooks(*reproduction.looks, looks);
   }
   for (const ArenaTask& of_task : contents.arenas) AddArena(of_task, arena, tuning);
-  for (const TheoryResult& result : theory) AddTheory(result, statements, theory_values);
+  for (const TheoryResult& result : extras.theory) AddTheory(result, statements, theory_values);
   return {{"groups", GroupRows(contents.sections)},
           {"differences", std::move(differences)},
           {"targets", std::move(targets)},
@@ -288,6 +305,7 @@ std::vector<NumbersTable> NumbersOf(const std::vector<Run>& runs,
           {"paper_claim_columns", std::move(claim_columns)},
           {"paper_tables", std::move(paper_tables)},
           {"invariances", std::move(invariances)},
+          {"looks", std::move(looks)},
           {"arena", std::move(arena)},
           {"tuning", std::move(tuning)},
           {"theory_statements", std::move(statements)},

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "lab/report/report.h"
 #include "lab/run/results.h"
-#include "lab/theory/result.h"
 
 namespace planish::lab {
 
@@ -18,8 +18,7 @@ struct NumbersTable {
 
 /// Returns the numbers that RenderReport shows, in the units of the run folders: a table for each
 /// kind, also if it has no rows. Differences, margins and printed values have the displayed unit.
-std::vector<NumbersTable> NumbersOf(const std::vector<Run>& runs,
-                                    const std::vector<TheoryResult>& theory);
+std::vector<NumbersTable> NumbersOf(const std::vector<Run>& runs, const ReportExtras& extras);
 
 /// Returns the tables as one JSON document.
 std::string NumbersJson(const std::vector<NumbersTable>& tables);

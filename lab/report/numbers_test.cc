@@ -85,7 +85,7 @@ TEST(NumbersTest, HaveTheTheory) {
                       .statements = {{"section 1", "It holds.", TheoryVerdict::kHolds, "0.5"}},
                       .tables = {{"values", {"norm", "shift"}, {{"layer", 0.25}, {"none", NAN}}}},
                       .charts = {}};
-  const std::vector<NumbersTable> tables = NumbersOf({}, {result});
+  const std::vector<NumbersTable> tables = NumbersOf({}, {.theory = {result}});
   EXPECT_EQ(Table(tables, "theory_statements")[0]["verdict"], "holds");
   const std::vector<Json>& values = Table(tables, "theory_values");
   ASSERT_EQ(values.size(), 4u);

@@ -50,7 +50,7 @@ Markup OursCell(const ColumnRuns& runs, const std::string& norm) {
   if (!group || !runs.metric) return NumberCell(kMissing);
   const int diverged = group->CountOf(Status::kDiverged);
   const auto all = static_cast<int>(group->runs.size());
-  const Estimate value = EstimateMean(Values(*group, runs.metric->name, Measure::kBest));
+  const Estimate value = EstimateMean(ValuesOf(*group, runs.metric->name, Measure::kBest));
   if (value.count == 0) {
     return NumberCell(diverged > 0 ? Markup(fmt::format("diverged {} of {}", diverged, all))
                                    : Markup("not finished"));

@@ -13,30 +13,17 @@
 
 namespace planish::lab {
 
-std::string RenderPower(const Paper& paper, const std::vector<Run>& runs,
-                        const TableOptions& options) {
-  const std::vector<Section> sections = Summarize(runs);
-  const std::vector<Reproduction> all = FindReproductions(sections);
-  const auto reproduction =
-      std::ranges::find_if(all, [&](const Reproduction& one) { return one.paper == &paper; });
-  if (reproduction == all.end()) return "";
-  std::vector<std::vector<std::string>> cells = {
-      {"claim, column", "printed", "deviation", "seeds", "needed", "more hours"}};
-  for (const ClaimPower& row : PowerOf(*reproduction)) {
-    std::string hours = "-";
-    if (row.is_decided) {
-      hours = "decided";
-    } else if (!row.needed) {
-      hours = "hopeless";
-    } else if (row.minutes) {
-      const double more = *row.minutes / 60;
-      hours = more == 0 ? "enough" : fmt::format("{:.{}f}", more, more < 1 ? 2 : more < 10 ? 1 : 0);
-    }
-    cells.push_back({fmt::format("{}  {}", row.number, row.column),
-                     fmt::format("{:+.3g}", row.printed), fmt::format("{:.3g}", row.deviation),
-                     std::to_string(row.seeds),
-                     row.needed ? FormatInteger(*row.needed) : "above " + FormatInteger(kMaxSeeds),
-                     std::move(hours)});
+std::string RenderPowerRows(const Paper& paper, const std::vector<ClaimPower>& rows,
+                            const std::string& heading, const std::vector<std::string>& cells,
+                            const TableOptions& options) {
+  std::vector<std::vector<std::string>> table = {
+      {"claim, column", "printed", "deviation", "seeds", "needed", heading}};
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const ClaimPower& row = rows[i];
+    table.push_back(
+        {fmt::format("{}  {}", row.number, row.column), fmt::format("{:+.3g}", row.printed),
+         fmt::format("{:.3g}", row.deviation), std::to_string(row.seeds),
+         row.needed ? FormatInteger(*row.needed) : "above " + FormatInteger(kMaxSeeds), cells[i]});
   }
   std::string claims;
   int number = 0;
@@ -44,7 +31,33 @@ std::string RenderPower(const Paper& paper, const std::vector<Run>& runs,
     claims += Wrapped(fmt::format("{}  {}", ++number, claim.text),
                       static_cast<size_t>(options.width), "   ");
   }
-  return Aligned(std::move(cells), options) + "\n" + claims;
+  return Aligned(std::move(table), options) + "\n" + claims;
+}
+
+std::string RenderPower(const Paper& paper, const std::vector<Run>& runs,
+                        const TableOptions& options) {
+  const std::vector<Section> sections = Summarize(runs);
+  const std::vector<Reproduction> all = FindReproductions(sections);
+  const auto reproduction = std::ranges::find(all, &paper, &Reproduction::paper);
+  if (reproduction == all.end()) return "";
+  const std::vector<ClaimPower> rows = PowerOf(*reproduction);
+  std::vector<std::string> hours;
+  for (const ClaimPower& row : rows) {
+    hours.emplace_back("-");
+    if (row.is_decided) {
+      hours.back() = "decided";
+    } else if (!row.needed) {
+      hours.back() = "hopeless";
+    } else if (row.minutes) {
+      hours.back() = *row.minutes == 0 ? "enough" : HoursText(*row.minutes);
+    }
+  }
+  return RenderPowerRows(paper, rows, "more hours", hours, options);
+}
+
+std::string HoursText(double minutes) {
+  const double hours = minutes / 60;
+  return fmt::format("{:.{}f}", hours, hours < 1 ? 2 : hours < 10 ? 1 : 0);
 }
 
 }  // namespace planish::lab

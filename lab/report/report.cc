@@ -40,7 +40,8 @@ Contents ContentsOf(const std::vector<Run>& runs) {
   return contents;
 }
 
-std::string RenderReport(const std::vector<Run>& runs, const std::vector<TheoryResult>& theory) {
+std::string RenderReport(const std::vector<Run>& runs, const ReportExtras& extras) {
+  const std::vector<TheoryResult>& theory = extras.theory;
   CheckNotEmpty(runs, theory, "RenderReport");
   const Contents contents = ContentsOf(runs);
   const std::vector<Section>& sections = contents.sections;
@@ -48,7 +49,7 @@ std::string RenderReport(const std::vector<Run>& runs, const std::vector<TheoryR
   for (size_t i = 0; i < contents.arenas.size(); ++i) {
     parts.push_back(RenderArena(contents.arenas[i], fmt::format("arena{}", i)));
   }
-  const std::vector<Reproduction> reproductions = FindReproductions(sections);
+  const std::vector<Reproduction> reproductions = FindReproductions(sections, extras.looks);
   // Papers whose columns have few runs come last.
   const auto add_papers = [&](bool mostly_run) {
     for (const Reproduction& reproduction : reproductions) {
@@ -69,16 +70,15 @@ std::string RenderReport(const std::vector<Run>& runs, const std::vector<TheoryR
 }
 
 void WriteReport(const std::vector<Run>& runs, const std::filesystem::path& path,
-                 const std::vector<TheoryResult>& theory) {
-  WriteOutputFile(path, RenderReport(runs, theory));
+                 const ReportExtras& extras) {
+  WriteOutputFile(path, RenderReport(runs, extras));
 }
 
-std::string Findings(const std::vector<Run>& runs, int max_panels,
-                     const std::vector<TheoryResult>& theory) {
+std::string Findings(const std::vector<Run>& runs, int max_panels, const ReportExtras& extras) {
   constexpr size_t kColumns = 160;
   std::vector<std::string> lines;
   std::string claims;
-  CheckNotEmpty(runs, theory, "Findings");
+  CheckNotEmpty(runs, extras.theory, "Findings");
   const Contents contents = ContentsOf(runs);
   const std::vector<Section>& sections = contents.sections;
   for (const Section& section : sections) {
@@ -97,13 +97,13 @@ std::string Findings(const std::vector<Run>& runs, int max_panels,
   }
   lines.resize(count);
   std::string papers;
-  for (const Reproduction& reproduction : FindReproductions(sections)) {
+  for (const Reproduction& reproduction : FindReproductions(sections, extras.looks)) {
     papers += BriefOfPaper(reproduction);
   }
   std::string arenas;
   for (const ArenaTask& arena : contents.arenas) arenas += BriefOfArena(arena);
   return fmt::format("{}{}{}{}{}", arenas, fmt::join(lines, ""), claims, papers,
-                     BriefOfTheory(theory));
+                     BriefOfTheory(extras.theory));
 }
 
 }  // namespace planish::lab

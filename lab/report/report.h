@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "lab/analysis/sequential.h"
 #include "lab/run/results.h"
 #include "lab/terminal/layout.h"
 #include "lab/theory/result.h"
@@ -13,15 +14,20 @@
 // give the same bytes.
 namespace planish::lab {
 
-/// Returns an HTML document about `runs` and `theory`: findings, published claims with verdicts,
-/// tables and charts. It needs no network and no script. Throws RunError if there are neither runs
-/// nor results of the theory.
-std::string RenderReport(const std::vector<Run>& runs,
-                         const std::vector<TheoryResult>& theory = {});
+/// What a report is about beside the runs.
+struct ReportExtras {
+  std::vector<TheoryResult> theory{};
+  std::vector<SequentialTests> looks{};
+};
+
+/// Returns an HTML document about `runs` and the analyses of the theory: findings, published claims
+/// with verdicts, tables and charts. It needs no network and no script. Throws RunError if there
+/// are neither runs nor results of the theory.
+std::string RenderReport(const std::vector<Run>& runs, const ReportExtras& extras = {});
 
 /// Writes RenderReport's document to the file `path` (see WriteOutputFile). Throws RunError.
 void WriteReport(const std::vector<Run>& runs, const std::filesystem::path& path,
-                 const std::vector<TheoryResult>& theory = {});
+                 const ReportExtras& extras = {});
 
 /// Returns a summary of `runs` for a terminal: a table for each task and panel. Throws RunError if
 /// there are no runs.
@@ -31,7 +37,7 @@ std::string RenderTable(const std::vector<Run>& runs, const TableOptions& option
 /// panels has a line of about 160 columns. Each task with published claims on these runs has one
 /// line, and the results of the theory have one. Throws like RenderReport.
 std::string Findings(const std::vector<Run>& runs, int max_panels = 2,
-                     const std::vector<TheoryResult>& theory = {});
+                     const ReportExtras& extras = {});
 
 }  // namespace planish::lab
 

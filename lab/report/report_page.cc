@@ -18,8 +18,9 @@ int main(int argc, char** argv) {
       return 0;
     }
     const std::vector<planish::lab::Run> runs = planish::lab::FindRuns({argv[1]}).runs;
-    planish::lab::WriteReport(runs, argv[2]);
-    std::cout << planish::lab::RenderTable(runs) << "\n" << planish::lab::Findings(runs);
+    const planish::lab::ReportExtras extras{.looks = planish::lab::FindLooks({argv[1]}).papers};
+    planish::lab::WriteReport(runs, argv[2], extras);
+    std::cout << planish::lab::RenderTable(runs) << "\n" << planish::lab::Findings(runs, 2, extras);
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";
     return 1;

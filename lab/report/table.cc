@@ -58,10 +58,10 @@ std::string RenderPanel(const Section& section, const Panel& panel, const TableO
   const Group* baseline = panel.Find(report.baseline);
   // A test metric exists only at the evaluation that validation chose.
   const bool has_final = metric && std::ranges::any_of(panel.groups, [&](const Group& group) {
-                           return !Values(group, metric->name, Measure::kFinal).empty();
+                           return !ValuesOf(group, metric->name, Measure::kFinal).empty();
                          });
   const bool has_best = metric && std::ranges::any_of(panel.groups, [&](const Group& group) {
-                          return !Values(group, metric->name, Measure::kBest).empty();
+                          return !ValuesOf(group, metric->name, Measure::kBest).empty();
                         });
   const bool only_best = has_best && !has_final;
   Row head = {CleanLine(Words(report.compare)), "seeds"};
@@ -83,9 +83,9 @@ std::string RenderPanel(const Section& section, const Panel& panel, const TableO
                finished == all ? std::to_string(all) : fmt::format("{}/{}", finished, all)};
     if (metric) {
       if (!only_best) {
-        row.push_back(EstimateText(*metric, Values(group, metric->name, Measure::kFinal)));
+        row.push_back(EstimateText(*metric, ValuesOf(group, metric->name, Measure::kFinal)));
       }
-      row.push_back(EstimateText(*metric, Values(group, metric->name, Measure::kBest)));
+      row.push_back(EstimateText(*metric, ValuesOf(group, metric->name, Measure::kBest)));
       std::string against = "-";
       if (baseline && &group != baseline && !IsSmoke(panel.config().preset)) {
         const Comparison comparison = Compare(group, *baseline, *metric, measure);

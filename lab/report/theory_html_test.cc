@@ -36,7 +36,7 @@ TheoryResult Result() {
 }
 
 TEST(TheoryHtmlTest, HasStatementsTablesAndCharts) {
-  const std::string page = RenderReport({}, {Result()});
+  const std::string page = RenderReport({}, {.theory = {Result()}});
   EXPECT_THAT(page, HasSubstr("<h2>Theory of the papers, measured</h2>"));
   EXPECT_THAT(page, HasSubstr("Found: 1 hold, 0 only with a correction that its measurement names; "
                               "0 hold in some cases only, and 1 do not hold."));
@@ -71,13 +71,13 @@ TEST(TheoryHtmlTest, PlacesPointsOnLogarithmicAxes) {
 
 TEST(TheoryHtmlTest, StandsBesideRuns) {
   const Runs runs = {FinishedRun("none", 4, 1, {.2}), FinishedRun("layer", 4, 1, {.1})};
-  const std::string page = RenderReport(runs, {Result(), Result()});
+  const std::string page = RenderReport(runs, {.theory = {Result(), Result()}});
   EXPECT_THAT(page, HasSubstr("<a href=\"#theory\">Theory of the papers, measured</a>"));
   EXPECT_THAT(page, HasSubstr("Found: 2 hold, 0 only with a correction that its measurement names; "
                               "0 hold in some cases only, and 2 do not hold."));
   EXPECT_THAT(RenderReport(runs), Not(HasSubstr("#theory")));
   EXPECT_THAT(
-      Findings(runs, 2, {Result()}),
+      Findings(runs, 2, {.theory = {Result()}}),
       HasSubstr("Theory of the papers, measured: 2 statements; holds: 1, does not hold: 1\n"));
   EXPECT_THROW(RenderReport({}, {}), RunError);
 }

@@ -64,6 +64,10 @@ std::vector<std::string> NormsOf(const PaperColumn& column, const Task& task,
   return norms;
 }
 
+std::string OwnPreset(const Paper& paper, const PaperColumn& column) {
+  return column.preset.empty() ? paper.preset : column.preset;
+}
+
 }  // namespace
 
 ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
@@ -75,64 +79,70 @@ ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
   ReproducePlan plan;
   plan.paper = &paper;
   plan.preset = request.preset.empty() ? paper.preset : request.preset;
-  const auto own_preset = [&](const PaperColumn& column) {
-    return column.preset.empty() ? paper.preset : column.preset;
-  };
-  const auto preset_of = [&](const PaperColumn& column) {
-    return request.preset.empty() ? own_preset(column) : request.preset;
-  };
-  std::vector<std::optional<double>> reference;
   std::set<std::string> unused(request.norms.begin(), request.norms.end());
   for (const PaperColumn* column : ChooseColumns(paper, request.tasks)) {
     const auto norms = NormsOf(*column, find(column->task), request.norms);
     if (norms.empty()) continue;
     for (const std::string& norm : norms) unused.erase(norm);
-    plan.columns.push_back(
-        {column, norms, request.seeds.value_or(column->seeds), preset_of(*column)});
-    plan.queue.groups.push_back(column->name);
-    const bool own = preset_of(*column) == own_preset(*column);
-    reference.push_back(own ? std::optional(column->minutes) : std::nullopt);
+    plan.columns.push_back({column, norms, request.seeds.value_or(column->seeds),
+                            request.preset.empty() ? OwnPreset(paper, *column) : request.preset});
   }
   if (!unused.empty()) {
     throw UsageError(fmt::format(
         "[reproduce] --norms must be of norms that one of the columns' tasks has, got \"{}\"",
         *unused.begin()));
   }
-  plan.queue.estimates = Estimates(std::move(reference));
+  plan.queue = QueueColumns(paper, plan.columns, request.out, find);
+  return plan;
+}
 
+RunQueue QueueColumns(const Paper& paper, const std::vector<PlannedColumn>& columns,
+                      const fs::path& out, const TaskFinder& find) {
   struct Place {
     bool extra;
     int64_t seed;
     size_t column, norm;
     auto operator<=>(const Place&) const = default;
   };
+  RunQueue queue;
+  std::vector<std::optional<double>> reference;
   std::vector<std::pair<Place, QueuedRun>> runs;
-  for (size_t c = 0; c < plan.columns.size(); ++c) {
-    const ReproducePlan::Column& column = plan.columns[c];
-    for (size_t n = 0; n < column.norms.size(); ++n) {
+  std::set<fs::path> queued;
+  for (const PlannedColumn& planned : columns) {
+    const PaperColumn& column = *planned.column;
+    const auto group =
+        static_cast<size_t>(std::ranges::find(queue.groups, column.name) - queue.groups.begin());
+    if (group == queue.groups.size()) {
+      queue.groups.push_back(column.name);
+      const bool own = planned.preset == OwnPreset(paper, column);
+      reference.push_back(own ? std::optional(column.minutes) : std::nullopt);
+    }
+    for (size_t n = 0; n < planned.norms.size(); ++n) {
       SweepRequest sweep;
-      sweep.preset = column.preset;
-      sweep.out = request.out;
-      sweep.values.emplace_back("norm", std::vector{column.norms[n]});
-      for (const auto& [key, value] : column.column->settings) {
+      sweep.preset = planned.preset;
+      sweep.out = out;
+      sweep.values.emplace_back("norm", std::vector{planned.norms[n]});
+      for (const auto& [key, value] : column.settings) {
         sweep.values.emplace_back(key, std::vector{Spelled(value)});
       }
-      for (int64_t seed = 1; seed <= column.seeds; ++seed) sweep.seeds.push_back(seed);
-      const bool extra = !paper.rows.empty() && !paper.FindRow(column.norms[n]);
-      for (QueuedRun& run : QueueSweep(find(column.column->task), sweep, c)) {
-        runs.emplace_back(Place{extra, run.plan.seed, c, n}, std::move(run));
+      for (int64_t seed = 1; seed <= planned.seeds; ++seed) sweep.seeds.push_back(seed);
+      const bool extra = !paper.rows.empty() && !paper.FindRow(planned.norms[n]);
+      for (QueuedRun& run : QueueSweep(find(column.task), sweep, group)) {
+        if (!queued.insert(run.plan.folder).second) continue;
+        runs.emplace_back(Place{extra, run.plan.seed, group, n}, std::move(run));
       }
     }
   }
   std::ranges::stable_sort(runs, {}, &std::pair<Place, QueuedRun>::first);
-  for (auto& [place, run] : runs) plan.queue.runs.push_back(std::move(run));
-  plan.queue.FindResults();
-  return plan;
+  for (auto& [place, run] : runs) queue.runs.push_back(std::move(run));
+  queue.estimates = Estimates(std::move(reference));
+  queue.FindResults();
+  return queue;
 }
 
 std::string RenderPlan(const ReproducePlan& plan) {
   std::vector<std::vector<std::string>> cells;
-  for (const ReproducePlan::Column& column : plan.columns) {
+  for (const PlannedColumn& column : plan.columns) {
     std::string task = column.column->task;
     if (column.preset != plan.preset) task += ", preset " + column.preset;
     cells.push_back({column.column->name, std::move(task), std::to_string(column.norms.size()),

@@ -24,16 +24,18 @@ struct ReproduceRequest {
   std::filesystem::path out;
 };
 
+/// Runs of a column: each of the norms with the seeds 1 to `seeds`.
+struct PlannedColumn {
+  const PaperColumn* column = nullptr;
+  std::vector<std::string> norms;
+  int seeds = 0;
+  std::string preset;
+};
+
 struct ReproducePlan {
-  struct Column {
-    const PaperColumn* column = nullptr;
-    std::vector<std::string> norms;
-    int seeds = 0;
-    std::string preset;
-  };
   const Paper* paper = nullptr;
   std::string preset;  ///< of most columns
-  std::vector<Column> columns;
+  std::vector<PlannedColumn> columns;
   /// Its groups are the columns. Order: the paper's norms before others; seed by seed; columns as
   /// requested; norms in the column's order.
   RunQueue queue;
@@ -44,6 +46,11 @@ using TaskFinder = std::function<const Task&(std::string_view)>;
 /// Plans the runs and reads their folders. Throws UsageError for unknown columns, norms or presets,
 /// and RunError if a folder has an unreadable result.
 ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request, const TaskFinder& find);
+
+/// Returns the runs of `columns`, each once, in the order of ReproducePlan::queue, and reads their
+/// folders in `out`. Throws like MakePlan.
+RunQueue QueueColumns(const Paper& paper, const std::vector<PlannedColumn>& columns,
+                      const std::filesystem::path& out, const TaskFinder& find);
 
 /// Returns the plan as a table for a terminal.
 std::string RenderPlan(const ReproducePlan& plan);

@@ -205,7 +205,9 @@ TEST_F(PlanTest, OtherPresetsThanThePapersAreOfUnknownLength) {
   const QueueSchedule schedule = MakeSchedule(plan.queue, 2, 1);
   EXPECT_EQ(schedule.unknown, 10u);
   EXPECT_EQ(schedule.left, 0u);
-  EXPECT_THAT(RenderPlan(plan), HasSubstr("  all                               10     0                          ?\n"));
+  EXPECT_THAT(
+      RenderPlan(plan),
+      HasSubstr("  all                               10     0                          ?\n"));
 }
 
 TEST_F(PlanTest, TheBudgetSelectsFittingRunsInOrder) {

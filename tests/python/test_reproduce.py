@@ -1,14 +1,20 @@
 """planish reproduce on the cheap experiments of Ba et al. 2016."""
 
+import csv
 import fcntl
 import json
+import math
 import re
+import shutil
 import signal
+import statistics
 import time
+from pathlib import Path
 
 import pytest
 from test_command import assert_one_line, tensors_of, without_seconds
 
+ROOT = Path(__file__).resolve().parents[2]
 SMOKE = ("reproduce", "ba2016", "--tasks", "pi-mnist", "--preset", "smoke", "--out", "out")
 # Two columns, two norms and a seed: four runs of about a second.
 FEW = (*SMOKE, "--norms", "none,layer", "--seeds", 1, "--jobs", 2)
@@ -203,10 +209,94 @@ def test_reproduce_ends_when_its_time_is_up(planish):
         (("ba2016", "--threads", "two"), ("--threads", '"two"')),
         (("ba2016", "--out", ""), ("--out",)),
         (("ba2016", "--nope"), ("--nope",)),
+        (("arena", "--until-decided"), ("--until-decided must be given with a paper",)),
+        (("ba2016", "--until-decided", "--power"), ("--power must not be given with --until-decided",)),
     ],
 )
 def test_wrong_usage(planish, arguments, parts):
     assert_one_line(planish("reproduce", *arguments), 2, *parts)
+
+
+DECIDE = ("reproduce", "xu2019", "--tasks", "rt", "--norms", "none,layer", "--out", "rt", "--until-decided",
+          "--jobs", 2)  # fmt: skip
+
+
+def runs_of_rt(planish, seeds):
+    """Makes runs of RT with the paper's data: layer is 1 point above none, with a deviation of 1 point."""
+    planish.ok("thin", "--folders", ROOT / "results/xu2019/rt", "rt/rt")
+    for norm in ("none", "layer"):
+        name = f"small-{norm}-b4096-s1"
+        for seed in range(1, seeds + 1):
+            folder = planish.folder / "rt/rt" / name.replace("-s1", f"-s{seed}")
+            if seed > 5:
+                shutil.copytree(planish.folder / "rt/rt" / name, folder)
+            config = json.loads((folder / "config.json").read_text())
+            config["seed"] = seed
+            (folder / "config.json").write_text(json.dumps(config))
+            result = json.loads((folder / "result.json").read_text())
+            difference = 1 + math.sqrt(2) * math.sin(2.4 * seed) if norm == "layer" else 0
+            result["best"]["values"]["test_accuracy"] = 0.7 + difference / 100
+            (folder / "result.json").write_text(json.dumps(result))
+
+
+def looks_of(planish, looks):
+    test = {"column": "rt", "contrast": {"layer": 1, "none": -1}, "planned_seeds": 24, "looks": looks}
+    text = json.dumps({"format": "planish-looks/1", "paper": "xu2019", "tests": [test]})
+    (planish.folder / "rt/looks.json").write_text(text)
+
+
+def test_open_claims_are_planned_but_not_looked_at_in_a_dry_run(planish):
+    runs_of_rt(planish, 5)
+    plan = planish.ok(*DECIDE, "--dry-run").stdout
+    row = re.search(r"^  1  RT +\+0\.36 +\S+ +5 +(\d+) +5 of (\d+), [\d.]+ h$", plan, re.M)
+    needed, planned = int(row[1]), int(row[2])
+    assert needed < planned < 1.06 * needed + 1
+    assert f"{2 * (planned - 5)} of {2 * planned} runs to do" in plan
+    assert "1  LayerNorm is better than no normalization" in plan
+    assert re.search(r"^  7  RT .* not asked for$", plan, re.M)
+    assert not (planish.folder / "rt/looks.json").exists()
+    plan = planish.ok(*DECIDE, "--dry-run", "--hours", 0.01).stdout
+    assert re.search(r"^  1  RT .* too long: [\d.]+ h$", plan, re.M)
+
+
+def test_a_look_decides_and_the_report_goes_by_it(planish):
+    first = {"seeds": 5, "p": 0.3, "level": 1e-12, "sign": 0}
+    runs_of_rt(planish, 20)
+    looks_of(planish, [first])
+    report = ("report", "rt", "-o", "r.html", "--csv", "numbers")
+    planish.ok(*report)
+    columns = list(csv.DictReader((planish.folder / "numbers/paper_claim_columns.csv").open()))
+    layer_against_none = next(row for row in columns if row["column"] == "RT" and row["number"] == "1")
+    # The 95% interval excludes 0, but no look has decided.
+    assert float(layer_against_none["difference.low"]) > 0
+    assert "planned seeds were looked at" in layer_against_none["difference.doubt"]
+    result = planish.ok(*DECIDE)
+    line = r"^RT, layer - none: 20 of 24 planned seeds, p = 0\.000\d+, sure below 0\.0\d+: surely better$"
+    assert re.search(line, result.stdout, re.M)
+    looks = json.loads((planish.folder / "rt/looks.json").read_text())["tests"][0]["looks"]
+    assert looks[0] == first
+    assert looks[1]["seeds"] == 20
+    assert looks[1]["sign"] == 1
+    differences = [1 + math.sqrt(2) * math.sin(2.4 * seed) for seed in range(1, 21)]
+    t = statistics.mean(differences) / statistics.stdev(differences) * math.sqrt(20)
+    stats = pytest.importorskip("scipy.stats", reason="SciPy is not installed")
+    assert 2 * stats.t.sf(t, 19) == pytest.approx(looks[1]["p"], rel=1e-9)
+    planish.ok(*report)
+    columns = list(csv.DictReader((planish.folder / "numbers/paper_claim_columns.csv").open()))
+    layer_against_none = next(row for row in columns if row["column"] == "RT" and row["number"] == "1")
+    assert (layer_against_none["sign"], layer_against_none["difference.doubt"]) == ("1", "")
+    planish.ok("thin", "rt", "thin")
+    assert json.loads((planish.folder / "thin/looks.json").read_text())["tests"][0]["looks"] == looks
+
+
+def test_looks_that_cannot_be_read(planish):
+    runs_of_rt(planish, 2)
+    (planish.folder / "rt/looks.json").write_text("{")
+    assert_one_line(planish(*DECIDE), 1, "rt/looks.json is no file of looks")
+    result = planish.ok("report", "rt", "-o", "r.html")
+    assert result.stderr.startswith("warning: rt/looks.json is no file of looks: ")
+    looks_of(planish, [{"seeds": 5, "p": 0.3, "level": 0.4, "sign": 2}])
+    assert_one_line(planish(*DECIDE), 1, "rt/looks.json is no file of looks", "sign")
 
 
 ARENA = ("reproduce", "arena", "--preset", "smoke", "--tasks", "pi-mnist", "--norms", "none,weight",
