@@ -185,7 +185,13 @@ void Split(const std::vector<SentencePair>& pairs, int64_t seed, ParallelText& t
 
 fs::path FindTable(const fs::path& folder) {
   std::error_code error;
-  if (fs::exists(folder, error) && !fs::is_directory(folder, error)) return folder;
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
+    // Any table could be read, but its languages would be unknown.
+    if (folder.filename() != "deu.txt" && folder.filename() != "deu.txt.gz") {
+      FailToRead(folder, "Tatoeba's file is called deu.txt or deu.txt.gz: choose data=files");
+    }
+    return folder;
+  }
   for (const fs::path& candidate : {folder / "tatoeba_deu_eng", folder}) {
     if (const auto file = FindFile(candidate, "deu.txt")) return *file;
   }

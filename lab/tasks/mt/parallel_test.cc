@@ -290,6 +290,14 @@ TEST(OpenParallel, ReadsTheRealOnes) {
   EXPECT_GT(tatoeba.train.size(), 150'000u);
 }
 
+TEST(OpenParallelTest, TakesNoOtherTableForTatoeba) {
+  const TestFolder folder;
+  WriteFile(folder / "vi.txt", "one\tmot\n");
+  EXPECT_THAT([&] { OpenParallel(folder / "vi.txt", {.data = "tatoeba"}); },
+              ::testing::ThrowsMessage<DataError>(
+                  HasSubstr("vi.txt: Tatoeba's file is called deu.txt or deu.txt.gz")));
+}
+
 TEST(DirectionOfTableTest, NamesOnlyLanguagesThatFilesName) {
   const TestFolder folder;
   const auto direction = [&](const std::string& name) {
