@@ -200,6 +200,7 @@ install: build/full/build.ninja
 uninstall:
 	rm -rf $(PREFIX)/bin/planish $(PREFIX)/include/planish $(PREFIX)/lib*/planish $(PREFIX)/lib*/cmake/planish
 	rm -f $(PREFIX)/share/man/man1/planish.1 $(PREFIX)/share/bash-completion/completions/planish
+	rm -f $(PREFIX)/share/zsh/site-functions/_planish $(PREFIX)/share/fish/vendor_completions.d/planish.fish
 	rm -f $(PREFIX)/lib*/libplanish.a $(PREFIX)/lib*/libplanish_torch-*.so $(PREFIX)/lib*/pkgconfig/planish.pc
 
 accuracy: build/full/build.ninja

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "lab/data/source.h"
 #include "lab/engine/data_inspector.h"
 #include "lab/engine/load_data.h"
+#include "lab/engine/settings_of_data.h"
 #include "lab/engine/sweep.h"
 #include "lab/error.h"
 #include "lab/papers/paper_data.h"
@@ -38,19 +40,26 @@ constexpr std::string_view kNotSets[] = {"auto", "synthetic"};
 
 // Returns the settings of a preset, or for a task's whole data: those of paper, if it has that.
 Settings SettingsForCheck(const Task& task, const std::string& name,
-                          const std::vector<std::string>& sets) {
+                          const std::vector<std::string>& sets, const fs::path& path) {
   Settings settings(task.settings);
   const bool has_paper =
       std::ranges::find(task.presets, "paper", &Preset::name) != task.presets.end();
   if (!name.empty() || has_paper) {
     settings.Apply(FindPreset(task, name.empty() ? "paper" : name, "data check"));
   }
+  std::set<std::string> given;
   for (const std::string& set : sets) {
     const size_t equals = set.find('=');
     if (equals == std::string::npos) {
       throw UsageError(fmt::format("[data check] --set must be KEY=VALUE, got {}", Quoted(set)));
     }
     settings.Set(set.substr(0, equals), set.substr(equals + 1));
+    given.insert(set.substr(0, equals));
+  }
+  if (const auto* const of_data = dynamic_cast<const SettingsOfData*>(&task)) {
+    for (const auto& [setting, value] : of_data->SettingsFor(settings, path)) {
+      if (!given.contains(setting)) settings.Set(setting, value);
+    }
   }
   return settings;
 }
@@ -123,7 +132,7 @@ int RunCheck(const CheckFlags& flags) {
       if (!value.empty()) sets.push_back(fmt::format("{}={}", kDataSetting, value));
       const std::string title =
           value.empty() ? task->name : fmt::format("{}, {}={}", task->name, kDataSetting, value);
-      const Settings settings = SettingsForCheck(*task, flags.preset, sets);
+      const Settings settings = SettingsForCheck(*task, flags.preset, sets, flags.data);
       std::string error;
       try {
         PrintFound(title, Inspect(*task, settings, flags.data));

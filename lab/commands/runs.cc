@@ -2,8 +2,11 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string_view>
@@ -16,10 +19,13 @@
 #include "lab/engine/load_data.h"
 #include "lab/engine/machine.h"
 #include "lab/engine/processes.h"
+#include "lab/engine/settings_of_data.h"
 #include "lab/engine/train.h"
 #include "lab/error.h"
 #include "lab/queue/runner.h"
+#include "lab/run/former_settings.h"
 #include "lab/run/posix_file.h"
+#include "lab/tasks/tasks.h"
 #include "lab/terminal/interrupt.h"
 #include "lab/terminal/progress.h"
 
@@ -28,6 +34,79 @@ namespace planish::lab {
 namespace fs = std::filesystem;
 
 namespace {
+
+// Setting that is also an option, so that it needs no --set. A row here adds one.
+struct SettingOption {
+  const char* setting;
+  const char* names;
+  const char* type;
+  const char* help;
+};
+constexpr SettingOption kSettingOptions[] = {
+    {"norm", "--norm,--norms", "LIST",
+     "Norms, separated by commas (default: all that the task\n"
+     "compares, see 'planish list TASK')"},
+    {"cell", "--cell,--cells", "LIST",
+     "Recurrent cells, separated by commas (default: the task's)"},
+    {"batch_size", "--batch-size", "LIST",
+     "Batch sizes, separated by commas (default: the preset's)"},
+    {"unit", "--unit", "character|byte",
+     "char-lm: what the text is read in, and bits are counted of"},
+    {"text", "--text", "COLUMN", "sentences: column of the texts"},
+    {"label", "--label", "COLUMN", "sentences: column of the labels"},
+    {"direction", "--direction", "FROM-TO", "mt: source and target language, such as en-de"},
+};
+
+// Returns "--norm" for "--norm,--norms".
+std::string FirstName(const SettingOption& option) {
+  const std::string_view names = option.names;
+  return std::string(names.substr(0, names.find(',')));
+}
+
+// Throws UsageError for an option of a setting that the task lacks.
+void CheckOption(const std::string& command, const Task& task, const SettingOption& option) {
+  const auto has = [&](const Task& some) {
+    return std::ranges::find(some.settings, option.setting, &SettingSpec::name) !=
+           some.settings.end();
+  };
+  if (has(task)) return;
+  std::vector<std::string> others;
+  for (const auto& other : Tasks()) {
+    if (has(*other)) others.push_back(other->name);
+  }
+  // Most tasks have a norm, so that their names do not help.
+  const std::string hint = task.report.compare == "cell" && !std::strcmp(option.setting, "norm")
+                               ? fmt::format("{} compares cells (--cell)", task.name)
+                           : others.empty()
+                               ? fmt::format("{} has no setting {}", task.name, option.setting)
+                               : fmt::format("{} has no setting {}; tasks with it: {}", task.name,
+                                             option.setting, fmt::join(others, ", "));
+  throw UsageError(
+      fmt::format("[{}] {} must go with another task: {}", command, FirstName(option), hint));
+}
+
+// Returns the settings of the preset with the first of the values of `request`.
+Settings FirstSettings(const Task& task, const SweepRequest& request) {
+  Settings settings(task.settings);
+  settings.Apply(FindPreset(task, request.preset));
+  for (const auto& [name, values] : request.values) settings.Set(name, values.front());
+  return settings;
+}
+
+// Adds settings that follow from the data (SettingsOfData) and that `request` does not have.
+void AddSettingsOfData(const Task& task, const RunFlags& flags, SweepRequest* request) {
+  const auto* const of_data = dynamic_cast<const SettingsOfData*>(&task);
+  if (of_data == nullptr) return;
+  const char* const variable = std::getenv("PLANISH_DATA");
+  const std::string path = !flags.data.empty() ? flags.data : variable != nullptr ? variable : "";
+  if (path.empty()) return;
+  for (const auto& [name, value] : of_data->SettingsFor(FirstSettings(task, *request), path)) {
+    const bool is_given = std::ranges::any_of(request->values, [&](const auto& setting) {
+      return PresentSetting(setting.first) == name;
+    });
+    if (!is_given) request->values.emplace_back(name, std::vector{value});
+  }
+}
 
 // Data of a sweep. Successive runs share it if their data settings agree.
 class SharedData {
@@ -111,19 +190,10 @@ std::string MetricText(const Run& run, const std::string& name,
 void AddRunOptions(CLI::App& command, RunFlags& flags) {
   const std::string name = command.get_name();
   command.add_option("TASK", flags.task, "Task of 'planish list'")->type_name("")->required();
-  command
-      .add_option("--norm,--norms", flags.norms,
-                  "Norms, separated by commas (default: all that the task\n"
-                  "compares, see 'planish list TASK')")
-      ->type_name("LIST");
-  command
-      .add_option("--cell,--cells", flags.cells,
-                  "Recurrent cells, separated by commas (default: the task's)")
-      ->type_name("LIST");
-  command
-      .add_option("--batch-size", flags.batch_sizes,
-                  "Batch sizes, separated by commas (default: the preset's)")
-      ->type_name("LIST");
+  for (const SettingOption& option : kSettingOptions) {
+    command.add_option(option.names, flags.options[option.setting], option.help)
+        ->type_name(option.type);
+  }
   command
       .add_option("--preset", flags.preset,
                   "A preset of 'planish list TASK' (default: the first), such as\n"
@@ -173,13 +243,12 @@ SweepRequest MakeRequest(const std::string& command, const Task& task, const Run
   const auto add = [&](const std::string& name, const std::string& flag, const std::string& text) {
     request.values.emplace_back(name, SplitList(flag, text, command));
   };
-  if (flags.norms && task.report.compare == "cell") {
-    throw UsageError(fmt::format(
-        "[{}] --norm must go with another task: {} compares cells (--cell)", command, task.name));
+  for (const SettingOption& option : kSettingOptions) {
+    const std::optional<std::string>& text = flags.options.at(option.setting);
+    if (!text) continue;
+    CheckOption(command, task, option);
+    add(option.setting, FirstName(option), *text);
   }
-  if (flags.norms) add("norm", "--norm", *flags.norms);
-  if (flags.cells) add("cell", "--cell", *flags.cells);
-  if (flags.batch_sizes) add("batch_size", "--batch-size", *flags.batch_sizes);
   for (const std::string& set : flags.sets) {
     const size_t equals = set.find('=');
     if (equals == std::string::npos || equals == 0) {
@@ -187,6 +256,7 @@ SweepRequest MakeRequest(const std::string& command, const Task& task, const Run
     }
     add(set.substr(0, equals), "--set " + set.substr(0, equals), set.substr(equals + 1));
   }
+  AddSettingsOfData(task, flags, &request);
   AddComparedValues(task, request);
   return request;
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,8 +22,8 @@ namespace planish::lab {
 /// Options of the runs of a task.
 struct RunFlags {
   std::string task, preset, data, device = "cpu";
-  std::optional<std::string> norms, cells, batch_sizes;
-  std::vector<std::string> sets;
+  std::map<std::string, std::optional<std::string>> options;  ///< of settings with an option
+  std::vector<std::string> sets;                              ///< of --set
   std::filesystem::path out = "runs";
   int threads = 0;  ///< 0: all cores, divided by the jobs
   std::optional<int> jobs;

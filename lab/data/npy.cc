@@ -233,22 +233,24 @@ std::string TypeNames() {
   return names;
 }
 
-template <class T>
 class NpyReader {
  public:
-  explicit NpyReader(const fs::path& file) : file_(file), content_(file) {}
+  explicit NpyReader(const fs::path& file) : file_(file), content_(file), header_(ReadHeader()) {}
 
-  NpyElements<T> Read() {
-    const Header header = ReadHeader();
-    if (*header.fortran_order) {
+  const std::string& descr() const { return *header_.descr; }
+
+  // Returns the elements as T. `type_names` are those that errors list.
+  template <class T>
+  NpyElements<T> Read(const std::string& type_names = TypeNames<T>()) {
+    if (*header_.fortran_order) {
       FailToRead(file_, "its elements are in Fortran order; C order was expected");
     }
-    const auto type = std::ranges::find(kTypes<T>, *header.descr, &Type<T>::descr);
+    const auto type = std::ranges::find(kTypes<T>, descr(), &Type<T>::descr);
     if (type == kTypes<T>.end()) {
       FailToRead(file_, fmt::format("its elements have the type {}; {} was expected",
-                                    Quoted(*header.descr), TypeNames<T>()));
+                                    Quoted(descr()), type_names));
     }
-    NpyElements<T> array{.shape = *header.shape, .values = {}};
+    NpyElements<T> array{.shape = *header_.shape, .values = {}};
     ReadValues(*type, array);
     std::array<uint8_t, 1> more;
     if (content_.Read(more) > 0) {
@@ -309,6 +311,7 @@ class NpyReader {
     return header;
   }
 
+  template <class T>
   void ReadValues(const Type<T>& type, NpyElements<T>& array) {
     const std::string what =
         fmt::format("elements for the shape ({})", fmt::join(array.shape, ", "));
@@ -342,20 +345,62 @@ class NpyReader {
   const fs::path& file_;
   FileContent content_;
   int64_t offset_ = 0;
+  Header header_;  // read from content_
 };
+
+// Returns the index of element `i` of an array, such as "[2, 0, 7]".
+std::string IndexText(const std::vector<int64_t>& shape, size_t i) {
+  std::vector<int64_t> index(shape.size());
+  auto rest = static_cast<int64_t>(i);
+  for (size_t axis = shape.size(); axis-- > 0;) {
+    index[axis] = rest % shape[axis];
+    rest /= shape[axis];
+  }
+  return fmt::format("[{}]", fmt::join(index, ", "));
+}
+
+// Rounds floats from 0 to 1, or from 0 to 255 if one is above 1, to bytes.
+NpyElements<uint8_t> PixelsOf(const fs::path& file, const NpyArray& array) {
+  constexpr float kMaxPixel = 255;
+  float max = 0;
+  for (size_t i = 0; i < array.values.size(); ++i) {
+    const float value = array.values[i];
+    // NaN compares as false.
+    if (!(value >= 0 && value <= kMaxPixel)) {
+      FailToRead(file, fmt::format("its element {} is {}; numbers from 0 to 1 or from 0 to 255 "
+                                   "were expected",
+                                   IndexText(array.shape, i), value));
+    }
+    max = std::max(max, value);
+  }
+  const float scale = max <= 1 ? kMaxPixel : 1;
+  NpyElements<uint8_t> pixels{.shape = array.shape, .values = {}};
+  pixels.values.reserve(array.values.size());
+  for (const float value : array.values) {
+    pixels.values.push_back(static_cast<uint8_t>(std::lround(value * scale)));
+  }
+  return pixels;
+}
 
 }  // namespace
 
 NpyArray ReadNpy(const fs::path& file) {
-  return ReadInMemory(file, [&] { return NpyReader<float>(file).Read(); });
+  return ReadInMemory(file, [&] { return NpyReader(file).Read<float>(); });
 }
 
-NpyElements<uint8_t> ReadNpyBytes(const fs::path& file) {
-  return ReadInMemory(file, [&] { return NpyReader<uint8_t>(file).Read(); });
+NpyElements<uint8_t> ReadNpyPixels(const fs::path& file) {
+  return ReadInMemory(file, [&] {
+    NpyReader reader(file);
+    if (std::ranges::find(kTypes<float>, reader.descr(), &Type<float>::descr) !=
+        kTypes<float>.end()) {
+      return PixelsOf(file, reader.Read<float>());
+    }
+    return reader.Read<uint8_t>(TypeNames<uint8_t>() + ", " + TypeNames<float>());
+  });
 }
 
 NpyElements<int64_t> ReadNpyIntegers(const fs::path& file) {
-  return ReadInMemory(file, [&] { return NpyReader<int64_t>(file).Read(); });
+  return ReadInMemory(file, [&] { return NpyReader(file).Read<int64_t>(); });
 }
 
 }  // namespace planish::lab

@@ -21,8 +21,10 @@ using NpyArray = NpyElements<float>;
 /// file is malformed or has another type, order or size. Also throws like FileContent.
 NpyArray ReadNpy(const std::filesystem::path& file);
 
-/// Like ReadNpy, for unsigned bytes.
-NpyElements<uint8_t> ReadNpyBytes(const std::filesystem::path& file);
+/// Like ReadNpy, for pixels: unsigned bytes, or floats that are rounded to them. Floats of at most
+/// 1 have the range 0 to 1, others 0 to 255. Throws DataError naming the index of a value that is
+/// not finite, negative or above 255.
+NpyElements<uint8_t> ReadNpyPixels(const std::filesystem::path& file);
 
 /// Like ReadNpy, for integers of 8, 16, 32 or 64 bits, signed or, up to 32 bits, unsigned.
 NpyElements<int64_t> ReadNpyIntegers(const std::filesystem::path& file);

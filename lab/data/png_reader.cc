@@ -115,8 +115,17 @@ bool ReadPngRows(PngDecoder* decoder, uint8_t* pixels, size_t stride, png_uint_3
   FailToRead(file, fmt::format("its PNG data is damaged ({})", Escaped(error)));
 }
 
-// Removes the second and third channel if all three are equal everywhere.
-void RemoveEqualChannels(PngImage* image) {
+}  // namespace
+
+void CheckImageSides(const fs::path& file, const ImageShape& shape) {
+  if (std::max(shape.height, shape.width) > kMaxImageSide) {
+    FailToRead(file, fmt::format("its image has {} x {} pixels; sides up to {} are allowed",
+                                 shape.height, shape.width, kMaxImageSide));
+  }
+}
+
+void RemoveEqualChannels(ImagePixels* image) {
+  if (image->shape.channels != 3) return;
   const std::vector<uint8_t>& rgb = image->pixels;
   for (size_t i = 0; i < rgb.size(); i += 3) {
     if (rgb[i] != rgb[i + 1] || rgb[i] != rgb[i + 2]) return;
@@ -127,9 +136,7 @@ void RemoveEqualChannels(PngImage* image) {
   image->shape.channels = 1;
 }
 
-}  // namespace
-
-PngImage ReadPng(const fs::path& file) {
+ImagePixels ReadPng(const fs::path& file) {
   return ReadInMemory(file, [&] {
     const std::string bytes = FileContent(file).Rest();
     const auto* const start = reinterpret_cast<const uint8_t*>(bytes.data());
@@ -144,14 +151,11 @@ PngImage ReadPng(const fs::path& file) {
     }
     PngDecoder decoder;
     if (!StartPng(&decoder, bytes)) FailToDecode(file, decoder);
-    PngImage image;
+    ImagePixels image;
     image.shape.height = png_get_image_height(decoder.png, decoder.info);
     image.shape.width = png_get_image_width(decoder.png, decoder.info);
     image.shape.channels = png_get_channels(decoder.png, decoder.info);
-    if (std::max(image.shape.height, image.shape.width) > kMaxImageSide) {
-      FailToRead(file, fmt::format("its image has {} x {} pixels; sides up to {} are allowed",
-                                   image.shape.height, image.shape.width, kMaxImageSide));
-    }
+    CheckImageSides(file, image.shape);
     const size_t stride = png_get_rowbytes(decoder.png, decoder.info);
     image.pixels.resize(stride * static_cast<size_t>(image.shape.height));
     const int passes =
@@ -160,7 +164,7 @@ PngImage ReadPng(const fs::path& file) {
                      static_cast<png_uint_32>(image.shape.height), passes)) {
       FailToDecode(file, decoder);
     }
-    if (image.shape.channels == 3) RemoveEqualChannels(&image);
+    RemoveEqualChannels(&image);
     return image;
   });
 }

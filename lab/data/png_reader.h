@@ -9,8 +9,8 @@
 
 namespace planish::lab {
 
-/// Pixels of a PNG file.
-struct PngImage {
+/// Pixels of an image file.
+struct ImagePixels {
   ImageShape shape;
   std::vector<uint8_t> pixels;  ///< [height, width, channels]
 };
@@ -21,7 +21,13 @@ struct PngImage {
 /// and blue are equal everywhere, has one channel.
 /// Throws DataError naming the file if it is not PNG, is truncated or damaged, or has a side longer
 /// than kMaxImageSide, and like FileContent.
-PngImage ReadPng(const std::filesystem::path& file);
+ImagePixels ReadPng(const std::filesystem::path& file);
+
+/// Throws DataError naming the file if a side is longer than kMaxImageSide.
+void CheckImageSides(const std::filesystem::path& file, const ImageShape& shape);
+
+/// Removes the second and third channel if all three are equal everywhere.
+void RemoveEqualChannels(ImagePixels* image);
 
 /// Returns `pixels` [n, 3] as grey values [n]: .299 red + .587 green + .114 blue (ITU-R BT.601).
 std::vector<uint8_t> GreyOf(const std::vector<uint8_t>& pixels);

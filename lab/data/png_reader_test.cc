@@ -74,7 +74,7 @@ std::string Encode(const Kind& kind, size_t width, size_t height,
 
 class ReadPngTest : public ::testing::Test {
  protected:
-  PngImage Read(const std::string& bytes) {
+  ImagePixels Read(const std::string& bytes) {
     WriteFile(folder / "a.png", bytes);
     return ReadPng(folder / "a.png");
   }
@@ -104,7 +104,7 @@ TEST_F(ReadPngTest, ScalesGreySamplesOfEveryDepth) {
     for (const bool interlaced : {false, true}) {
       for (const auto& [width, height] : {std::pair<size_t, size_t>{1, 1}, {3, 2}, {13, 9}}) {
         const std::vector<uint16_t> samples = Ramp(width * height, depth);
-        const PngImage image =
+        const ImagePixels image =
             Read(Encode({.depth = depth, .interlaced = interlaced}, width, height, samples));
         EXPECT_EQ(image.shape,
                   (ImageShape{static_cast<int64_t>(height), static_cast<int64_t>(width), 1}));
@@ -121,7 +121,7 @@ TEST_F(ReadPngTest, ScalesGreySamplesOfEveryDepth) {
 TEST_F(ReadPngTest, KeepsColors) {
   for (const int depth : {8, 16}) {
     const std::vector<uint16_t> samples = Ramp(5 * 3 * 3, depth);
-    const PngImage image =
+    const ImagePixels image =
         Read(Encode({.depth = depth, .color_type = PNG_COLOR_TYPE_RGB}, 5, 3, samples));
     EXPECT_EQ(image.shape, (ImageShape{3, 5, 3}));
     ASSERT_EQ(image.pixels.size(), samples.size());
@@ -136,7 +136,7 @@ TEST_F(ReadPngTest, ReplacesPalettes) {
                      .color_type = PNG_COLOR_TYPE_PALETTE,
                      .palette = {{10, 20, 30}, {1, 2, 3}, {255, 0, 128}},
                      .transparency = {0, 128}};
-  const PngImage image = Read(Encode(kind, 3, 1, {2, 0, 1}));
+  const ImagePixels image = Read(Encode(kind, 3, 1, {2, 0, 1}));
   EXPECT_EQ(image.shape, (ImageShape{1, 3, 3}));
   EXPECT_THAT(image.pixels, ElementsAre(255, 0, 128, 10, 20, 30, 1, 2, 3));
 }
@@ -150,7 +150,7 @@ TEST_F(ReadPngTest, IgnoresTransparency) {
 }
 
 TEST_F(ReadPngTest, ReadsColorImagesWithoutColorAsGrey) {
-  const PngImage image = Read(Encode({.color_type = PNG_COLOR_TYPE_RGB}, 2, 1, {7, 7, 7, 9, 9, 9}));
+  const ImagePixels image = Read(Encode({.color_type = PNG_COLOR_TYPE_RGB}, 2, 1, {7, 7, 7, 9, 9, 9}));
   EXPECT_EQ(image.shape, (ImageShape{1, 2, 1}));
   EXPECT_THAT(image.pixels, ElementsAre(7, 9));
 }

@@ -10,6 +10,9 @@ std::span<const PaperData> KnownPaperData() {
   // The checksums are RunConfig::Data::sha256 as the loaders compute them, not those of files.
   static constexpr std::array kData = {
       PaperData{"mnist", kMnistSha256, 55'000},
+      // As the task images reads it.
+      PaperData{"mnist", "5d9852dbde5264a2eb089b99c00a7518ad68b9bbe9475f508330b09c9ba8785e",
+                60'000},
       PaperData{"binarized mnist",
                 "018ea321ea0de0016a7b4045ad31dab0857d99e0c30c5ca59e07b987f33580ab", 50'000},
       // The UTF-8 version that is distributed with code for sentence classification.

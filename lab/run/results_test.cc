@@ -406,7 +406,7 @@ TEST(FindRuns, NamesTheRootWithoutRuns) {
   const auto says = [&](const char* name, const char* text) {
     return ThrowsMessage<DataError>(AllOf(HasSubstr((folder / name).string()), HasSubstr(text)));
   };
-  EXPECT_THAT([&] { FindRuns({folder / "no"}); }, says("no", "no such folder: "));
+  EXPECT_THAT([&] { FindRuns({folder / "no"}); }, says("no", "no such file or folder: "));
   EXPECT_THAT([&] { FindRuns({folder / "file"}); }, says("file", "is not a folder or an archive"));
   EXPECT_THAT([&] { FindRuns({folder / "empty"}); }, says("empty", "there is no run"));
   EXPECT_THAT([&] { FindRuns({folder / "a", folder / "empty"}); },

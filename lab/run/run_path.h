@@ -16,7 +16,7 @@ inline void CheckRunPath(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::symlink_status(path, error).type() ==
       std::filesystem::file_type::not_found) {
-    throw DataError(fmt::format("no such folder: {}", Escaped(path.string())));
+    throw DataError(fmt::format("no such file or folder: {}", Escaped(path.string())));
   }
 }
 

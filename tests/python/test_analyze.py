@@ -201,7 +201,7 @@ def test_batch_norm_of_a_cell_needs_two_sequences(pairs):
         (2, ("stability", RUNS["char-lm gru-b8"], "--steps", 514), "[analyze stability] --steps must be at most 513 for char-lm, cell gru, seed 1, got 514"),
         (2, ("stability", "--data", "text.txt"), "[analyze stability] reads no data without a run, got text.txt"),
         (2, ("stability", ""), "RUN is empty"),
-        (3, ("stability", "no/such/run"), "no such folder: no/such/run\n"),
+        (3, ("stability", "no/such/run"), "no such file or folder: no/such/run\n"),
         (3, ("stability", RUNS["char-lm gru-b8"], "--data", "none.txt"), "no such file: none.txt"),
     ],
 )  # fmt: skip
@@ -366,4 +366,4 @@ def test_runs_that_invariance_refuses(shared, analyzed_runs):
     refused(layer, "[analyze invariance] --cell must not be given with a run, got gru", "--cell", "gru")
     refused(run_of(analyzed_runs, "mnist-cnn", "layer"), "that has linear layers directly before norms, got task mnist-cnn")
     refused(run_of(analyzed_runs, "pi-mnist", "layer"), "--norm must have that of the run, layer, got rms", "--norm", "rms")
-    assert_one_line(shared("analyze", "invariance", "no-such-run"), 3, "no such folder: no-such-run\n")
+    assert_one_line(shared("analyze", "invariance", "no-such-run"), 3, "no such file or folder: no-such-run\n")

@@ -114,3 +114,11 @@ def test_slstm_with_heads(planish):
         assert one - four == 4 * 16 * 12  # three quarters of four matrices of 16 columns
     run = "runs/char-lm/smoke-slstm-b8-heads=4-s1"
     assert len(planish.ok("sample", run, "--length", 20, "--threads", 1).stdout.rstrip("\n")) >= 19
+
+
+def test_settings_of_your_data_are_options(shared):
+    assert_one_line(shared("train", "rt", "--unit", "byte"), 2, "[train] --unit must go with another task: rt has no "
+                    "setting unit; tasks with it: char-lm")
+    assert_one_line(shared("train", "char-lm", "--unit", "word"), 2, "unit must be one of character, byte")
+    assert_one_line(shared("train", "char-lm", "--unit", "byte", "--set", "unit=byte"), 2, "unit must be given once")
+    assert "--unit character|byte" in shared.ok("tune", "--help").stdout

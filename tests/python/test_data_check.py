@@ -75,7 +75,7 @@ def test_settings_of_a_task(planish):
     text = planish.ok(*check, "--set", "data=files", "--set", "direction=en-vi").stdout
     assert text.startswith("mt: found files en-vi\n") and "train 54, valid 3, test 3" in text
     assert not (planish.folder / "cache").exists()  # no vocabulary is trained
-    assert sections(planish.ok(*check).stdout)["mt, data=files"] == "found files de-en"
+    assert sections(planish.ok(*check).stdout)["mt, data=files"] == "found files source-target"
 
 
 @pytest.mark.parametrize(

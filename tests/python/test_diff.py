@@ -78,6 +78,6 @@ def test_diff_of_what_is_no_run(trained, tmp_path):
     assert_one_line(trained("diff", folder), 2, "SECOND is required")
     assert_one_line(trained("diff", folder, ""), 2, "[diff] SECOND is empty")
     assert_one_line(trained("diff", folder, folder, folder), 2, "unexpected argument")
-    assert_one_line(trained("diff", folder, "/no/such"), 3, "no such folder: /no/such")
+    assert_one_line(trained("diff", folder, "/no/such"), 3, "no such file or folder: /no/such")
     assert_one_line(trained("diff", broken, folder), 3, "no run can be read: cannot read ", "config.json")
     assert_one_line(trained("diff", "runs", folder), 2, "must be one run each, got runs with 3 runs")

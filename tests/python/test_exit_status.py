@@ -82,7 +82,7 @@ def test_a_path_that_is_not_utf8_is_refused_first(planish):
 
 def test_a_line_feed_in_a_path_does_not_cut_the_message(planish):
     assert_one_line(planish("train", "rt", *TRAIN, "--data", "/no/a\nb"), 3, "no such folder: /no/a\\x0ab\n")
-    assert_one_line(planish("sample", "a\nb"), 3, "no such folder: a\\x0ab\n")
+    assert_one_line(planish("sample", "a\nb"), 3, "no such file or folder: a\\x0ab\n")
 
 
 def test_a_folder_without_the_files_says_which(planish):
@@ -169,18 +169,18 @@ def trained(shared):
         (("downstream", "{pi-mnist}", "--training-data", "/no/such"), 3, "no such folder: /no/such"),
         (("make", "cloze", "/no/such", "-o", "new"), 3, "no such folder: /no/such"),
         (("make", "cloze", "empty", "-o", "new"), 3, "empty"),
-        (("thin", "nothing", "new"), 3, "no such folder: nothing\n"),
+        (("thin", "nothing", "new"), 3, "no such file or folder: nothing\n"),
         (("thin", "empty", "new"), 3, "empty"),
-        (("show", "nothing"), 3, "no such folder: nothing\n"),
-        (("report", "nothing"), 3, "no such folder: nothing\n"),
-        (("diff", "nothing", "nothing"), 3, "no such folder: nothing\n"),
+        (("show", "nothing"), 3, "no such file or folder: nothing\n"),
+        (("report", "nothing"), 3, "no such file or folder: nothing\n"),
+        (("diff", "nothing", "nothing"), 3, "no such file or folder: nothing\n"),
         (("report", "empty"), 3, "empty"),
         # Everything else.
-        (("sample", "nothing"), 3, "no such folder: nothing\n"),
+        (("sample", "nothing"), 3, "no such file or folder: nothing\n"),
         (("sample", "file"), 1, "file"),
-        (("translate", "nothing"), 3, "no such folder: nothing\n"),
-        (("search", "nothing", "dog"), 3, "no such folder: nothing\n"),
-        (("write", "nothing", "tea"), 3, "no such folder: nothing\n"),
+        (("translate", "nothing"), 3, "no such file or folder: nothing\n"),
+        (("search", "nothing", "dog"), 3, "no such file or folder: nothing\n"),
+        (("write", "nothing", "tea"), 3, "no such file or folder: nothing\n"),
         (("write", "{handwriting}", "tea", "--steps", "5", "-o", "file/a.svg"), 1, "file/a.svg"),
         (("train", "pi-mnist", *TRAIN, "--norm", "none", "--out", "file"), 1, "file"),
         (("reproduce", "ba2016", "--out", "file"), 1, "file"),

@@ -158,9 +158,10 @@ def test_idx_and_npy_are_the_same_data_as_png(planish):
         ("cat/x.png", b"", "pets/cat/x.png: it is empty"),
         ("cat/x.png", b"text", "pets/cat/x.png: it is not a PNG image"),
         ("cat/x.PNG", b"PK\3\4", "pets/cat/x.PNG: it is a zip archive"),
-        ("cat/x.jpeg", b"", "pets/cat/x.jpeg: only PNG images are read: convert it first"),
+        ("cat/x.gif", b"", "pets/cat/x.gif: only PNG and JPEG images are read: convert it first"),
+        ("cat/x.jpeg", b"\xff\xd8\xff", "pets/cat/x.jpeg: "),
         ("emu/x.png", png(np.zeros((18, 20))), 'pets/emu/x.png: only one image has the class "emu"'),
-        ("emu/x.txt", b"", "pets/emu: it has no PNG files; each folder here must be that of a class"),
+        ("emu/x.txt", b"", "pets/emu: it has no PNG or JPEG files; each folder here must be that of a class"),
         ("cat/more/x.png", b"", "pets/cat/more: it is a folder within the folder of a class"),
     ],
 )

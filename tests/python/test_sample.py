@@ -42,7 +42,7 @@ def test_text_follows_the_prompt(shared, runs, task):
 @pytest.mark.parametrize(
     "run, arguments, status, part",
     [
-        ("none", (), 3, "no such folder: none\n"),
+        ("none", (), 3, "no such file or folder: none\n"),
         ("pi-mnist", (), 2, "a task that writes text or draws images, got task pi-mnist"),
         ("enwik8", ("--prompt", "aXY\u00e9"), 2, '--prompt has what the training text does not have: "X", "Y", byte 0xc3, byte 0xa9'),
         ("enwik8", ("--temperature", 0), 2, "--temperature must be a number from 0.01"),

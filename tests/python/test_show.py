@@ -127,5 +127,5 @@ def test_groups_have_means_and_intervals(trained):
 def test_export_options_are_checked(trained):
     assert_one_line(trained("show", "--json", "--csv", "runs"), 2, "--json or --csv, got both")
     assert_one_line(trained("show", "--runs", "runs"), 2, "--runs must come with --json or --csv")
-    assert_one_line(trained("show", "--csv", "/no/such"), 3, "no such folder: /no/such")
+    assert_one_line(trained("show", "--csv", "/no/such"), 3, "no such file or folder: /no/such")
     assert_one_line(trained("show", "--cvs", "runs"), 2, "unknown option --cvs; did you mean --csv?")

@@ -71,7 +71,7 @@ def test_the_report_shows_handwriting(shared, runs):
 @pytest.mark.parametrize(
     "run, arguments, status, part",
     [
-        ("none", ("tea",), 3, "no such folder: none\n"),
+        ("none", ("tea",), 3, "no such file or folder: none\n"),
         ("pi-mnist", ("tea",), 2, "a task that writes by hand, got task pi-mnist"),
         ("handwriting", ("",), 2, "TEXT must have a character other than blanks"),
         ("handwriting", ("  ",), 2, "TEXT must have a character other than blanks"),
@@ -162,7 +162,7 @@ def test_some_symbols_and_writers_are_learned(planish):
     for sets, message in (
         (("symbols=1c%",), "[handwriting] symbols must be digits and letters"),
         (("writers=1-",), '[handwriting] writers must be numbers and ranges such as "1-20 33", got "1-"'),
-        (("writers=7-9",), '[handwriting] writers must be numbers of files, which 7-9 is not, got "7-9"'),
+        (("writers=7-9",), '[handwriting] writers must be numbers of writers in the data, unlike 7-9, got "7-9"'),
     ):
         result = planish(*train, *(flag for s in sets for flag in ("--set", s)))
         assert result.returncode == 2 and message in result.stderr, result.stderr

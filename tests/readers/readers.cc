@@ -119,7 +119,7 @@ std::vector<Reader> AllReaders() {
        [](const fs::path& file) { SentenceReader(8).ReadLabelled(file, 5); }},
       {"lines", "lines.txt", text},
       {"npy", "array.npy", [](const fs::path& file) { ReadNpy(file); }},
-      {"npy-bytes", "array.npy", [](const fs::path& file) { ReadNpyBytes(file); }},
+      {"npy-pixels", "array.npy", [](const fs::path& file) { ReadNpyPixels(file); }},
       {"npy-integers", "array.npy", [](const fs::path& file) { ReadNpyIntegers(file); }},
       {"pair-table", "pairs.tsv",
        [](const fs::path& file) { OpenParallel(file, {.data = "files"}); }},

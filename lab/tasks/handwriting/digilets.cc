@@ -255,42 +255,17 @@ std::vector<WrittenLine> Compose(const std::vector<Hand>& hands, uint64_t seed, 
   return lines;
 }
 
-[[noreturn]] void RefuseWriters(const std::string& text, const std::string& reason) {
-  throw UsageError(fmt::format("[handwriting] writers must {}, got {}", reason, Quoted(text)));
-}
-
 // Keeps the files of the writers that `text` lists, such as "1-20 33".
-void ChooseWriters(const std::string& text, std::vector<fs::path>* files) {
-  std::set<int64_t> found;
+void KeepWriters(const std::string& text, std::vector<fs::path>* files) {
   const auto number_of = [](const fs::path& file) {
     int64_t number = 0;
     const std::string writer = *WriterOf(file);
     std::from_chars(writer.data(), writer.data() + writer.size(), number);
     return number;
   };
+  std::set<int64_t> found;
   for (const fs::path& file : *files) found.insert(number_of(file));
-  std::set<int64_t> chosen;
-  std::string_view rest = text;
-  while (true) {
-    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
-    if (rest.empty()) break;
-    const std::string_view word = rest.substr(0, rest.find(' '));
-    rest.remove_prefix(word.size());
-    int64_t first = 0, last = 0;
-    const char* const end = word.data() + word.size();
-    auto read = std::from_chars(word.data(), end, first);
-    last = first;
-    if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-') {
-      read = std::from_chars(read.ptr + 1, end, last);
-    }
-    if (read.ec != std::errc() || read.ptr != end || first < 0 || last < first) {
-      RefuseWriters(text, "be numbers and ranges such as \"1-20 33\"");
-    }
-    const auto begin = found.lower_bound(first), after = found.upper_bound(last);
-    if (begin == after)
-      RefuseWriters(text, fmt::format("be numbers of files, which {} is not", word));
-    chosen.insert(begin, after);
-  }
+  const std::set<int64_t> chosen = ChooseWriters(text, found);
   std::erase_if(*files, [&](const fs::path& file) { return !chosen.contains(number_of(file)); });
 }
 
@@ -312,7 +287,7 @@ Handwriting ReadDigilets(const fs::path& folder, const LineRequest& request) {
     }
   }
   std::vector<fs::path> files = WriterFiles(folder);
-  if (!request.writers.empty()) ChooseWriters(request.writers, &files);
+  if (!request.writers.empty()) KeepWriters(request.writers, &files);
   std::vector<Hand> hands;
   int64_t outside = 0, rests = 0, without = 0;
   for (const fs::path& file : files) {

@@ -234,7 +234,7 @@ std::vector<SettingSpec> DataSettings() {
        {},
        {},
        {}},
-      {"writers", "", "numbers of DigiLeTs' writers, such as \"1-20 33\"; empty: all", {}, {}, {}},
+      {"writers", "", "numbers of writers, such as \"1-20 33\"; empty: all", {}, {}, {}},
   };
 }
 

@@ -39,17 +39,31 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
 }
 
+// Returns the XML of a file of strokes.
+std::string ReadStrokes(const fs::path& file) {
+  std::string xml = FileContent(file).Rest(kMaxStrokes + 1);
+  if (std::ssize(xml) > kMaxStrokes) {
+    FailToRead(file, fmt::format("it has more than {} bytes", kMaxStrokes));
+  }
+  return xml;
+}
+
+// Parses XML. `name` names it in errors.
+void ParseXml(std::string_view xml, const std::string& name, pugi::xml_document* document) {
+  const pugi::xml_parse_result result = document->load_buffer(xml.data(), xml.size());
+  if (!result) {
+    FailToRead(name,
+               fmt::format("it is not XML: {} at byte {}", result.description(), result.offset));
+  }
+}
+
 class StrokeParser {
  public:
   explicit StrokeParser(const std::string& name) : name_(name) {}
 
   std::vector<PenPoint> Parse(std::string_view xml) const {
     pugi::xml_document document;
-    const pugi::xml_parse_result result = document.load_buffer(xml.data(), xml.size());
-    if (!result) {
-      FailToRead(name_,
-                 fmt::format("it is not XML: {} at byte {}", result.description(), result.offset));
-    }
+    ParseXml(xml, name_, &document);
     const pugi::xml_node set = document.document_element().child("StrokeSet");
     if (!set) FailToRead(name_, "its outermost element has no StrokeSet");
     if (!set.child("Stroke")) FailAt(set, "it has no Stroke");
@@ -138,14 +152,9 @@ class Reader {
   explicit Reader(const fs::path& folder) : folder_(folder) {}
 
   Handwriting Read(const LineRequest& request) {
-    if (!request.writers.empty()) {
-      throw UsageError(
-          fmt::format("[handwriting] writers must be empty for IAM-OnDB, whose lines do not name "
-                      "their writers, got {}",
-                      Quoted(request.writers)));
-    }
     for (const std::string_view symbol : CharactersOf(request.symbols)) symbols_.insert(symbol);
-    const std::vector<LineFile> lines = FindLines(folder_ / "lineStrokes");
+    std::vector<LineFile> lines = FindLines(folder_ / "lineStrokes");
+    if (!request.writers.empty()) KeepWriters(request.writers, &lines);
     const std::map<std::string, size_t> part_of = Parts(lines);
     Handwriting data;
     std::vector<WrittenLine>* const parts[] = {&data.train, &data.valid, &data.test};
@@ -178,10 +187,49 @@ class Reader {
       data.description += fmt::format("; {} with other symbols than {} left out",
                                       Count(other_symbols_, "line"), Quoted(request.symbols));
     }
+    if (!request.writers.empty()) {
+      data.description += fmt::format("; only the writers {}, {} without a writer left out",
+                                      Quoted(request.writers), Count(unnamed_, "line"));
+    }
     return data;
   }
 
  private:
+  // Keeps the lines of the writers that `text` lists.
+  void KeepWriters(const std::string& text, std::vector<LineFile>* lines) {
+    std::map<std::string, std::optional<int64_t>> writer_of;  // by the form
+    std::set<int64_t> found;
+    for (const LineFile& line : *lines) {
+      const auto [form, is_new] = writer_of.try_emplace(line.form);
+      if (is_new) form->second = WriterOf(line);
+      if (form->second) found.insert(*form->second);
+      unnamed_ += !form->second;
+    }
+    if (found.empty()) {
+      throw DataError(fmt::format(
+          "{} names no writers, so that the setting writers cannot choose any: a folder original "
+          "with strokes.xml of each form was expected, with <General><Form writerID=\"NUMBER\"/>",
+          Escaped(folder_.string())));
+    }
+    const std::set<int64_t> chosen = ChooseWriters(text, found);
+    std::erase_if(*lines, [&](const LineFile& line) {
+      const std::optional<int64_t>& writer = writer_of.at(line.form);
+      return !writer || !chosen.contains(*writer);
+    });
+  }
+
+  // Returns the writer of a line's form: that of original/a01/a01-000/strokesu.xml for a form
+  // a01-000u in lineStrokes/a01/a01-000, or else of the line's own file.
+  std::optional<int64_t> WriterOf(const LineFile& line) const {
+    const fs::path below = line.file.parent_path().lexically_relative(folder_ / "lineStrokes");
+    const char last = line.form.back();
+    const std::string letter = last >= 'a' && last <= 'z' ? std::string(1, last) : "";
+    const fs::path original = folder_ / "original" / below / ("strokes" + letter + ".xml");
+    std::error_code error;
+    const fs::path& file = fs::exists(original, error) ? original : line.file;
+    return ReadInMemory(file, [&] { return ParseWriter(ReadStrokes(file), file.string()); });
+  }
+
   // Returns the part of each form that is in one.
   std::map<std::string, size_t> Parts(const std::vector<LineFile>& lines) {
     const auto count = std::ranges::count_if(
@@ -235,13 +283,8 @@ class Reader {
         continue;
       }
       const std::string name = file.file.string();
-      const auto points = ReadInMemory(file.file, [&] {
-        const std::string xml = FileContent(file.file).Rest(kMaxStrokes + 1);
-        if (std::ssize(xml) > kMaxStrokes) {
-          FailToRead(file.file, fmt::format("it has more than {} bytes", kMaxStrokes));
-        }
-        return ParseLineStrokes(xml, name);
-      });
+      const auto points =
+          ReadInMemory(file.file, [&] { return ParseLineStrokes(ReadStrokes(file.file), name); });
       WrittenLine line{.text = texts[file.number - 1], .points = WithoutRests(points)};
       rests_ += std::ssize(points) - std::ssize(line.points);
       if (line.points.size() < 2) {
@@ -276,7 +319,7 @@ class Reader {
   bool has_lists_ = false;
   std::map<std::string, std::vector<std::string>> transcriptions_;
   std::set<std::string_view> symbols_;  // empty: all
-  int64_t untranscribed_ = 0, single_points_ = 0, rests_ = 0, other_symbols_ = 0;
+  int64_t untranscribed_ = 0, single_points_ = 0, rests_ = 0, other_symbols_ = 0, unnamed_ = 0;
 };
 
 }  // namespace
@@ -288,6 +331,21 @@ bool IsIamOnDb(const fs::path& folder) {
 
 std::vector<PenPoint> ParseLineStrokes(std::string_view xml, const std::string& name) {
   return StrokeParser(name).Parse(xml);
+}
+
+std::optional<int64_t> ParseWriter(std::string_view xml, const std::string& name) {
+  pugi::xml_document document;
+  ParseXml(xml, name, &document);
+  const pugi::xml_attribute writer =
+      document.document_element().child("General").child("Form").attribute("writerID");
+  if (!writer) return std::nullopt;
+  const std::string_view text = writer.value();
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 0) {
+    FailToRead(name, fmt::format("its writerID is {}; a number was expected", Quoted(text)));
+  }
+  return number;
 }
 
 std::vector<std::string> ReadTranscription(const fs::path& file) {

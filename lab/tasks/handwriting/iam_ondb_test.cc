@@ -198,7 +198,63 @@ TEST_F(ReadIamOnDbTest, KeepsLinesOfTheSymbols) {
   EXPECT_THAT(data.description,
               HasSubstr("; 10 lines with other symbols than \"ab\u00e9\" left out"));
   EXPECT_THROW(ReadIamOnDb(folder.path(), {.symbols = "z"}), DataError);
-  EXPECT_THROW(ReadIamOnDb(folder.path(), {.writers = "1"}), UsageError);
+}
+
+TEST_F(ReadIamOnDbTest, ReadsSomeWriters) {
+  const auto xml = [](const std::string& form) {
+    return "<?xml version=\"1.0\"?><WhiteboardCaptureSession><General>" + form +
+           "</General><StrokeSet/></WhiteboardCaptureSession>";
+  };
+  for (int i = 0; i < 30; ++i) {
+    const std::string form = fmt::format("a01-{:03}{}", i, i % 2 == 0 ? "u" : "");
+    WriteForm(form, 1, form);
+    if (i >= 24) continue;  // forms without a writer
+    const fs::path original = folder / fmt::format("original/a01/a01-{:03}", i);
+    fs::create_directories(original);
+    WriteFile(original / (i % 2 == 0 ? "strokesu.xml" : "strokes.xml"),
+              xml(fmt::format("<Form id=\"{}\" writerID=\"{}\"/>", form, 10000 + i / 12)));
+  }
+  const auto read = [&](const std::string& writers) {
+    return ReadIamOnDb(folder.path(), {.writers = writers});
+  };
+  const Handwriting first = read("10000");
+  EXPECT_EQ(Forms(first.valid), (std::set<std::string>{"a01-008u"}));
+  EXPECT_EQ(Forms(first.test), (std::set<std::string>{"a01-009"}));
+  EXPECT_EQ(first.train.size(), 10u);
+  EXPECT_THAT(first.description,
+              HasSubstr("; only the writers \"10000\", 6 lines without a writer left out"));
+  EXPECT_EQ(Forms(read("10001").valid), (std::set<std::string>{"a01-020u"}));
+  EXPECT_EQ(read("10000-20000").train.size(), 20u);
+  for (const std::string writers : {"x", "1", "10000 7", "10001-10000"}) {
+    EXPECT_THAT([&] { read(writers); },
+                ::testing::ThrowsMessage<UsageError>(HasSubstr("[handwriting] writers must ")))
+        << writers;
+  }
+  WriteFile(folder / "original/a01/a01-000/strokesu.xml",
+            xml("<Form id=\"a01-000u\" writerID=\"x1\"/>"));
+  EXPECT_THAT([&] { read("10000"); }, ::testing::ThrowsMessage<DataError>(AllOf(HasSubstr(
+                                          "a01-000/strokesu.xml: its writerID is \"x1\""))));
+  WriteFile(folder / "original/a01/a01-000/strokesu.xml", "<General>");
+  EXPECT_THAT([&] { read("10000"); },
+              ::testing::ThrowsMessage<DataError>(HasSubstr("strokesu.xml: it is not XML")));
+}
+
+TEST_F(ReadIamOnDbTest, RefusesWritersThatNoFileNames) {
+  for (int i = 0; i < 10; ++i) WriteForm(fmt::format("a01-{:03}u", i), 1);
+  EXPECT_THAT([&] { ReadIamOnDb(folder.path(), {.writers = "1"}); },
+              ::testing::ThrowsMessage<DataError>(HasSubstr(" names no writers, ")));
+}
+
+TEST(ParseWriterTest, ReadsTheForm) {
+  const auto writer = [](const std::string& general) {
+    return ParseWriter("<Session><General>" + general + "</General></Session>", "x.xml");
+  };
+  EXPECT_EQ(writer("<Form id=\"a01-000\" writerID=\"10138\"/>"), 10138);
+  EXPECT_EQ(writer("<Form id=\"a01-000\"/>"), std::nullopt);
+  EXPECT_EQ(writer(""), std::nullopt);
+  for (const char* number : {"", "-1", "1.5", "99999999999999999999"}) {
+    EXPECT_THROW(writer(fmt::format("<Form writerID=\"{}\"/>", number)), DataError) << number;
+  }
 }
 
 TEST_F(ReadIamOnDbTest, LeavesOutAndCountsUnusableLines) {

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <charconv>
 #include <span>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -26,6 +29,33 @@ void Append(float value, std::string& bytes) {
 }
 
 }  // namespace
+
+std::set<int64_t> ChooseWriters(const std::string& text, const std::set<int64_t>& found) {
+  const auto refuse = [&](const std::string& must) {
+    throw UsageError(fmt::format("[handwriting] writers must {}, got {}", must, Quoted(text)));
+  };
+  std::set<int64_t> chosen;
+  std::string_view rest = text;
+  while (true) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+    if (rest.empty()) return chosen;
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(word.size());
+    int64_t first = 0, last = 0;
+    const char* const end = word.data() + word.size();
+    auto read = std::from_chars(word.data(), end, first);
+    last = first;
+    if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-') {
+      read = std::from_chars(read.ptr + 1, end, last);
+    }
+    if (read.ec != std::errc() || read.ptr != end || first < 0 || last < first) {
+      refuse("be numbers and ranges such as \"1-20 33\"");
+    }
+    const auto begin = found.lower_bound(first), after = found.upper_bound(last);
+    if (begin == after) refuse(fmt::format("be numbers of writers in the data, unlike {}", word));
+    chosen.insert(begin, after);
+  }
+}
 
 std::string HashLines(const Handwriting& data) {
   Sha256 sha;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,9 +42,13 @@ struct LineRequest {
   int64_t held_out = 100;  ///< maximum number for validation and test each
   /// Characters that lines consist of, UTF-8, besides blanks; empty: all that there are.
   std::string symbols = {};
-  /// Writers of DigiLeTs as numbers and ranges, "1-20 33"; empty: all.
+  /// Writers as numbers and ranges, "1-20 33"; empty: all.
   std::string writers = {};
 };
+
+/// Returns the writers of `found` that `text` lists as numbers and ranges, "1-20 33". Throws
+/// UsageError if `text` has another form, or a number or range without any of `found`.
+std::set<int64_t> ChooseWriters(const std::string& text, const std::set<int64_t>& found);
 
 /// Returns the SHA-256 of texts, coordinates and lifts.
 std::string HashLines(const Handwriting& data);

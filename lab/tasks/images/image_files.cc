@@ -20,6 +20,7 @@
 #include "lab/base/lower_case.h"
 #include "lab/data/file_content.h"
 #include "lab/data/idx_files.h"
+#include "lab/data/jpeg_reader.h"
 #include "lab/data/lines.h"
 #include "lab/data/npy.h"
 #include "lab/data/png_reader.h"
@@ -33,8 +34,8 @@ namespace fs = std::filesystem;
 namespace {
 
 // Endings of other image formats, which are refused in the folder of a class.
-constexpr std::string_view kOtherFormats[] = {".jpg",  ".jpeg", ".gif", ".bmp", ".webp", ".tif",
-                                              ".tiff", ".pgm",  ".ppm", ".svg", ".heic", ".avif"};
+constexpr std::string_view kOtherFormats[] = {".gif", ".bmp", ".webp", ".tif",  ".tiff",
+                                              ".pgm", ".ppm", ".svg",  ".heic", ".avif"};
 
 constexpr std::string_view kIdxImages = "images-idx3-ubyte", kIdxLabels = "labels-idx1-ubyte";
 
@@ -94,10 +95,27 @@ std::vector<fs::path> FoldersIn(const fs::path& folder) {
 
 bool IsPng(const fs::path& file) { return LowerCase(file.extension().string()) == ".png"; }
 
-bool HasPngFiles(const fs::path& folder) { return std::ranges::any_of(EntriesOf(folder), IsPng); }
+bool IsJpeg(const fs::path& file) {
+  const std::string ending = LowerCase(file.extension().string());
+  return ending == ".jpg" || ending == ".jpeg";
+}
+
+bool IsImage(const fs::path& file) { return IsPng(file) || IsJpeg(file); }
+
+bool HasImages(const fs::path& folder) { return std::ranges::any_of(EntriesOf(folder), IsImage); }
 
 bool HasClassFolders(const fs::path& folder) {
-  return std::ranges::any_of(FoldersIn(folder), HasPngFiles);
+  return std::ranges::any_of(FoldersIn(folder), HasImages);
+}
+
+// Throws DataError for an archive of NumPy in a folder without other images.
+void RefuseNpz(const fs::path& folder) {
+  for (const fs::path& entry : EntriesOf(folder)) {
+    if (entry.extension() != ".npz") continue;
+    FailToRead(entry,
+               "npz archives are not read: save its arrays as images.npy and labels.npy, "
+               "or as those of sets, first (numpy.save)");
+  }
 }
 
 // Files of images and labels of a set.
@@ -175,19 +193,20 @@ class ImageReader {
         }
         const std::string ending = LowerCase(file.extension().string());
         if (std::ranges::find(kOtherFormats, ending) != std::end(kOtherFormats)) {
-          FailToRead(file, "only PNG images are read: convert it first");
+          FailToRead(file, "only PNG and JPEG images are read: convert it first");
         }
-        if (!IsPng(file)) {
+        if (!IsImage(file)) {
           ++others_;
           continue;
         }
         found = true;
-        PngImage image = ReadPng(file);
+        ImagePixels image = IsPng(file) ? ReadPng(file) : ReadJpeg(file);
         Add(file, image.shape, std::move(image.pixels), label, role);
         origins_.push_back(file);
       }
       if (!found) {
-        FailToRead(of_class, "it has no PNG files; each folder here must be that of a class");
+        FailToRead(of_class,
+                   "it has no PNG or JPEG files; each folder here must be that of a class");
       }
     }
   }
@@ -200,7 +219,7 @@ class ImageReader {
   }
 
   void ReadNpyPair(const FilePair& files, Role role) {
-    const NpyElements<uint8_t> images = ReadNpyBytes(files.images);
+    const NpyElements<uint8_t> images = ReadNpyPixels(files.images);
     const NpyElements<int64_t> labels = ReadNpyIntegers(files.labels);
     const std::vector<int64_t>& sizes = images.shape;
     const bool has_channels = sizes.size() == 4;
@@ -406,7 +425,10 @@ std::unique_ptr<DigitCases> ReadFolder(const fs::path& folder, const ImageFiles&
     return reader.Finish(folder, "folders");
   }
   const FilePairs idx = IdxPairsIn(folder), npy = idx.empty() ? NpyPairsIn(folder) : FilePairs();
-  if (idx.empty() && npy.empty()) return nullptr;
+  if (idx.empty() && npy.empty()) {
+    RefuseNpz(folder);
+    return nullptr;
+  }
   const FilePairs& pairs = idx.empty() ? npy : idx;
   if (!pairs.contains(kTrain)) {
     FailToRead(pairs.begin()->second.images, "there are no training images beside it");
@@ -435,8 +457,8 @@ std::unique_ptr<DigitCases> ReadImageFiles(const fs::path& path, const ImageFile
       if (auto data = ReadFolder(folder, options)) return data;
     }
     throw DataError(
-        fmt::format("{} has no images, itself or in a folder images: folders of PNG files, one for "
-                    "each class, or files ...{} or ..._images.npy with their labels",
+        fmt::format("{} has no images, itself or in a folder images: folders of PNG or JPEG files, "
+                    "one for each class, or files ...{} or ..._images.npy with their labels",
                     Escaped(path.string()), kIdxImages));
   });
 }

@@ -22,7 +22,8 @@ struct ImageFiles {
 };
 
 /// Reads images with classes from `path` or its folder `images`. The folder has
-/// - a folder of PNG files for each class, or folders train, valid and test with such folders;
+/// - a folder of PNG or JPEG files for each class, or folders train, valid and test with such
+/// folders;
 /// - idx files NAME-images-idx3-ubyte and NAME-labels-idx1-ubyte;
 /// - or npy files NAME_images.npy and NAME_labels.npy, or x_NAME.npy and y_NAME.npy.
 /// NAME is or ends in the name of a set (RoleOf, or t10k), or is missing. docs/tasks/images.md
@@ -33,8 +34,8 @@ struct ImageFiles {
 ///
 /// Throws DataError, naming the file, for images of different sizes, a class with a single image,
 /// a class without a training image, fewer than two classes, a file of another image format in a
-/// folder of a class, a folder without PNG files beside others, or missing files, and like ReadPng,
-/// ReadIdxImagesOfAnySize, ReadNpyBytes and ReadNpyIntegers.
+/// folder of a class, a folder without images beside others, or missing files, and like ReadPng,
+/// ReadJpeg, ReadIdxImagesOfAnySize, ReadNpyPixels and ReadNpyIntegers.
 std::unique_ptr<DigitCases> ReadImageFiles(const std::filesystem::path& path,
                                            const ImageFiles& options);
 

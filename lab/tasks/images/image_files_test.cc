@@ -5,7 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "lab/data/png.h"
 #include "lab/data/test_files.h"
@@ -187,8 +192,50 @@ TEST_F(ReadImageFilesTest, ReadsNpyFiles) {
   EXPECT_EQ(std::lround(data->train.x[0][4].item<double>() * 255), 1);  // green of the second pixel
   WriteFile(folder / "x_train.npy", Npy("|u1", "20, 12", pixels));
   EXPECT_THAT(ErrorOf(), HasSubstr("x_train.npy: its shape is (20, 12); (images, height, width)"));
-  WriteFile(folder / "x_train.npy", Npy("<f4", "20, 2, 2", std::string(320, '\0')));
-  EXPECT_THAT(ErrorOf(), HasSubstr("its elements have the type \"<f4\"; |u1 was expected"));
+  WriteFile(folder / "x_train.npy", Npy("<i4", "20, 2, 2", std::string(320, '\0')));
+  EXPECT_THAT(ErrorOf(), HasSubstr("its elements have the type \"<i4\"; |u1, <f4, <f8 or <f2 was "
+                                   "expected"));
+}
+
+TEST_F(ReadImageFilesTest, RoundsFloatsOfNpyFiles) {
+  const auto write = [&](const std::vector<float>& first) {
+    std::vector<float> values(20 * 4, 0.0F);
+    std::ranges::copy(first, values.begin() + 4);
+    WriteFile(folder / "x.npy",
+              Npy("<f4", "20, 2, 2", {reinterpret_cast<const char*>(values.data()), 320}));
+    std::string labels;
+    for (int i = 0; i < 20; ++i) labels += static_cast<char>(i % 2);
+    WriteFile(folder / "y.npy", Npy("|u1", "20", labels));
+  };
+  // Returns the largest pixel.
+  const auto max = [&] {
+    const auto data = Read();
+    double value = 0;
+    for (const Cases* cases : {&data->train, &data->valid, &data->test}) {
+      value = std::max(value, cases->x.max().item<double>());
+    }
+    return std::lround(value * 255);
+  };
+  write({0.5F, 0.25F});  // at most 1: from 0 to 1
+  EXPECT_EQ(max(), 128);
+  write({1.0F});
+  EXPECT_EQ(max(), 255);
+  write({1.5F, 100.4F});  // from 0 to 255
+  EXPECT_EQ(max(), 100);
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const auto& [value, text] : {std::pair(kNan, "nan"), std::pair(kInf, "inf"),
+                                    std::pair(-0.5F, "-0.5"), std::pair(256.0F, "256")}) {
+    write({0, 0, value});
+    EXPECT_THAT(ErrorOf(), HasSubstr(fmt::format("x.npy: its element [1, 1, 0] is {}; numbers from "
+                                                 "0 to 1 or from 0 to 255 were expected",
+                                                 text)));
+  }
+}
+
+TEST_F(ReadImageFilesTest, RefusesNpzArchives) {
+  WriteFile(folder / "mnist.npz", "PK\3\4");
+  EXPECT_THAT(ErrorOf(), HasSubstr("mnist.npz: npz archives are not read: save its arrays"));
 }
 
 TEST_F(ReadImageFilesTest, NamesTheFileOfAnError) {
@@ -201,11 +248,14 @@ TEST_F(ReadImageFilesTest, NamesTheFileOfAnError) {
   WriteFile(folder / "b/x.png", ReadFile(folder / "b/00.png").substr(0, 30));
   EXPECT_THAT(ErrorOf(), HasSubstr("b/x.png: its PNG data is truncated"));
   fs::remove(folder / "b/x.png");
-  WriteFile(folder / "b/photo.JPG", "\xff\xd8\xff");
-  EXPECT_THAT(ErrorOf(), HasSubstr("b/photo.JPG: only PNG images are read: convert it first"));
+  WriteFile(folder / "b/photo.JPG", "GIF8");
+  EXPECT_THAT(ErrorOf(), HasSubstr("b/photo.JPG: "));
   fs::remove(folder / "b/photo.JPG");
+  WriteFile(folder / "b/photo.GIF", "GIF8");
+  EXPECT_THAT(ErrorOf(), HasSubstr("b/photo.GIF: only PNG and JPEG images are read: convert it"));
+  fs::remove(folder / "b/photo.GIF");
   fs::create_directories(folder / "c");
-  EXPECT_THAT(ErrorOf(), HasSubstr("/c: it has no PNG files; each folder here must be"));
+  EXPECT_THAT(ErrorOf(), HasSubstr("/c: it has no PNG or JPEG files; each folder here must be"));
   Write("c/only.png", 3);
   EXPECT_THAT(ErrorOf(), HasSubstr("c/only.png: only one image has the class \"c\""));
   fs::create_directories(folder / "c/more");

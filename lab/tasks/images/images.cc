@@ -29,8 +29,7 @@ Colors ColorsOf(const std::string& name) {
 std::unique_ptr<DigitCases> DrawnCases(const Settings& settings) {
   const int64_t train = std::min(settings.Int("train_cases"), kMaxSynthetic);
   const int64_t held_out = std::max<int64_t>(train / kSyntheticShare, 10);
-  const ImageSet set =
-      DrawDigits({.train = train + held_out, .test = held_out});
+  const ImageSet set = DrawDigits({.train = train + held_out, .test = held_out});
   return CutCases(set, {.train = train, .valid = held_out, .test = held_out});
 }
 
@@ -52,7 +51,8 @@ class ImagesTask final : public ImageTask {
   ImagesTask() {
     name = "images";
     summary =
-        "images of your own, PNG, idx or npy, in their classes: a convolutional network or an MLP";
+        "images of your own, PNG, JPEG, idx or npy, in their classes: a convolutional network or "
+        "an MLP";
     settings = EngineSettings(NormSetting(NormNames()));
     Default("batch_size", 32);
     Default("epochs", 20);

@@ -9,6 +9,7 @@
 #include "lab/engine/batches.h"
 #include "lab/engine/capabilities.h"
 #include "lab/engine/data_inspector.h"
+#include "lab/engine/settings_of_data.h"
 #include "lab/error.h"
 #include "lab/model/norms.h"
 #include "lab/tasks/mt/beam.h"
@@ -250,6 +251,9 @@ std::vector<SettingSpec> ModelSettings() {
   };
 }
 
+// German to English, of the paper's columns.
+constexpr char kDefaultDirection[] = "de-en";
+
 // Returns the settings that the data depends on.
 std::vector<SettingSpec> DataSettings() {
   return {
@@ -259,8 +263,8 @@ std::vector<SettingSpec> DataSettings() {
           {"auto", "synthetic", "multi30k", "tatoeba", "iwslt14", "files"},
           {{"made", "synthetic"}}),
       {"direction",
-       "de-en",
-       "source and target language: the endings of their files' names",
+       kDefaultDirection,
+       "source and target language: the endings of their files' names, or labels of a table",
        {},
        {},
        {}},
@@ -381,7 +385,7 @@ std::vector<MetricSpec> MakeMetrics() {
   };
 }
 
-class MtTask final : public Task, public DataInspector {
+class MtTask final : public Task, public DataInspector, public SettingsOfData {
  public:
   MtTask() {
     name = "mt";
@@ -443,6 +447,17 @@ class MtTask final : public Task, public DataInspector {
     std::optional<Bpe> source;
     if (s.Int("source_vocabulary") > 0) source = Bpe(BytesNamed(packed, kSourcePieces));
     return std::make_unique<Corpus>(Bpe(BytesNamed(packed, kPieces)), std::move(source));
+  }
+
+  // A table has no names of languages, and the default direction need not be its own.
+  std::map<std::string, std::string> SettingsFor(const Settings& s,
+                                                 const std::filesystem::path& path) const override {
+    const bool reads_files = s.Text("data") == "auto" || s.Text("data") == "files";
+    if (!reads_files || s.Text("direction") != kDefaultDirection) return {};
+    if (!s.Text("columns").empty()) return {};
+    const auto direction = DirectionOfTable(path, kDefaultDirection);
+    if (!direction) return {};
+    return {{"direction", *direction}};
   }
 
   std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {

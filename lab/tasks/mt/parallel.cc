@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
+#include <iterator>
 #include <map>
 #include <random>
 #include <span>
@@ -183,7 +185,13 @@ void Split(const std::vector<SentencePair>& pairs, int64_t seed, ParallelText& t
 
 fs::path FindTable(const fs::path& folder) {
   std::error_code error;
-  if (fs::exists(folder, error) && !fs::is_directory(folder, error)) return folder;
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
+    // Any table could be read, but its languages would be unknown.
+    if (folder.filename() != "deu.txt" && folder.filename() != "deu.txt.gz") {
+      FailToRead(folder, "Tatoeba's file is called deu.txt or deu.txt.gz: choose data=files");
+    }
+    return folder;
+  }
   for (const fs::path& candidate : {folder / "tatoeba_deu_eng", folder}) {
     if (const auto file = FindFile(candidate, "deu.txt")) return *file;
   }
@@ -314,6 +322,22 @@ class OwnFiles {
   int64_t seed_;
 };
 
+// Returns "vi-en" for "iwslt15.vi-en.tsv": two codes of two letters each, joined by a dash or an
+// underscore, that are not parts of longer words.
+std::optional<std::string> LanguagesIn(std::string_view name) {
+  const auto is_letter = [&](size_t i) { return i < name.size() && std::isalpha(name[i]) != 0; };
+  const auto is_code = [&](size_t begin) {
+    return std::islower(name[begin]) != 0 && std::islower(name[begin + 1]) != 0 &&
+           !is_letter(begin + 2) && !is_letter(begin - 1);
+  };
+  for (size_t i = 0; i + 5 <= name.size(); ++i) {
+    if ((name[i + 2] != '-' && name[i + 2] != '_') || !is_code(i) || !is_code(i + 3)) continue;
+    const std::string_view from = name.substr(i, 2), to = name.substr(i + 3, 2);
+    if (from != to) return fmt::format("{}-{}", from, to);
+  }
+  return std::nullopt;
+}
+
 // Returns true if the folder has multi30k.
 bool HasMulti30k(const fs::path& folder) {
   std::error_code error;
@@ -348,6 +372,40 @@ std::string HashOf(const ParallelText& text) {
 }
 
 }  // namespace
+
+std::optional<std::string> DirectionOfTable(const fs::path& path, const std::string& text) {
+  const Direction direction = ParseDirection("direction", text);
+  const auto is_parallel = [&](const fs::path& file) {
+    const std::string name = (file.extension() == ".gz" ? file.stem() : file.filename()).string();
+    return name.ends_with("." + direction.from) || name.ends_with("." + direction.to);
+  };
+  std::error_code error;
+  if (!fs::exists(path, error) || HasMulti30k(path)) return std::nullopt;
+  std::vector<fs::path> names = {path.filename()};
+  if (fs::is_directory(path, error)) {
+    for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+         entry.increment(error)) {
+      if (is_parallel(entry->path())) return std::nullopt;
+      names.push_back(entry->path().filename());
+    }
+    std::sort(names.begin() + 1, names.end());
+    const auto is_table = [](const fs::path& name) {
+      const fs::path unpacked = name.extension() == ".gz" ? name.stem() : name;
+      return std::ranges::find(kTableEndings, unpacked.extension()) != std::end(kTableEndings);
+    };
+    names.erase(std::remove_if(names.begin() + 1, names.end(),
+                               [&](const fs::path& name) { return !is_table(name); }),
+                names.end());
+    if (names.size() == 1) return std::nullopt;
+  } else {
+    if (is_parallel(path)) return std::nullopt;
+    names.push_back(fs::absolute(path, error).parent_path().filename());
+  }
+  for (const fs::path& name : names) {
+    if (auto languages = LanguagesIn(name.string())) return languages;
+  }
+  return "source-target";
+}
 
 ParallelText OpenParallel(const std::optional<fs::path>& path, const ParallelRequest& request) {
   const Direction direction = ParseDirection("direction", request.direction);

@@ -37,6 +37,13 @@ struct ParallelText {
   std::string sha256;       ///< of the pairs, in order
 };
 
+/// Returns the direction of your own table at `path`, a file or a folder with tables: the two
+/// language codes in the name of the file or of its folder ("vi-en" of iwslt15.vi-en.tsv), or else
+/// "source-target". Returns nullopt for other data, or if files have the languages of `direction`
+/// as endings. Reads no file's content.
+std::optional<std::string> DirectionOfTable(const std::filesystem::path& path,
+                                            const std::string& direction);
+
 /// Reads sentence pairs: line i of one language's file translates line i of the other's, or a line
 /// of a table has both with a tab between them. Leaves out pairs with a blank side and counts them
 /// in `description`. docs/data.md lists the files of each set, docs/tasks/mt.md the split of files

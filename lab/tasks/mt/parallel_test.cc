@@ -290,5 +290,40 @@ TEST(OpenParallel, ReadsTheRealOnes) {
   EXPECT_GT(tatoeba.train.size(), 150'000u);
 }
 
+TEST(OpenParallelTest, TakesNoOtherTableForTatoeba) {
+  const TestFolder folder;
+  WriteFile(folder / "vi.txt", "one\tmot\n");
+  EXPECT_THAT([&] { OpenParallel(folder / "vi.txt", {.data = "tatoeba"}); },
+              ::testing::ThrowsMessage<DataError>(
+                  HasSubstr("vi.txt: Tatoeba's file is called deu.txt or deu.txt.gz")));
+}
+
+TEST(DirectionOfTableTest, NamesOnlyLanguagesThatFilesName) {
+  const TestFolder folder;
+  const auto direction = [&](const std::string& name) {
+    return DirectionOfTable(folder / name, "de-en");
+  };
+  for (const char* name : {"pairs.tsv", "iwslt15.vi-en.tsv", "vi_en.txt.gz", "x.de", "x.en.gz",
+                           "my-set.tsv", "VI-EN.tsv", "en-en.tsv", "navi-end.tsv"}) {
+    WriteFile(folder / name, "");
+  }
+  EXPECT_EQ(direction("pairs.tsv"), "source-target");
+  EXPECT_EQ(direction("iwslt15.vi-en.tsv"), "vi-en");
+  EXPECT_EQ(direction("vi_en.txt.gz"), "vi-en");
+  for (const char* name : {"my-set.tsv", "VI-EN.tsv", "en-en.tsv", "navi-end.tsv"}) {
+    EXPECT_EQ(direction(name), "source-target") << name;
+  }
+  // Parallel files have the languages in their names.
+  EXPECT_EQ(direction("x.de"), std::nullopt);
+  EXPECT_EQ(direction("x.en.gz"), std::nullopt);
+  EXPECT_EQ(direction("none"), std::nullopt);
+  EXPECT_EQ(direction(""), std::nullopt);  // a folder with parallel files
+  fs::create_directories(folder / "data.fr-en");
+  EXPECT_EQ(direction("data.fr-en"), std::nullopt);  // without a table
+  WriteFile(folder / "data.fr-en/train.tsv", "");
+  EXPECT_EQ(direction("data.fr-en"), "fr-en");
+  EXPECT_EQ(direction("data.fr-en/train.tsv"), "fr-en");
+}
+
 }  // namespace
 }  // namespace planish::lab
