@@ -156,6 +156,7 @@ RunFiles FilesOf(const Run& run) {
     files.metrics += Json(evaluation).dump() + "\n";
   }
   if (run.result) files.result = TextOf(*run.result);
+  if (run.predictions) files.predictions = PackPredictions(*run.predictions);
   return files;
 }
 
@@ -266,6 +267,7 @@ ThinnedRuns ThinRunsToFolders(const fs::path& from, const fs::path& to) {
     CreateFolders(folder);
     WriteFileAtomically(folder / "metrics.jsonl", files.metrics);
     if (files.result) WriteFileAtomically(folder / "result.json", *files.result);
+    if (files.predictions) WriteFileAtomically(folder / kPredictionsFile, *files.predictions);
     // Written last: if the disk is full, a folder without it is not a run.
     WriteFileAtomically(folder / "config.json", files.config);
   }

@@ -29,9 +29,10 @@ struct ThinnedRuns {
 /// Throws like FindRuns and AddToArchive, and RunError if `to` is `from` or inside it.
 ThinnedRuns ThinRuns(const std::filesystem::path& from, const std::filesystem::path& to);
 
-/// Like ThinRuns, but writes a run folder for each run, with config.json, metrics.jsonl and
-/// result.json. Leaves a folder that contains the same files, so a failed call can be repeated.
-/// Throws RunError before writing any if one of the folders contains another run.
+/// Like ThinRuns, but writes a run folder for each run, with config.json, metrics.jsonl,
+/// result.json and predictions.csv.gz. Leaves a folder that contains the same files, so a failed
+/// call can be repeated. Throws RunError before writing any if one of the folders contains another
+/// run.
 ThinnedRuns ThinRunsToFolders(const std::filesystem::path& from, const std::filesystem::path& to);
 
 }  // namespace planish::lab
