@@ -198,6 +198,8 @@ std::vector<Place> PlacesOf(const fs::path& from, const fs::path& to, ThinnedRun
   const fs::path root = fs::is_directory(from) ? from : fs::absolute(from).parent_path();
   std::vector<Place> places;
   for (Run& run : found.runs) {
+    // A copy without them would look like a run that has none. Its fault is in `faults`.
+    if (!run.predictions_fault.empty()) continue;
     // A run in `from` itself gets a folder of its own.
     const fs::path above = fs::relative(run.folder.parent_path(), root);
     const fs::path name = run.folder.filename();

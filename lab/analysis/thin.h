@@ -26,6 +26,7 @@ struct ThinnedRuns {
 /// Thins each run at or below `from`, a folder or an archive, and adds it to an archive at the
 /// corresponding place below `to`. The runs of a table's column share an archive: those of a folder
 /// whose names differ only in the compared value and the seed.
+/// Leaves out runs whose predictions cannot be read.
 /// Throws like FindRuns and AddToArchive, and RunError if `to` is `from` or inside it.
 ThinnedRuns ThinRuns(const std::filesystem::path& from, const std::filesystem::path& to);
 

@@ -180,8 +180,8 @@ void RemovePaths(RunConfig& config);
 /// Runs found in folders and archives.
 struct FoundRuns {
   std::vector<Run> runs;  ///< readable runs, sorted by folder; archived ones first
-  /// A sentence for each unreadable file, naming it. A run without readable predictions is in
-  /// `runs`.
+  /// A sentence for each unreadable file, naming it. A run whose predictions cannot be read is also
+  /// in `runs`.
   std::vector<std::string> faults;
 };
 
