@@ -179,6 +179,18 @@ void ApplyLooks(const Reproduction& reproduction, const PaperColumn& column,
   result.sign = sign;
 }
 
+// Returns the groups of a claim's norms in a column; null for norms without runs.
+std::vector<const Group*> GroupsOf(const Reproduction& reproduction, const PaperClaim& claim,
+                                   const ColumnRuns& runs) {
+  if (!claim.against.empty()) {
+    return {runs.Find(claim.contrast[0].first),
+            reproduction.At(claim.against).Find(claim.contrast[1].first)};
+  }
+  std::vector<const Group*> groups;
+  for (const auto& [norm, weight] : claim.contrast) groups.push_back(runs.Find(norm));
+  return groups;
+}
+
 // Returns true if runs on the paper's data surely differ less than the printed values do.
 bool IsEquivalent(const Paper& paper, const ColumnRuns& runs, const Contrast& contrast,
                   const MetricSpec& metric, const ContrastResult& result) {
@@ -317,6 +329,20 @@ std::vector<std::string> PaperClaimResult::Columns(int sign, bool own_data) cons
   return labels;
 }
 
+TwoWayResult TwoWayOf(const Reproduction& reproduction, const PaperClaim& claim,
+                      const PaperClaimResult::Column& column) {
+  if (claim.of != PaperClaim::Of::kTest || !column.contrast.measured) return {};
+  std::vector<double> weights;
+  for (const auto& [norm, weight] : claim.contrast) weights.push_back(weight);
+  return TwoWayOf(GroupsOf(reproduction, claim, *column.runs), weights, column.metric);
+}
+
+TwoWayResult TwoWayOf(const ColumnRuns& runs, const PaperTable::Line& line) {
+  const Group *a = runs.Find(line.norm), *b = runs.Find(line.against);
+  if (!a || !b || !runs.metric) return {};
+  return TwoWayDifference(*a, *b, *runs.metric);
+}
+
 std::vector<PaperClaimResult> JudgeClaims(const Reproduction& reproduction) {
   std::vector<PaperClaimResult> results;
   for (const PaperClaim& claim : reproduction.paper->claims) {
@@ -329,11 +355,7 @@ std::vector<PaperClaimResult> JudgeClaims(const Reproduction& reproduction) {
         const ClaimMeasure measure = MeasureOf(claim.of);
         column.metric = MetricOf(*metric, measure);
         column.contrast =
-            claim.against.empty()
-                ? MeasureContrast(*runs.panel, claim.contrast, *metric, measure)
-                : MeasureContrast({runs.Find(claim.contrast[0].first),
-                                   reproduction.At(claim.against).Find(claim.contrast[1].first)},
-                                  claim.contrast, *metric, measure);
+            MeasureContrast(GroupsOf(reproduction, claim, runs), claim.contrast, *metric, measure);
         if (claim.of == PaperClaim::Of::kTest) {
           ApplyLooks(reproduction, *runs.column, claim.contrast, column.contrast);
         }

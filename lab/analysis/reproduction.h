@@ -9,6 +9,7 @@
 
 #include "lab/analysis/claims.h"
 #include "lab/analysis/sequential.h"
+#include "lab/analysis/two_way.h"
 #include "lab/papers/paper.h"
 
 // Comparison of runs with a paper's tables. Results point into the sections and into Papers().
@@ -101,6 +102,14 @@ struct PaperClaimResult {
   /// Returns the labels of columns with that sign, on the paper's own data or on substitutes.
   std::vector<std::string> Columns(int sign, bool own_data) const;
 };
+
+/// Returns the interval over seeds and test items of a claim's contrast in a column; none for
+/// claims about curves, steps or seconds.
+TwoWayResult TwoWayOf(const Reproduction& reproduction, const PaperClaim& claim,
+                      const PaperClaimResult::Column& column);
+
+/// Returns that of a table row's difference.
+TwoWayResult TwoWayOf(const ColumnRuns& runs, const PaperTable::Line& line);
 
 /// Judges a paper's claims on the paper's own data. Agrees if enough columns hold; differs if too
 /// few can hold, counting open columns as possible. Columns on other data and columns without a

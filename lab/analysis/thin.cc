@@ -156,6 +156,7 @@ RunFiles FilesOf(const Run& run) {
     files.metrics += Json(evaluation).dump() + "\n";
   }
   if (run.result) files.result = TextOf(*run.result);
+  if (run.predictions) files.predictions = PackPredictions(*run.predictions);
   return files;
 }
 
@@ -197,6 +198,8 @@ std::vector<Place> PlacesOf(const fs::path& from, const fs::path& to, ThinnedRun
   const fs::path root = fs::is_directory(from) ? from : fs::absolute(from).parent_path();
   std::vector<Place> places;
   for (Run& run : found.runs) {
+    // A copy without them would look like a run that has none. Its fault is in `faults`.
+    if (!run.predictions_fault.empty()) continue;
     // A run in `from` itself gets a folder of its own.
     const fs::path above = fs::relative(run.folder.parent_path(), root);
     const fs::path name = run.folder.filename();
@@ -266,6 +269,7 @@ ThinnedRuns ThinRunsToFolders(const fs::path& from, const fs::path& to) {
     CreateFolders(folder);
     WriteFileAtomically(folder / "metrics.jsonl", files.metrics);
     if (files.result) WriteFileAtomically(folder / "result.json", *files.result);
+    if (files.predictions) WriteFileAtomically(folder / kPredictionsFile, *files.predictions);
     // Written last: if the disk is full, a folder without it is not a run.
     WriteFileAtomically(folder / "config.json", files.config);
   }

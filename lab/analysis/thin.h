@@ -26,12 +26,14 @@ struct ThinnedRuns {
 /// Thins each run at or below `from`, a folder or an archive, and adds it to an archive at the
 /// corresponding place below `to`. The runs of a table's column share an archive: those of a folder
 /// whose names differ only in the compared value and the seed.
+/// Leaves out runs whose predictions cannot be read.
 /// Throws like FindRuns and AddToArchive, and RunError if `to` is `from` or inside it.
 ThinnedRuns ThinRuns(const std::filesystem::path& from, const std::filesystem::path& to);
 
-/// Like ThinRuns, but writes a run folder for each run, with config.json, metrics.jsonl and
-/// result.json. Leaves a folder that contains the same files, so a failed call can be repeated.
-/// Throws RunError before writing any if one of the folders contains another run.
+/// Like ThinRuns, but writes a run folder for each run, with config.json, metrics.jsonl,
+/// result.json and predictions.csv.gz. Leaves a folder that contains the same files, so a failed
+/// call can be repeated. Throws RunError before writing any if one of the folders contains another
+/// run.
 ThinnedRuns ThinRunsToFolders(const std::filesystem::path& from, const std::filesystem::path& to);
 
 }  // namespace planish::lab

@@ -114,19 +114,19 @@ class SharedData {
   SharedData(const Task& task, std::optional<fs::path> folder, const std::vector<QueuedRun>& runs)
       : task_(task), folder_(std::move(folder)), runs_(runs) {}
 
-  // Returns the data for `settings`. Loading other data invalidates the earlier result. Throws
+  // Returns the data of a run. Loading other data invalidates the earlier result. Throws
   // UsageError if the data does not fit any of the runs that share it, before the first of them
   // starts.
-  const Dataset& For(const Settings& settings, Progress& progress) {
-    if (data_ && Key(settings) == key_) return *data_;
+  const Dataset& For(const RunPlan& plan, Progress& progress) {
+    if (data_ && Key(plan) == key_) return *data_;
     data_.reset();
     progress.Phase("loading data");
-    data_ = LoadData(task_, settings, folder_);
-    key_ = Key(settings);
+    data_ = LoadData(task_, task_.LoadSettings(plan.settings, plan.seed), folder_);
+    key_ = Key(plan);
     about_[key_] = data_->about;
     progress.Note("data: " + data_->about.description);
     for (const QueuedRun& run : runs_) {
-      if (Key(run.plan.settings) == key_) task_.Check(run.plan.settings, *data_);
+      if (Key(run.plan) == key_) task_.Check(run.plan.settings, *data_);
     }
     return *data_;
   }
@@ -134,20 +134,21 @@ class SharedData {
   // Loads the data of every run, one after the other, for its description and errors.
   void LookAtAll(Progress& progress) {
     for (const QueuedRun& run : runs_) {
-      if (!about_.contains(Key(run.plan.settings))) For(run.plan.settings, progress);
+      if (!about_.contains(Key(run.plan))) For(run.plan, progress);
     }
     data_.reset();
   }
 
   // Returns a dataset with only the description of data that has been loaded.
-  Dataset About(const Settings& settings) const {
+  Dataset About(const RunPlan& plan) const {
     Dataset data;
-    data.about = about_.at(Key(settings));
+    data.about = about_.at(Key(plan));
     return data;
   }
 
  private:
-  std::string Key(const Settings& settings) const {
+  std::string Key(const RunPlan& plan) const {
+    const Settings settings = task_.LoadSettings(plan.settings, plan.seed);
     std::string key;
     for (const std::string& name : task_.data_settings) {
       key += Spelled(settings.values().at(name)) + "|";
@@ -319,14 +320,14 @@ TrainedRuns TrainRuns(const Task& task, RunQueue& queue, const RunFlags& flags,
       const RunPlan& plan = queue.runs[index].plan;
       if (!fs::exists(plan.folder / "result.json")) return false;
       try {
-        return !IsToTrain(plan, MakeConfig(task, data.About(plan.settings), plan, stamps));
+        return !IsToTrain(plan, MakeConfig(task, data.About(plan), plan, stamps));
       } catch (const RunError&) {
         return false;  // its process reports it
       }
     };
     for (size_t i = 0; i < queue.runs.size(); ++i) queue.runs[i].done = options.has_result(i);
   } else {
-    data.For(queue.runs.front().plan.settings, progress);
+    data.For(queue.runs.front().plan, progress);
     for (QueuedRun& run : queue.runs) queue.FindResult(run);
     train.device = device;
     train.processes = &processes;
@@ -339,7 +340,7 @@ TrainedRuns TrainRuns(const Task& task, RunQueue& queue, const RunFlags& flags,
     if (folder) train.data = fs::absolute(*folder).lexically_normal().string();
     options.is_one_of_several = processes.size() > 1;
     options.train_here = [&](const QueuedRun& run, Progress& shown) {
-      const Dataset& dataset = data.For(run.plan.settings, shown);
+      const Dataset& dataset = data.For(run.plan, shown);
       if (Interrupted() != 0) return Outcome::kInterrupted;
       const Outcome outcome = Train(task, dataset, run.plan, stamps, train, shown);
       if (outcome == Outcome::kInterrupted && Interrupted() == 0) {

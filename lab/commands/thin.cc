@@ -23,10 +23,12 @@ void AddThin(CLI::App& app, Action& action) {
   auto flags = std::make_shared<Flags>();
   CLI::App* thin = app.add_subcommand("thin", "Archive runs with only what the report needs");
   thin->footer(
-      "Each run keeps config.json, metrics.jsonl and result.json: no checkpoint, no events, about\n"
-      "60 evaluations of the metrics that the report draws, the last gradients, and no path of "
-      "the\n"
-      "machine. 'planish report TO' makes the same tables; long curves have fewer points.\n"
+      "Each run keeps config.json, metrics.jsonl, result.json and predictions.csv.gz: no "
+      "checkpoint,\n"
+      "no events, about 60 evaluations of the metrics that the report draws, the last gradients, "
+      "and\n"
+      "no path of the machine. 'planish report TO' makes the same tables; long curves have fewer "
+      "points.\n"
       "The runs of a table's column (one task, one batch size, all norms and seeds) share an\n"
       "archive, TO/TASK/PRESET-bBATCH[-KEY=VALUE...].runs.tar.gz. Runs are added to those that it\n"
       "has; a run of the same name is replaced, but not a finished one by an unfinished one.\n"

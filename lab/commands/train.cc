@@ -190,6 +190,7 @@ void AddTrain(CLI::App& app, Action& action) {
           "  events.out.tfevents.*         the same for TensorBoard\n"
           "  checkpoint/state.safetensors  weights and optimizer\n"
           "  result.json                   result of the run\n"
+          "  predictions.csv.gz            predictions for the test items, in some tasks\n"
           "Without --norm, trains all norms that the task compares: 'planish list TASK --preset "
           "NAME'\n"
           "shows these runs. Skips finished runs and continues unfinished ones; with the same "

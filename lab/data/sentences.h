@@ -28,6 +28,9 @@ inline constexpr char kUnknownSentences[] = "labelled sentences";
 /// Sets of a task, with the fields of RunConfig::Data.
 struct SentenceSets {
   Sentences train, valid, test;
+  /// Indices of the test sentences in the data set, if the run's seed chose them; empty for a test
+  /// set that all runs share.
+  std::vector<int64_t> test_items;
   int64_t classes = 0;      ///< labels are from 0 to classes - 1
   std::string name;         ///< "rt", "sst5", "synthetic opinions", or another name of files
   std::string source;       ///< "files" or "embedded"

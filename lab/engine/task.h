@@ -107,6 +107,10 @@ class Experiment {
   /// paper draws test curves can return them from Evaluate instead.
   virtual Values Test() { return {}; }
 
+  /// Returns what the last call of Test measured for each item; nullopt in tasks whose test metrics
+  /// are not computed from independent items.
+  const std::optional<Predictions>& predictions() const { return predictions_; }
+
   /// Returns what Test does, for the progress: "testing on 7 sentence sets".
   virtual std::string TestPhase() const { return "testing"; }
 
@@ -128,6 +132,9 @@ class Experiment {
  protected:
   const Shard& shard() const { return shard_; }
 
+  /// Sets the results of Test for each item.
+  void SetPredictions(Predictions predictions) { predictions_ = std::move(predictions); }
+
   /// Throws EvaluationStopped if the evaluation must stop. Evaluate, Test and Samples call it every
   /// few seconds, so that Ctrl-C takes effect.
   void Poll() const {
@@ -143,6 +150,7 @@ class Experiment {
   std::function<bool()> stop_;
   c10::Device device_ = c10::kCPU;
   Shard shard_;
+  std::optional<Predictions> predictions_;
 };
 
 /// Engine metric: the mean training loss of the batches since the last evaluation.
@@ -171,6 +179,11 @@ class Task {
 
   /// Settings that Load depends on. Runs that agree on them share the data.
   std::vector<std::string> data_settings;
+
+  /// Returns the settings that Load gets for a run with this seed. The default returns `settings`:
+  /// the data do not depend on the seed. A task that splits its data by the seed changes one of
+  /// data_settings.
+  virtual Settings LoadSettings(const Settings& settings, int64_t seed) const;
 
   /// Throws UsageError if settings do not fit the data, so that a sweep fails before its first run.
   /// The default requires a batch size of at most the training cases.

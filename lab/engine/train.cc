@@ -434,7 +434,8 @@ class Training {
     result.evaluation_seconds = state_.evaluation_seconds;
     result.parameters = ParameterCount(model());
     result.final_values = state_.last.values;
-    if (writer_) writer_->Finish(result);
+    const bool has_tested = status == "finished";
+    if (writer_) writer_->Finish(result, has_tested ? experiment_->predictions() : std::nullopt);
     processes().Meet();
     return status == "finished" ? Outcome::kFinished : Outcome::kDiverged;
   }

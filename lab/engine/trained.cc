@@ -41,7 +41,7 @@ Trained OpenTrained(const Task& task, const Run& run, const std::optional<fs::pa
     if (const std::string read = CheckpointData(file); !read.empty()) source = GivenData(read);
   }
   Trained trained;
-  trained.data = LoadData(task, settings, source);
+  trained.data = LoadData(task, task.LoadSettings(settings, run.config.seed), source);
   if (trained.data->about.sha256 != run.config.data.sha256) {
     throw RunError(
         fmt::format("this is not the data that {} was trained on ({}): its checksum differs",

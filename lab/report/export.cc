@@ -1,8 +1,10 @@
 #include "lab/report/export.h"
 
+#include <optional>
 #include <string_view>
 
 #include "lab/analysis/summary.h"
+#include "lab/analysis/two_way.h"
 
 namespace planish::lab {
 namespace {
@@ -24,6 +26,12 @@ Json GroupJson(const Section& section, const Group& group) {
     metrics[metric.name] = {
         {"final", EstimateJson(EstimateMean(ValuesOf(group, metric.name, Measure::kFinal)))},
         {"best", EstimateJson(EstimateMean(ValuesOf(group, metric.name, Measure::kBest)))}};
+    if (!FindItemMetric(metric.name)) continue;
+    const std::optional<TwoWayInterval> interval = TwoWayOf({&group}, {1}, metric).interval;
+    metrics[metric.name]["best"]["seeds_and_items"] = {
+        {"low", interval ? Json(interval->low) : Json()},
+        {"high", interval ? Json(interval->high) : Json()},
+        {"items", interval ? Json(interval->items) : Json()}};
   }
   return {{"task", section.config->task},
           {"data", DataJson(section.config->data)},

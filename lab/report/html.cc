@@ -265,6 +265,14 @@ std::string HeadlineNote(const Section& section) {
   return note;
 }
 
+// Returns true if a run of the section has predictions for its headline metric.
+bool HasPredictions(const Section& section) {
+  return HeadlineMeasure(section) == Measure::kBest &&
+         FindItemMetric(section.config->report.headline) &&
+         std::ranges::any_of(section.runs,
+                             [](const Run* run) { return run->predictions != nullptr; });
+}
+
 // Renders the headline metric of each group, and its difference from the baseline.
 Markup RenderHeadline(const Section& section, const Panel& panel) {
   const RunConfig& config = *section.config;
@@ -279,16 +287,25 @@ Markup RenderHeadline(const Section& section, const Panel& panel) {
     const std::string unit = DifferenceUnit(*metric);
     head += NumberHead("minus " + config.report.baseline + (unit.empty() ? "" : " (" + unit + ")"));
   }
+  const bool has_items = differences && HasPredictions(section);
+  if (has_items) head += NumberHead("over seeds and test items");
   head += NumberHead("training (s)");
   Markup rows;
   for (const Group& group : panel.groups) {
     Markup row = NameHead(section, group) + SeedsCell(group) +
                  EstimateCell(*metric, ValuesOf(group, metric->name, measure));
     if (differences) {
-      row += NumberCell(
-          &group == baseline
-              ? std::string(kMissing)
-              : DifferenceText(*metric, Compare(group, *baseline, *metric, measure).difference));
+      const bool is_baseline = &group == baseline;
+      const Estimate difference =
+          is_baseline ? Estimate() : Compare(group, *baseline, *metric, measure).difference;
+      row += NumberCell(DifferenceText(*metric, difference));
+      if (has_items) {
+        const std::string text =
+            is_baseline ? ""
+                        : SeedsAndItemsText(*metric, difference,
+                                            TwoWayDifference(group, *baseline, *metric));
+        row += NumberCell(text.empty() ? std::string(kMissing) : text);
+      }
     }
     rows += Tag("tr", {}, row + SecondsCell(group));
   }
@@ -658,6 +675,15 @@ std::vector<std::string> Warnings(const Section& section) {
   return lines;
 }
 
+// Returns sentences on runs without predictions of use.
+std::vector<std::string> LeftOutText(const Section& section) {
+  const MetricSpec* metric = section.Find(section.config->report.headline);
+  if (!metric || HeadlineMeasure(section) != Measure::kBest) return {};
+  LeftOutRuns left_out;
+  for (const Panel& panel : section.panels) left_out += LeftOutOf(GroupsOf(panel), *metric);
+  return left_out.Text();
+}
+
 // Returns a note on the sampling error of one run's error rate from the size of the test set.
 std::string SamplingNote(const Section& section) {
   const MetricSpec* metric = section.Find(section.config->report.headline);
@@ -865,7 +891,10 @@ Part RenderSection(const Section& section, const std::string& id) {
         RenderValues(section, panel), RenderGradients(section, panel, panel_id),
         RenderSamples(section, panel));
   }
-  results += Tag("p", {{"class", "note"}}, HeadlineNote(section));
+  std::string note = HeadlineNote(section);
+  if (HasPredictions(section)) note += fmt::format(" {}", kSeedsAndItemsNote);
+  for (const std::string& line : LeftOutText(section)) note += " " + line;
+  results += Tag("p", {{"class", "note"}}, note);
   AddSection(part, "-results", "Results and curves", results);
   AddSection(part, "-claims", "Published claims about this task", RenderClaims(section));
 

@@ -22,8 +22,18 @@ Json NumberJson(std::optional<double> value) {
   return value && std::isfinite(*value) ? Json(*value) : Json();
 }
 
+// Returns an interval over seeds and test items in the displayed unit, or why there is none.
+Json SeedsAndItemsJson(const MetricSpec& metric, const TwoWayResult& result) {
+  const std::optional<TwoWayInterval>& interval = result.interval;
+  return {{"low", interval ? NumberJson(Shown(metric, interval->low)) : Json()},
+          {"high", interval ? NumberJson(Shown(metric, interval->high)) : Json()},
+          {"items", interval ? Json(interval->items) : Json()},
+          {"left_out", result.left_out}};
+}
+
 // Returns an estimate in the displayed unit, with its p-value.
-Json DifferenceJson(const MetricSpec& metric, const ContrastResult& contrast) {
+Json DifferenceJson(const MetricSpec& metric, const ContrastResult& contrast,
+                    const TwoWayResult& items) {
   const Estimate& value = contrast.value();
   Json json = {{"mean", nullptr}, {"low", nullptr}, {"high", nullptr}, {"seeds", value.count}};
   if (value.count > 0) json["mean"] = NumberJson(Shown(metric, value.mean));
@@ -36,6 +46,7 @@ Json DifferenceJson(const MetricSpec& metric, const ContrastResult& contrast) {
   json["by_divergence"] = contrast.by_divergence;
   json["two_processors"] = contrast.mixes_processors;
   json["doubt"] = contrast.doubt;
+  json["seeds_and_items"] = SeedsAndItemsJson(metric, items);
   return json;
 }
 
@@ -75,15 +86,20 @@ void AddDifferences(const Section& section, const Panel& panel, JsonRows& rows) 
   if (!metric || !panel.Find(report.baseline)) return;
   for (const Group& group : panel.groups) {
     if (group.value == report.baseline) continue;
-    const ContrastResult contrast = MeasureContrast(
-        panel, {{group.value, 1}, {report.baseline, -1}}, *metric, {HeadlineMeasure(section)});
+    const Measure measure = HeadlineMeasure(section);
+    const ContrastResult contrast =
+        MeasureContrast(panel, {{group.value, 1}, {report.baseline, -1}}, *metric, {measure});
     if (!contrast.measured) continue;
     Json row = PanelJson(section, panel);
     row["metric"] = metric->name;
     row["value"] = group.value;
     row["baseline"] = report.baseline;
     row["sign"] = contrast.sign;
-    row["difference"] = DifferenceJson(*metric, contrast);
+    TwoWayResult items;
+    if (measure == Measure::kBest) {
+      items = TwoWayDifference(group, *panel.Find(report.baseline), *metric);
+    }
+    row["difference"] = DifferenceJson(*metric, contrast, items);
     rows.push_back(std::move(row));
   }
 }
@@ -120,7 +136,12 @@ void AddTaskClaims(const Section& section, JsonRows& rows) {
                 {"metric", result.metric.label}};
     if (result.panel) {
       row["p"] = NumberJson(PValueOf(result.metric, result.contrast));
-      row["difference"] = DifferenceJson(result.metric, result.contrast);
+      TwoWayResult items;
+      if (result.measure == Measure::kBest) {
+        items = TwoWayDifference(*result.panel->Find(result.claim.better),
+                                 *result.panel->Find(result.claim.worse), result.metric);
+      }
+      row["difference"] = DifferenceJson(result.metric, result.contrast, items);
     }
     rows.push_back(std::move(row));
   }
@@ -141,14 +162,16 @@ void AddPaperClaims(const Reproduction& reproduction, JsonRows& claims, JsonRows
                       {"p_holm", NumberJson(result.holm)}});
     for (const PaperClaimResult::Column& column : result.columns) {
       if (!column.contrast.measured) continue;
-      columns.push_back({{"paper", reproduction.paper->name},
-                         {"number", number},
-                         {"column", result.LabelOf(column)},
-                         {"own_data", column.runs->own_data},
-                         {"evidence", EvidenceText(column.runs->evidence)},
-                         {"sign", column.contrast.sign},
-                         {"equivalent", column.is_equivalent},
-                         {"difference", DifferenceJson(column.metric, column.contrast)}});
+      columns.push_back(
+          {{"paper", reproduction.paper->name},
+           {"number", number},
+           {"column", result.LabelOf(column)},
+           {"own_data", column.runs->own_data},
+           {"evidence", EvidenceText(column.runs->evidence)},
+           {"sign", column.contrast.sign},
+           {"equivalent", column.is_equivalent},
+           {"difference", DifferenceJson(column.metric, column.contrast,
+                                         TwoWayOf(reproduction, *result.claim, column))}});
     }
   }
 }
@@ -178,7 +201,7 @@ void AddPaperTables(const Reproduction& reproduction, JsonRows& rows) {
           row["against"] = line.against;
           row["printed_difference"] =
               NumberJson(paper.PrintedContrast(*runs.column, {{line.norm, 1}, {line.against, -1}}));
-          row["difference"] = DifferenceJson(*runs.metric, result.difference);
+          row["difference"] = DifferenceJson(*runs.metric, result.difference, TwoWayOf(runs, line));
           const auto adjusted = tests.adjusted.find({&runs, line.norm, line.against});
           row["p_tables"] =
               adjusted == tests.adjusted.end() ? Json() : NumberJson(adjusted->second);

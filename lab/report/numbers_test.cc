@@ -10,12 +10,14 @@
 #include "lab/analysis/arena.h"
 #include "lab/analysis/test_runs.h"
 #include "lab/report/export.h"
+#include "lab/report/report.h"
 
 namespace planish::lab {
 namespace {
 
 using Json = nlohmann::ordered_json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::vector<Json>& Table(const std::vector<NumbersTable>& tables, const std::string& name) {
   const auto table = std::ranges::find(tables, name, &NumbersTable::name);
@@ -55,6 +57,55 @@ TEST(NumbersTest, HaveTheValuesOfThePaperAndTheRuns) {
   const Json json = Json::parse(NumbersJson(tables));
   EXPECT_EQ(json["format"], "planish-report/1");
   for (const NumbersTable& table : tables) EXPECT_EQ(json[table.name].size(), table.rows.size());
+}
+
+// Gives a run of 1,000 test sentences predictions, the first ones right, that have its accuracy.
+Run WithPredictions(Run run, size_t shift) {
+  const double accuracy = run.result->best->values.at("test_accuracy");
+  std::vector<int64_t> labels(1000), answers(1000, 1);
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (static_cast<double>(i) < 1000 * accuracy - 0.5) answers[(i + shift) % 1000] = 0;
+  }
+  run.predictions =
+      std::make_shared<Predictions>(PredictionsOf({"label", "prediction"}, {labels, answers}));
+  return run;
+}
+
+TEST(NumbersTest, HaveIntervalsOverSeedsAndItems) {
+  Runs runs;
+  const double layer[] = {.770, .781, .779}, none[] = {.751, .760, .755};
+  for (int64_t seed = 1; seed <= 3; ++seed) {
+    // The norms are right on other items: the second interval is much wider than the first.
+    runs.push_back(WithPredictions(ColumnRun("rt", "layer", seed, layer[seed - 1], "rt"), 0));
+    runs.push_back(WithPredictions(ColumnRun("rt", "none", seed, none[seed - 1], "rt"), 500));
+  }
+  const auto cell_of = [](const std::vector<NumbersTable>& tables) {
+    for (const Json& row : Table(tables, "paper_tables")) {
+      if (row["norm"] == "layer" && row["column"] == "RT" && row.contains("difference")) {
+        return row["difference"];
+      }
+    }
+    throw std::out_of_range("no cell");
+  };
+  const Json difference = cell_of(NumbersOf(runs, {}));
+  const Json& items = difference["seeds_and_items"];
+  EXPECT_GT(difference["low"], 0);
+  EXPECT_LT(items["low"], 0);
+  EXPECT_GT(items["high"], difference["high"]);
+  EXPECT_EQ(items["items"], 1000);
+  EXPECT_EQ(items["left_out"], "");
+  EXPECT_EQ(Table(NumbersOf(runs, {}), "paper_claim_columns")[0]["difference"]["seeds_and_items"],
+            items);
+  const std::string page = RenderReport(runs);
+  EXPECT_THAT(page, HasSubstr("over seeds and test items: −"));
+  EXPECT_THAT(page, HasSubstr(", includes 0"));
+  EXPECT_THAT(page, Not(HasSubstr("without predictions")));
+
+  runs[3].predictions = nullptr;
+  const Json left_out = cell_of(NumbersOf(runs, {}))["seeds_and_items"];
+  EXPECT_TRUE(left_out["low"].is_null());
+  EXPECT_EQ(left_out["left_out"], "1 of 6 runs have no usable predictions");
+  EXPECT_THAT(RenderReport(runs), HasSubstr("1 run without predictions for the test items, of 6:"));
 }
 
 TEST(NumbersTest, HaveTheRankingOfTunedRuns) {

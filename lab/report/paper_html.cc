@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "lab/analysis/format.h"
 #include "lab/base/format_integer.h"
@@ -120,6 +122,9 @@ Markup DifferenceCell(const Reproduction& reproduction, const TableTests& tests,
     notes.push_back("p " + FormatP(adjusted->second));
   }
   if (!notes.empty()) content += Aside(fmt::format("{}", fmt::join(notes, "; ")));
+  const std::string items =
+      SeedsAndItemsText(*runs.metric, result.difference.value(), TwoWayOf(runs, line));
+  if (!items.empty()) content += Aside("over seeds and test items: " + items);
   if (result.difference.mixes_processors) content += Aside("two kinds of processors");
   content += Badge(VerdictText(result.verdict));
   const std::string reason = ReasonOf(result, runs.evidence);
@@ -319,7 +324,7 @@ std::string FormulaOf(const PaperClaim& claim) {
 }
 
 // Returns the measured values of a claim: "layer − none: RT +0.42 ± 0.30 points; ...".
-std::string NumbersText(const PaperClaimResult& result) {
+std::string NumbersText(const Reproduction& reproduction, const PaperClaimResult& result) {
   std::vector<std::string> parts;
   bool lower = false;
   for (const PaperClaimResult::Column& column : result.columns) {
@@ -335,6 +340,9 @@ std::string NumbersText(const PaperClaimResult& result) {
       if (column.metric.lower_is_better) part += "↓";
       lower |= column.metric.lower_is_better;
     }
+    const std::string items = SeedsAndItemsText(column.metric, column.contrast.value(),
+                                                TwoWayOf(reproduction, *result.claim, column));
+    if (!items.empty()) part += fmt::format(" (over seeds and test items {})", items);
     if (!column.contrast.doubt.empty()) part += fmt::format(" ({})", column.contrast.doubt);
     parts.push_back(part);
   }
@@ -374,7 +382,8 @@ std::string PValueText(const PaperClaimResult& result, int64_t claims) {
                      FormatP(*result.holm), Count(claims, "claim"));
 }
 
-Markup RenderClaims(const std::vector<PaperClaimResult>& results) {
+Markup RenderClaims(const Reproduction& reproduction,
+                    const std::vector<PaperClaimResult>& results) {
   const auto claims =
       std::ranges::count_if(results, [](const PaperClaimResult& r) { return r.p.has_value(); });
   Markup items;
@@ -385,7 +394,7 @@ Markup RenderClaims(const std::vector<PaperClaimResult>& results) {
       others.push_back(result.claim->text);
       continue;
     }
-    const std::string numbers = NumbersText(result);
+    const std::string numbers = NumbersText(reproduction, result);
     const std::string timing = TimingText(result);
     const std::string p = PValueText(result, claims);
     const bool mixes = std::ranges::any_of(
@@ -695,6 +704,20 @@ Markup RenderColumns(const Reproduction& reproduction) {
          ScrollingTable("Columns", Tag("tr", {}, head), rows);
 }
 
+// Returns sentences on intervals over seeds and test items, and on runs without them.
+std::vector<std::string> ItemNotes(const Reproduction& reproduction) {
+  LeftOutRuns left_out;
+  std::set<std::pair<const Panel*, std::string>> seen;
+  for (const ColumnRuns& runs : reproduction.columns) {
+    if (!runs.metric || !seen.emplace(runs.panel, runs.metric->name).second) continue;
+    left_out += LeftOutOf(GroupsOf(*runs.panel), *runs.metric);
+  }
+  std::vector<std::string> notes;
+  if (left_out.all > left_out.missing) notes.emplace_back(kSeedsAndItemsNote);
+  for (std::string& line : left_out.Text()) notes.push_back(std::move(line));
+  return notes;
+}
+
 }  // namespace
 
 Part RenderReproduction(const Reproduction& reproduction, const std::string& id) {
@@ -707,7 +730,7 @@ Part RenderReproduction(const Reproduction& reproduction, const std::string& id)
             .body = {},
             .links = {},
             .details = {}};
-  AddSection(part, "-claims", "Claims of the paper", RenderClaims(claims));
+  AddSection(part, "-claims", "Claims of the paper", RenderClaims(reproduction, claims));
   Markup tables;
   if (paper.invariances) tables += RenderInvariances(*paper.invariances);
   const TableTests tests = TestTables(reproduction);
@@ -764,6 +787,7 @@ Part RenderReproduction(const Reproduction& reproduction, const std::string& id)
         "of 1e-5 would exceed {:g}.",
         paper.invariances->name, kInvariant));
   }
+  for (const std::string& line : ItemNotes(reproduction)) notes.push_back(line);
   notes.insert(notes.end(), paper.notes.begin(), paper.notes.end());
   part.details = RenderColumns(reproduction) + Tag("h4", {}, "Notes") + List(notes);
   if (!timed.empty()) part.details += Tag("h4", {}, "Figures against seconds") + timed;

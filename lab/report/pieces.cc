@@ -59,21 +59,39 @@ std::string OnTestCases(const RunConfig& config) {
   return test == config.data.sizes.end() ? "" : " on " + Count(test->second, "test case");
 }
 
-std::string DifferenceText(const MetricSpec& metric, const Estimate& difference) {
-  if (difference.count == 0) return std::string(kMissing);
-  const auto with_sign = [](const std::string& text, double value) {
-    if (text[0] == '-') return "−" + text.substr(1);
-    return value == 0 ? text : "+" + text;
-  };
-  if (difference.half_width == 0) {  // no interval
-    return with_sign(FormatBare(metric, difference.mean), difference.mean);
-  }
-  if (difference.count != 2) return with_sign(FormatEstimate(metric, difference), difference.mean);
-  const std::string text = FormatTwo(metric, difference.min, difference.max);
+namespace {
+
+std::string WithSign(const std::string& text, double value) {
+  if (text[0] == '-') return "−" + text.substr(1);
+  return value == 0 ? text : "+" + text;
+}
+
+// Returns two values with their signs, with `between` between them.
+std::string TwoWithSigns(const MetricSpec& metric, double a, double b, std::string_view between) {
+  const std::string text = FormatTwo(metric, a, b);
   constexpr std::string_view kAnd = " and ";
   const size_t end = text.find(kAnd);
-  return fmt::format("{}{}{}", with_sign(text.substr(0, end), difference.min), kAnd,
-                     with_sign(text.substr(end + kAnd.size()), difference.max));
+  return fmt::format("{}{}{}", WithSign(text.substr(0, end), a), between,
+                     WithSign(text.substr(end + kAnd.size()), b));
+}
+
+}  // namespace
+
+std::string DifferenceText(const MetricSpec& metric, const Estimate& difference) {
+  if (difference.count == 0) return std::string(kMissing);
+  if (difference.half_width == 0) {  // no interval
+    return WithSign(FormatBare(metric, difference.mean), difference.mean);
+  }
+  if (difference.count != 2) return WithSign(FormatEstimate(metric, difference), difference.mean);
+  return TwoWithSigns(metric, difference.min, difference.max, " and ");
+}
+
+std::string SeedsAndItemsText(const MetricSpec& metric, const Estimate& difference,
+                              const TwoWayResult& result) {
+  if (!result.interval || difference.count <= 2) return "";
+  std::string text = TwoWithSigns(metric, result.interval->low, result.interval->high, " to ");
+  if (SureSign(difference) != 0 && result.interval->Includes(0)) text += ", includes 0";
+  return text;
 }
 
 Markup RenderLegend(const std::vector<LegendEntry>& entries) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lab/analysis/summary.h"
+#include "lab/analysis/two_way.h"
 #include "lab/report/chart.h"
 #include "lab/report/markup.h"
 
@@ -39,6 +40,18 @@ LineStyle StyleOf(const Section& section, std::string_view value);
 /// Returns a difference with its sign and interval: "+0.42 ± 0.30", or "+0.10 and +0.50" of two
 /// seeds.
 std::string DifferenceText(const MetricSpec& metric, const Estimate& difference);
+
+/// Returns the interval over seeds and test items, "−0.40 to +1.20", or an empty text without one
+/// and for two seeds, which are shown as both values. Says so if it includes 0 and the interval of
+/// `difference`, over seeds, does not.
+std::string SeedsAndItemsText(const MetricSpec& metric, const Estimate& difference,
+                              const TwoWayResult& result);
+
+/// Explanation of these intervals.
+inline constexpr std::string_view kSeedsAndItemsNote =
+    "Over seeds and test items: 95% interval of a bootstrap that draws seeds and test items again, "
+    "with replacement. It also covers what another test set of this size would change. Verdicts "
+    "follow the interval over seeds.";
 
 /// Returns text like " on 10,000 test cases", or an empty text if the data have no test set.
 std::string OnTestCases(const RunConfig& config);

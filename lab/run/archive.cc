@@ -1,22 +1,24 @@
 #include "lab/run/archive.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <new>
+#include <iterator>
 #include <set>
 #include <span>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
 #include "lab/base/escape.h"
 #include "lab/error.h"
 #include "lab/run/atomic_file.h"
+#include "lab/run/gzip.h"
 #include "lab/run/posix_file.h"
 
 namespace planish::lab {
@@ -46,68 +48,12 @@ static_assert(sizeof(TarHeader) == kBlock);
 constexpr std::string_view kMagic("ustar\0", 6);
 constexpr char kRegularFile = '0';
 
-// zlib's states. They are freed if an exception is thrown.
-struct Inflation : z_stream {
-  Inflation() : z_stream() {}
-  ~Inflation() { inflateEnd(this); }
-};
-struct Deflation : z_stream {
-  Deflation() : z_stream() {}
-  ~Deflation() { deflateEnd(this); }
-};
+// Files of a run in the order of an archive.
+constexpr std::string_view kFiles[] = {"config.json", "metrics.jsonl", "result.json",
+                                       "predictions.csv.gz"};
 
 [[noreturn]] void FailToRead(const fs::path& path, const std::string& reason) {
   throw DataError(fmt::format("cannot read {}: {}", Escaped(path.string()), reason));
-}
-
-Bytef* BytesOf(std::string_view text) {
-  return reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));  // zlib only reads it
-}
-
-// Returns `text` as a gzip member without a time or a name.
-std::string Gzip(std::string_view text) {
-  Deflation zlib;
-  if (deflateInit2(&zlib, 9, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
-    throw std::bad_alloc();
-  }
-  std::string packed(deflateBound(&zlib, text.size()), '\0');
-  zlib.next_in = BytesOf(text);
-  zlib.avail_in = static_cast<uInt>(text.size());
-  zlib.next_out = BytesOf(packed);
-  zlib.avail_out = static_cast<uInt>(packed.size());
-  if (deflate(&zlib, Z_FINISH) != Z_STREAM_END) throw std::bad_alloc();
-  packed.resize(zlib.total_out);
-  return packed;
-}
-
-// Unpacks consecutive gzip members. `path` is for messages.
-std::string Gunzip(std::string_view packed, const fs::path& path) {
-  Inflation zlib;
-  if (inflateInit2(&zlib, MAX_WBITS + 16) != Z_OK) throw std::bad_alloc();
-  zlib.next_in = BytesOf(packed);
-  zlib.avail_in = static_cast<uInt>(packed.size());
-  std::string text;
-  std::array<char, 1 << 16> piece;
-  for (;;) {
-    zlib.next_out = reinterpret_cast<Bytef*>(piece.data());
-    zlib.avail_out = piece.size();
-    const int result = inflate(&zlib, Z_NO_FLUSH);
-    text.append(piece.data(), piece.size() - zlib.avail_out);
-    if (std::ssize(text) > kMaxArchiveBytes) {
-      FailToRead(path, fmt::format("it unpacks to more than {} bytes", kMaxArchiveBytes));
-    }
-    if (result == Z_STREAM_END) {
-      if (zlib.avail_in == 0) return text;
-      inflateReset(&zlib);
-    } else if (result == Z_MEM_ERROR) {
-      throw std::bad_alloc();
-    } else if (result == Z_BUF_ERROR) {
-      FailToRead(path, "it is truncated");
-    } else if (result != Z_OK) {
-      FailToRead(path, fmt::format("it is not a gzip file or damaged ({})",
-                                   zlib.msg ? zlib.msg : "unknown error"));
-    }
-  }
 }
 
 // Returns the characters of a field before the first NUL.
@@ -180,8 +126,10 @@ class TarReader {
         with_config.insert(run);
       } else if (file == "metrics.jsonl") {
         files.metrics = std::move(content);
-      } else {
+      } else if (file == "result.json") {
         files.result = std::move(content);
+      } else {
+        files.predictions = std::move(content);
       }
     }
     for (const auto& [run, files] : runs) {
@@ -217,7 +165,7 @@ class TarReader {
   }
 
   // Returns the folder and the file name of the path RUN/FILE. Since RUN is one component and FILE
-  // one of three, no path leads out of a folder.
+  // one of four, no path leads out of a folder.
   std::pair<std::string, std::string> NameOf(const TarHeader& header) const {
     std::string name(TextOf(header.name));
     if (const std::string_view prefix = TextOf(header.prefix); !prefix.empty()) {
@@ -228,8 +176,8 @@ class TarReader {
     const std::string run = name.substr(0, slash);
     const std::string file = slash == name.npos ? "" : name.substr(slash + 1);
     if (run.empty() || run == "." || run == ".." ||
-        (file != "config.json" && file != "metrics.jsonl" && file != "result.json")) {
-      Refuse(name, "is not RUN/config.json, RUN/metrics.jsonl or RUN/result.json");
+        std::ranges::find(kFiles, file) == std::end(kFiles)) {
+      Refuse(name, fmt::format("is not RUN/{}", fmt::join(kFiles, ", RUN/")));
     }
     return {run, file};
   }
@@ -264,15 +212,16 @@ std::string PackArchive(const ArchivedRuns& runs, const fs::path& path) {
     std::string entries = TarEntry(run, "config.json", files.config);
     entries += TarEntry(run, "metrics.jsonl", files.metrics);
     if (files.result) entries += TarEntry(run, "result.json", *files.result);
+    if (files.predictions) entries += TarEntry(run, "predictions.csv.gz", *files.predictions);
     size += std::ssize(entries);
     if (size > kMaxArchiveBytes) {
       throw CannotWrite(path,
                         fmt::format("its runs have more than {} bytes, the limit of an archive",
                                     kMaxArchiveBytes));
     }
-    packed += Gzip(entries);
+    packed += PackGzip(entries);
   }
-  return packed + Gzip(std::string(2 * kBlock, '\0'));
+  return packed + PackGzip(std::string(2 * kBlock, '\0'));
 }
 
 }  // namespace
@@ -286,7 +235,13 @@ bool IsArchive(const fs::path& path) {
 
 ArchivedRuns ReadArchive(const fs::path& path) {
   const std::string packed = ReadRegularFile(path, kMaxArchiveBytes);
-  return TarReader(Gunzip(packed, path), path).Read();
+  std::string text;
+  try {
+    text = UnpackGzip(packed, kMaxArchiveBytes);
+  } catch (const std::invalid_argument& e) {
+    FailToRead(path, e.what());
+  }
+  return TarReader(text, path).Read();
 }
 
 std::vector<std::string> AddToArchive(const fs::path& path, const ArchivedRuns& runs) {

@@ -9,15 +9,16 @@
 #include <string_view>
 #include <vector>
 
-// Archives of runs: NAME.runs.tar.gz, with the files RUN/config.json, RUN/metrics.jsonl and
-// RUN/result.json of each run, and nothing else (docs/files.md).
+// Archives of runs: NAME.runs.tar.gz, with the files RUN/config.json, RUN/metrics.jsonl,
+// RUN/result.json and RUN/predictions.csv.gz of each run, and nothing else (docs/files.md).
 namespace planish::lab {
 
 /// Contents of the files of a run that the report reads.
 struct RunFiles {
-  std::string config;                 ///< config.json
-  std::string metrics;                ///< metrics.jsonl; empty if it does not exist
-  std::optional<std::string> result;  ///< result.json, if it exists
+  std::string config;                           ///< config.json
+  std::string metrics;                          ///< metrics.jsonl; empty if it does not exist
+  std::optional<std::string> result;            ///< result.json, if it exists
+  std::optional<std::string> predictions = {};  ///< predictions.csv.gz, if it exists
 
   bool operator==(const RunFiles&) const = default;
 };

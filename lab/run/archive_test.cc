@@ -88,7 +88,7 @@ TEST(Archive, RoundTripsContentsOfEverySizeAroundABlock) {
   for (const size_t size : {1u, 511u, 512u, 513u, 1024u, 70'000u}) {
     std::string content(size, 'x');
     for (size_t i = 0; i < size; ++i) content[i] = static_cast<char>(i * 7 + size);
-    runs[fmt::format("run-{}", size)] = {content, content, content};
+    runs[fmt::format("run-{}", size)] = {content, content, content, content};
   }
   AddToArchive(folder / "a.runs.tar.gz", runs);
   EXPECT_EQ(ReadArchive(folder / "a.runs.tar.gz"), runs);
@@ -264,7 +264,9 @@ TEST(Archive, RefusesNamesThatAreNotFilesOfRuns) {
         "/etc/config.json", "a/b/config.json", "a//config.json", "a/checkpoint", "a/config.json/",
         "a/", "a", "..", "a/config.json "}) {
     EXPECT_EQ(FaultOfTar(Entry(name, "1") + End()),
-              fmt::format("{} is not RUN/config.json, RUN/metrics.jsonl or RUN/result.json", name));
+              fmt::format("{} is not RUN/config.json, RUN/metrics.jsonl, RUN/result.json, "
+                          "RUN/predictions.csv.gz",
+                          name));
   }
   EXPECT_THAT(FaultOfTar(Entry("a\x1b[31m/x", "1") + End()), HasSubstr("a\\x1b[31m/x is not"));
 }

@@ -33,7 +33,7 @@ const std::vector<Added>& AddedSettings() {
       {"mt", "source_vocabulary", 0}, {"online-ln", "alpha_schedule", "constant"},
       {"char-lm", "unit", "byte"},    {"mt", "columns", ""},
       {"mt", "split_seed", 1},        {"handwriting", "symbols", ""},
-      {"handwriting", "writers", ""},
+      {"handwriting", "writers", ""}, {"rt", "split_by_seed", false},
   };
   return added;
 }

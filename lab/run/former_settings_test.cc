@@ -33,7 +33,8 @@ TEST(FormerSettings, AreUpdatedInTheirOrder) {
                              R"("source_vocabulary":0,"columns":"","split_seed":1})");
   settings = {{"norm", "rms"}, {"qk_norm", true}, {"placement", "peri"}};
   UpdateSettings("rt", settings);
-  EXPECT_EQ(settings.dump(), R"({"norm":"rms","qk_norm":true,"placement":"peri"})");
+  EXPECT_EQ(settings.dump(),
+            R"({"norm":"rms","qk_norm":true,"placement":"peri","split_by_seed":false})");
   settings = {{"cell", "gru"}};
   UpdateSettings("char-lm", settings);
   EXPECT_EQ(settings.dump(), R"({"cell":"gru","heads":1,"unit":"byte"})");

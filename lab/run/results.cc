@@ -252,10 +252,26 @@ Run ParseRun(const RunFiles& files, const fs::path& folder, const fs::path& wher
     run.evaluations.push_back(std::move(line.evaluation));
   }
   if (files.result) run.result = ParseFile<RunResult>(*files.result, where / "result.json");
-  if (run.result && run.result->status == "finished" && run.evaluations.empty()) {
+  const bool is_finished = run.result && run.result->status == "finished";
+  if (is_finished && run.evaluations.empty()) {
     throw CannotRead(where / "metrics.jsonl", "it has no evaluation, and the run is finished");
   }
+  if (is_finished && files.predictions) {
+    try {
+      run.predictions = std::make_shared<Predictions>(UnpackPredictions(*files.predictions));
+    } catch (const std::invalid_argument& e) {
+      run.predictions_fault = e.what();
+    }
+  }
   return run;
+}
+
+// Adds a run to those that were found. `where` is the path of its folder for messages.
+void AddRun(Run run, const fs::path& where, FoundRuns& found) {
+  if (!run.predictions_fault.empty()) {
+    found.faults.push_back(CannotRead(where / kPredictionsFile, run.predictions_fault).what());
+  }
+  found.runs.push_back(std::move(run));
 }
 
 }  // namespace
@@ -302,14 +318,24 @@ Run ReadRun(const fs::path& folder) {
   files.metrics = ReadMetrics(folder / "metrics.jsonl");
   const fs::path result = folder / "result.json";
   if (Exists(result)) files.result = ReadRegularFile(result, kMaxJsonBytes);
-  return ParseRun(files, folder, folder);
+  std::string fault;
+  if (const fs::path predictions = folder / kPredictionsFile; Exists(predictions)) {
+    try {
+      files.predictions = ReadRegularFile(predictions, kMaxPredictionsBytes);
+    } catch (const RunError& e) {
+      fault = std::string(e.what()).substr(std::string(CannotRead(predictions, "").what()).size());
+    }
+  }
+  Run run = ParseRun(files, folder, folder);
+  if (!fault.empty()) run.predictions_fault = fault;
+  return run;
 }
 
 FoundRuns ReadArchivedRuns(const fs::path& archive) {
   FoundRuns found;
   for (const auto& [name, files] : ReadArchive(archive)) {
     try {
-      found.runs.push_back(ParseRun(files, archive.parent_path() / name, archive / name));
+      AddRun(ParseRun(files, archive.parent_path() / name, archive / name), archive / name, found);
     } catch (const RunError& e) {
       found.faults.push_back(e.what());
     }
@@ -377,7 +403,7 @@ FoundRuns FindRuns(const std::vector<fs::path>& roots) {
   }
   for (const fs::path& folder : folders) {
     try {
-      found.runs.push_back(ReadRun(folder));
+      AddRun(ReadRun(folder), folder, found);
     } catch (const RunError& e) {
       found.faults.push_back(e.what());
     }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -12,9 +13,11 @@
 #include <vector>
 
 #include "lab/run/archive.h"
+#include "lab/run/predictions.h"
 
 // Files of a run folder, the only input of the report (docs/files.md): config.json is a RunConfig,
 // a line of metrics.jsonl an Evaluation, and result.json a RunResult, written when the run ends.
+// predictions.csv.gz has Predictions, which only some tasks make.
 // An archive (lab/run/archive.h) contains the same files of many runs.
 namespace planish::lab {
 
@@ -142,6 +145,10 @@ struct Run {
   std::vector<Evaluation> evaluations;
   std::optional<RunResult> result;  ///< absent while the run is unfinished
   bool is_rate_tuned = false;       ///< its learning rate was chosen by tuning (MarkTunedRuns)
+  /// Of a finished run; null if it has none that can be read.
+  std::shared_ptr<const Predictions> predictions = nullptr;
+  std::string predictions_fault =
+      {};  ///< why they cannot be read; empty if they can or are missing
 };
 
 /// Line of metrics.jsonl without its line end, and its content.
@@ -160,7 +167,8 @@ inline constexpr int64_t kMaxMetricsBytes = int64_t{1} << 30;
 std::vector<EvaluationLine> ReadEvaluationLines(const std::filesystem::path& file);
 
 /// Reads one run folder. Throws RunError naming the file and the line if a file is missing,
-/// malformed or not regular, and for a finished run without an evaluation.
+/// malformed or not regular, and for a finished run without an evaluation. Predictions that cannot
+/// be read do not count: Run::predictions_fault says why.
 Run ReadRun(const std::filesystem::path& folder);
 
 /// Returns `text` with the file name of each absolute path in place of the path.
@@ -171,8 +179,10 @@ void RemovePaths(RunConfig& config);
 
 /// Runs found in folders and archives.
 struct FoundRuns {
-  std::vector<Run> runs;            ///< readable runs, sorted by folder; archived ones first
-  std::vector<std::string> faults;  ///< a sentence for each unreadable file, naming it
+  std::vector<Run> runs;  ///< readable runs, sorted by folder; archived ones first
+  /// A sentence for each unreadable file, naming it. A run whose predictions cannot be read is also
+  /// in `runs`.
+  std::vector<std::string> faults;
 };
 
 /// Reads every run of an archive. Throws like ReadArchive.

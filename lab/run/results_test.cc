@@ -18,6 +18,7 @@ using Json = nlohmann::ordered_json;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::ThrowsMessage;
 
 RunConfig Config() {
@@ -473,6 +474,57 @@ TEST(FindRuns, NamesBrokenArchivesAndRunsInThem) {
                           HasSubstr((folder / "d.runs.tar.gz").string())));
   EXPECT_THAT([&] { FindRuns({folder / "b.runs.tar.gz"}); },
               ThrowsMessage<DataError>(HasSubstr("no run can be read")));
+}
+
+// Returns the files of a finished run, with `predictions`.
+RunFiles FinishedRunWith(const std::string& predictions) {
+  RunFiles files = MinimalRun();
+  Evaluation evaluation;
+  files.metrics = Json(evaluation).dump() + "\n";
+  RunResult result;
+  result.status = "finished";
+  files.result = Json(result).dump();
+  files.predictions = predictions;
+  return files;
+}
+
+TEST(FindRuns, ReadsRunsWithoutTheirPredictionsIfTheseAreDamaged) {
+  const TestFolder folder;
+  const Predictions predictions = PredictionsOf({"label"}, {{1, 2}});
+  const std::string packed = PackPredictions(predictions);
+  RunFiles unfinished = FinishedRunWith(packed);
+  unfinished.result.reset();
+  AddToArchive(folder / "a.runs.tar.gz", {{"cut", FinishedRunWith(packed.substr(0, 20))},
+                                          {"empty", FinishedRunWith("")},
+                                          {"unfinished", unfinished},
+                                          {"whole", FinishedRunWith(packed)}});
+  const FoundRuns found = FindRuns({folder.path()});
+  ASSERT_EQ(found.runs.size(), 4u);
+  const fs::path archive = folder / "a.runs.tar.gz";
+  EXPECT_THAT(
+      found.faults,
+      ElementsAre(
+          "cannot read " + (archive / "cut/predictions.csv.gz").string() + ": it is truncated",
+          "cannot read " + (archive / "empty/predictions.csv.gz").string() + ": it is truncated"));
+  EXPECT_EQ(found.runs[0].predictions_fault, "it is truncated");
+  EXPECT_EQ(found.runs[0].predictions, nullptr);
+  EXPECT_EQ(found.runs[2].predictions, nullptr);
+  EXPECT_EQ(*found.runs[3].predictions, predictions);
+}
+
+TEST(FindRuns, NamesPredictionsThatAreNoRegularFile) {
+  const TestFolder folder;
+  const RunFiles files = FinishedRunWith("");
+  fs::create_directory(folder / "run");
+  WriteFile(folder / "run/config.json", files.config);
+  WriteFile(folder / "run/metrics.jsonl", files.metrics);
+  WriteFile(folder / "run/result.json", *files.result);
+  fs::create_directory(folder / "run/predictions.csv.gz");
+  const FoundRuns found = FindRuns({folder.path()});
+  ASSERT_EQ(found.runs.size(), 1u);
+  EXPECT_THAT(found.faults, ElementsAre(HasSubstr("run/predictions.csv.gz: ")));
+  EXPECT_FALSE(found.runs[0].predictions_fault.empty());
+  EXPECT_THAT(found.runs[0].predictions_fault, Not(HasSubstr("predictions.csv.gz")));
 }
 
 TEST(FindRuns, ThrowsIfNoRunIsReadable) {

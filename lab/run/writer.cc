@@ -144,9 +144,11 @@ void RunWriter::Sync() {
 
 void RunWriter::TruncateAfter(int64_t step) {
   CheckFolder();
-  const fs::path result = folder_ / "result.json";
-  if (unlink(result.c_str()) != 0 && errno != ENOENT) {
-    throw CannotWrite(result, SystemReason(errno));
+  for (const char* name : {"result.json", kPredictionsFile}) {
+    const fs::path file = folder_ / name;
+    if (unlink(file.c_str()) != 0 && errno != ENOENT) {
+      throw CannotWrite(file, SystemReason(errno));
+    }
   }
   std::string kept;
   for (const EvaluationLine& line : ReadEvaluationLines(folder_ / kMetrics)) {
@@ -156,8 +158,9 @@ void RunWriter::TruncateAfter(int64_t step) {
   WriteFileAtomically(folder_ / kMetrics, kept);
 }
 
-void RunWriter::Finish(const RunResult& result) {
+void RunWriter::Finish(const RunResult& result, const std::optional<Predictions>& predictions) {
   Sync();
+  if (predictions) WriteFileAtomically(folder_ / kPredictionsFile, PackPredictions(*predictions));
   const fs::path file = folder_ / "result.json";
   WriteFileAtomically(file, ToText(file, result, "result", 2));
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,11 +44,12 @@ class RunWriter {
   /// evaluations before it.
   void Sync();
 
-  /// Keeps the evaluations up to `step` and removes result.json: the run continues from there.
+  /// Keeps the evaluations up to `step` and removes result.json and predictions.csv.gz: the run
+  /// continues from there.
   void TruncateAfter(int64_t step);
 
-  /// Writes result.json: the run has ended.
-  void Finish(const RunResult& result);
+  /// Writes predictions.csv.gz if there are predictions, then result.json: the run has ended.
+  void Finish(const RunResult& result, const std::optional<Predictions>& predictions = {});
 
   const std::filesystem::path& folder() const { return folder_; }
 

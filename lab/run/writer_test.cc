@@ -215,7 +215,8 @@ TEST(RunWriter, ReportsWhyTheFolderCannotBeCreated) {
 TEST(RunWriter, WritesNothingThroughLinks) {
   for (const bool hard : {false, true}) {
     for (const char* name : {".lock", "metrics.jsonl", "config.json", "result.json",
-                             ".config.json.tmp", ".metrics.jsonl.tmp", ".result.json.tmp"}) {
+                             "predictions.csv.gz", ".config.json.tmp", ".metrics.jsonl.tmp",
+                             ".result.json.tmp", ".predictions.csv.gz.tmp"}) {
       SCOPED_TRACE(std::string(hard ? "hard " : "symbolic ") + name);
       const TestFolder folder;
       WriteFile(folder / "victim", "kept");
@@ -229,7 +230,7 @@ TEST(RunWriter, WritesNothingThroughLinks) {
         RunWriter writer(folder / "run");
         writer.WriteConfig(Config());
         writer.Append(At(1));
-        writer.Finish(RunResult());
+        writer.Finish(RunResult(), PredictionsOf({"label"}, {{1}}));
         writer.TruncateAfter(0);
       } catch (const RunError& e) {
         EXPECT_THAT(e.what(), AllOf(HasSubstr("cannot"), HasSubstr(name)));

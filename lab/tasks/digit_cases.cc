@@ -8,6 +8,7 @@
 
 #include "lab/data/source.h"
 #include "lab/error.h"
+#include "lab/tasks/class_predictions.h"
 
 namespace planish::lab {
 
@@ -61,16 +62,19 @@ Scores Score(const std::function<at::Tensor(const at::Tensor&)>& logits, const C
              int64_t at_once) {
   double nll = 0;
   int64_t wrong = 0;
+  Tensors answers;
   const int64_t count = cases.x.size(0);
   for (int64_t begin = 0; begin < count; begin += at_once) {
     const int64_t end = std::min(begin + at_once, count);
-    const at::Tensor answers = logits(cases.x.slice(0, begin, end));
+    const at::Tensor part = logits(cases.x.slice(0, begin, end));
     const at::Tensor labels = cases.labels.slice(0, begin, end);
-    nll += at::cross_entropy_loss(answers, labels, {}, at::Reduction::Sum).item<double>();
-    wrong += answers.argmax(1).ne(labels).sum().item<int64_t>();
+    nll += at::cross_entropy_loss(part, labels, {}, at::Reduction::Sum).item<double>();
+    answers.push_back(part.argmax(1));
+    wrong += answers.back().ne(labels).sum().item<int64_t>();
   }
   const auto all = static_cast<double>(count);
-  return {nll / all, static_cast<double>(wrong) / all, static_cast<double>(count - wrong) / all};
+  return {nll / all, static_cast<double>(wrong) / all, static_cast<double>(count - wrong) / all,
+          at::cat(answers)};
 }
 
 EpochPlan DigitExperiment::PlanEpoch(at::Generator& generator) {
@@ -93,17 +97,19 @@ Values DigitExperiment::Evaluate() {
 
 Values DigitExperiment::Test() {
   Values values;
-  if (!options_.test_curves) Measure("test", data_.test, &values);
+  const Scores scores = Measure("test", data_.test, &values);
+  SetPredictions(ClassPredictions(data_.test.labels, scores.answers));
   return values;
 }
 
-void DigitExperiment::Measure(const std::string& split, const Cases& cases, Values* values) {
+Scores DigitExperiment::Measure(const std::string& split, const Cases& cases, Values* values) {
   const Scores scores =
       Score([this](const at::Tensor& x) { return Poll(), Logits(OnDevice(x)).cpu(); }, cases,
             options_.evaluation_batch);
   (*values)[split + "_nll"] = scores.nll;
   const bool error = options_.metric == "error";
   (*values)[split + "_" + options_.metric] = error ? scores.error : scores.accuracy;
+  return scores;
 }
 
 std::unique_ptr<Dataset> DigitTask::Load(const Settings& s,

@@ -58,6 +58,7 @@ struct Scores {
   double nll = 0;       ///< negative log-likelihood of the class, nats
   double error = 0;     ///< fraction of cases with another most likely class
   double accuracy = 0;  ///< 1 - error
+  at::Tensor answers;   ///< [N] int64, the most likely class of each case
 };
 
 /// Returns the metrics of the classifier `logits`, [B, pixels] -> [B, classes], called on `at_once`
@@ -92,7 +93,7 @@ class DigitExperiment : public Experiment {
   const DigitCases& data() const { return data_; }
 
  private:
-  void Measure(const std::string& split, const Cases& cases, Values* values);
+  Scores Measure(const std::string& split, const Cases& cases, Values* values);
 
   Options options_;
   const DigitCases& data_;

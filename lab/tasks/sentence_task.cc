@@ -12,6 +12,7 @@
 #include "lab/error.h"
 #include "lab/model/norms.h"
 #include "lab/model/sentence_classifier.h"
+#include "lab/tasks/class_predictions.h"
 #include "lab/tasks/synthetic_sentences.h"
 
 namespace planish::lab {
@@ -59,6 +60,7 @@ Numbered Number(const Sentences& sentences, const Lexicon& lexicon) {
 
 struct Corpus final : Dataset {
   Numbered train, valid, test;
+  std::vector<int64_t> test_items;  // SentenceSets::test_items
   int64_t classes = 0;
   int64_t words = 0;    // in the lexicon
   int64_t longest = 0;  // words of a sentence
@@ -111,6 +113,9 @@ class SentenceExperiment final : public Experiment {
 
   Values Test() override {
     const Result test = Measure(corpus_.test, corpus_.test.size());
+    Predictions predictions = ClassPredictions(corpus_.test.labels, test.answers);
+    if (!corpus_.test_items.empty()) predictions.items = corpus_.test_items;
+    SetPredictions(std::move(predictions));
     Values values = {{"test_accuracy", test.accuracy}};
     if (has_test_loss_) values["test_loss"] = test.loss;
     return values;
@@ -119,6 +124,7 @@ class SentenceExperiment final : public Experiment {
  private:
   struct Result {
     double loss = 0, accuracy = 0;
+    at::Tensor answers;  // [N] the class that the model found
   };
 
   // Returns words [B, T] of these cases, up to the longest one's, with their lengths and labels.
@@ -138,15 +144,18 @@ class SentenceExperiment final : public Experiment {
         TokenBatches(lengths, std::max(kEvaluationTokens, corpus_.longest), generator);
     double loss = 0;
     int64_t right = 0;
+    const at::Tensor answers = at::empty({count}, at::kLong);
     for (int64_t b = 0; b < plan.batches(); ++b) {
       Poll();
       const Tensors batch = OnDevice(Gather(set, plan.batch(b)));
       const at::Tensor logits = model_.forward(batch[0], batch[1]);
       loss += at::cross_entropy_loss(logits, batch[2], {}, at::Reduction::Sum).item<double>();
-      right += logits.argmax(1).eq(batch[2]).sum().item<int64_t>();
+      const at::Tensor found = logits.argmax(1);
+      right += found.eq(batch[2]).sum().item<int64_t>();
+      answers.index_copy_(0, plan.batch(b), found.cpu());
     }
     return {loss / static_cast<double>(count),
-            static_cast<double>(right) / static_cast<double>(count)};
+            static_cast<double>(right) / static_cast<double>(count), answers};
   }
 
   const Corpus& corpus_;
@@ -232,6 +241,7 @@ std::unique_ptr<Dataset> SentenceTask::Load(
   corpus->train = Number(sets.train, lexicon);
   corpus->valid = Number(sets.valid, lexicon);
   corpus->test = Number(sets.test, lexicon);
+  corpus->test_items = std::move(sets.test_items);
   corpus->classes = sets.classes;
   corpus->words = lexicon.size();
   for (const Numbered* set : {&corpus->train, &corpus->valid, &corpus->test}) {

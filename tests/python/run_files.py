@@ -5,7 +5,9 @@ import re
 import zlib
 
 CHECKPOINT = "checkpoint/state.safetensors"
-TEMPORARY = {".config.json.tmp", ".metrics.jsonl.tmp", ".result.json.tmp", "checkpoint/.state.safetensors.tmp"}
+PREDICTIONS = "predictions.csv.gz"
+TEMPORARY = {".config.json.tmp", ".metrics.jsonl.tmp", ".result.json.tmp", f".{PREDICTIONS}.tmp",
+             "checkpoint/.state.safetensors.tmp"}  # fmt: skip
 CLOCK = ("seconds", "cpu_seconds", "input_seconds", "evaluation_seconds")
 
 
@@ -68,7 +70,7 @@ def assert_same_results(run, expected):
 
 def unexpected_files(run):
     """Returns the names in a run folder that docs/files.md does not list. Temporary files are in the list."""
-    listed = {".lock", "config.json", "metrics.jsonl", "result.json", "checkpoint", CHECKPOINT} | TEMPORARY
+    listed = {".lock", "config.json", "metrics.jsonl", "result.json", PREDICTIONS, "checkpoint", CHECKPOINT} | TEMPORARY
     names = {str(path.relative_to(run)) for path in run.rglob("*")}
     return sorted(name for name in names - listed if not re.fullmatch(r"events\.out\.tfevents\.[^/]+", name))
 

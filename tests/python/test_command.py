@@ -104,7 +104,8 @@ def test_sweep_writes_a_folder_for_each_run(sweep):
     for folder in task.iterdir():
         names = [re.sub(r"tfevents\..*", "tfevents", path.name) for path in folder.iterdir()]
         assert sorted(names) == [
-            ".lock", "checkpoint", "config.json", "events.out.tfevents", "metrics.jsonl", "result.json",
+            ".lock", "checkpoint", "config.json", "events.out.tfevents", "metrics.jsonl", "predictions.csv.gz",
+            "result.json",
         ]  # fmt: skip
         assert [path.name for path in (folder / "checkpoint").iterdir()] == ["state.safetensors"]
 

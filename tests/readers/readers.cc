@@ -71,6 +71,12 @@ void ReadCheckpointState(const fs::path& file) {
   ReadCheckpoint(checkpoint);
 }
 
+// Throws RunError for predictions of a run that FindRuns names.
+void ReadPredictions(const fs::path& file) {
+  const FoundRuns found = FindRuns({file.parent_path()});
+  if (!found.faults.empty()) throw RunError(found.faults.front());
+}
+
 std::vector<Reader> AllReaders() {
   const std::pair<std::string, std::string> config{"run-config/small.json", "config.json"};
   const auto run = [](const fs::path& file) { ReadRun(file.parent_path()); };
@@ -136,6 +142,12 @@ std::vector<Reader> AllReaders() {
       {"png", "image.png", [](const fs::path& file) { ReadPng(file); }},
       {"run-config", "config.json", run},
       {"run-metrics", "metrics.jsonl", run, {config}},
+      {"run-predictions",
+       kPredictionsFile,
+       ReadPredictions,
+       {config,
+        {"run-metrics/small.jsonl", "metrics.jsonl"},
+        {"run-result/small.json", "result.json"}}},
       {"run-result", "result.json", run, {config, {"run-metrics/small.jsonl", "metrics.jsonl"}}},
       {"safetensors", "small.safetensors",
        [](const fs::path& file) { SafetensorsFile::Read(file); }},

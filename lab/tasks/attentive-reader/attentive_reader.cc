@@ -13,6 +13,7 @@
 #include "lab/tasks/attentive-reader/attention_picture.h"
 #include "lab/tasks/attentive-reader/corpus.h"
 #include "lab/tasks/attentive-reader/model.h"
+#include "lab/tasks/class_predictions.h"
 #include "lab/tasks/theano.h"
 
 namespace planish::lab {
@@ -107,6 +108,7 @@ class Reader final : public Experiment {
 
   Values Test() override {
     const Result test = Measure(corpus_.test, corpus_.test.size());
+    SetPredictions(ClassPredictions(corpus_.test.answers, test.found));
     return {{"test_loss", test.loss},
             {"test_error", test.error},
             {"test_passage_error", test.passage_error}};
@@ -157,6 +159,7 @@ class Reader final : public Experiment {
  private:
   struct Result {
     double loss = 0, error = 0, passage_error = 0;
+    at::Tensor found;  // [N] the most likely entity
   };
 
   at::Tensor Identity() const { return at::arange(corpus_.entities, at::kLong); }
@@ -203,6 +206,7 @@ class Reader final : public Experiment {
     const at::Tensor order = at::argsort(set.passage_lengths.slice(0, 0, count), /*stable=*/true);
     at::Generator generator = at::detail::createCPUGenerator(0);
     Result sums;
+    sums.found = at::empty({count}, at::kLong);
     for (const at::Tensor& cases : order.split(kEvaluationBatch)) {
       Poll();
       const at::Tensor permutation =
@@ -210,7 +214,10 @@ class Reader final : public Experiment {
       const Tensors batch = OnDevice(Gather(set, cases, permutation));
       const at::Tensor logits = Read(batch).logits, &answers = batch[4];
       sums.loss += at::cross_entropy_loss(logits, answers, {}, at::Reduction::Sum).item<double>();
-      sums.error += logits.argmax(1).ne(answers).sum().item<double>();
+      const at::Tensor found = logits.argmax(1);
+      sums.error += found.ne(answers).sum().item<double>();
+      // The inverse of the permutation gives the entity's number in the data.
+      sums.found.index_copy_(0, cases, permutation.argsort().index_select(0, found.cpu()));
       // Padding is the unknown word, which is not an entity.
       const at::Tensor there =
           at::zeros({cases.size(0), corpus_.entities + 1}, batch[0].options().dtype(at::kBool))
@@ -221,7 +228,7 @@ class Reader final : public Experiment {
       sums.passage_error += among.argmax(1).ne(answers).sum().item<double>();
     }
     const auto n = static_cast<double>(count);
-    return {sums.loss / n, sums.error / n, sums.passage_error / n};
+    return {sums.loss / n, sums.error / n, sums.passage_error / n, sums.found};
   }
 
   const ReaderCorpus& corpus_;

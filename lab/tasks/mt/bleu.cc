@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <array>
+#include <cstdint>
 #include <map>
 #include <stdexcept>
 
 namespace planish::lab {
 
 namespace {
-
-constexpr size_t kOrders = 4;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -84,11 +83,11 @@ std::string Separate(const std::string& text, Matches matches, std::string_view 
 // n-grams of a sentence, joined by blanks, which no token contains, with their counts.
 using Counts = std::map<std::string, int64_t>;
 
-std::array<Counts, kOrders> CountGrams(const std::vector<std::string>& tokens) {
-  std::array<Counts, kOrders> counts;
+std::array<Counts, kBleuOrders> CountGrams(const std::vector<std::string>& tokens) {
+  std::array<Counts, kBleuOrders> counts;
   for (size_t begin = 0; begin < tokens.size(); ++begin) {
     std::string gram;
-    for (size_t n = 0; n < kOrders && begin + n < tokens.size(); ++n) {
+    for (size_t n = 0; n < kBleuOrders && begin + n < tokens.size(); ++n) {
       if (n > 0) gram += ' ';
       gram += tokens[begin + n];
       ++counts[n][gram];
@@ -136,45 +135,50 @@ std::vector<std::string> Tokenize13a(std::string_view line) {
   return SplitAtBlanks(separated);
 }
 
-Bleu CorpusBleu(std::span<const std::string> hypotheses, std::span<const std::string> references) {
+BleuCounts CountsOf(std::string_view hypothesis_line, std::string_view reference_line) {
+  const std::vector<std::string> hypothesis = Tokenize13a(hypothesis_line);
+  const std::vector<std::string> reference = Tokenize13a(reference_line);
+  BleuCounts counts;
+  counts.reference_tokens = std::ssize(reference);
+  const auto ours = CountGrams(hypothesis), theirs = CountGrams(reference);
+  for (size_t n = 0; n < kBleuOrders; ++n) {
+    for (const auto& [gram, count] : ours[n]) {
+      counts.total[n] += count;
+      const auto it = theirs[n].find(gram);
+      if (it != theirs[n].end()) counts.correct[n] += std::min(count, it->second);
+    }
+  }
+  return counts;
+}
+
+std::vector<BleuCounts> CountsOf(std::span<const std::string> hypotheses,
+                                 std::span<const std::string> references) {
   if (hypotheses.size() != references.size()) {
     throw std::invalid_argument(fmt::format(
         "[CorpusBleu] there must be one hypothesis for each of the {} references, got {}",
         references.size(), hypotheses.size()));
   }
-  std::array<int64_t, kOrders> correct = {}, total = {};
-  Bleu bleu;
+  std::vector<BleuCounts> sentences;
   for (size_t i = 0; i < hypotheses.size(); ++i) {
-    const std::vector<std::string> hypothesis = Tokenize13a(hypotheses[i]);
-    const std::vector<std::string> reference = Tokenize13a(references[i]);
-    bleu.hypothesis_tokens += std::ssize(hypothesis);
-    bleu.reference_tokens += std::ssize(reference);
-    const auto ours = CountGrams(hypothesis), theirs = CountGrams(reference);
-    for (size_t n = 0; n < kOrders; ++n) {
-      for (const auto& [gram, count] : ours[n]) {
-        total[n] += count;
-        const auto it = theirs[n].find(gram);
-        if (it != theirs[n].end()) correct[n] += std::min(count, it->second);
-      }
+    sentences.push_back(CountsOf(hypotheses[i], references[i]));
+  }
+  return sentences;
+}
+
+BleuCounts SumOf(std::span<const BleuCounts> sentences) {
+  BleuCounts sum;
+  for (const BleuCounts& sentence : sentences) {
+    sum.reference_tokens += sentence.reference_tokens;
+    for (size_t n = 0; n < kBleuOrders; ++n) {
+      sum.total[n] += sentence.total[n];
+      sum.correct[n] += sentence.correct[n];
     }
   }
-  if (bleu.hypothesis_tokens < bleu.reference_tokens) {
-    bleu.brevity = bleu.hypothesis_tokens == 0
-                       ? 0
-                       : std::exp(1 - static_cast<double>(bleu.reference_tokens) /
-                                          static_cast<double>(bleu.hypothesis_tokens));
-  }
-  if (std::ranges::all_of(correct, [](int64_t c) { return c == 0; })) return bleu;
-  double smoothing = 1, logs = 0;
-  for (size_t n = 0; n < kOrders; ++n) {
-    if (total[n] == 0) return bleu;  // no sentence is long enough: a precision of 0
-    if (correct[n] == 0) smoothing *= 2;
-    bleu.precisions[n] = 100 * (correct[n] == 0 ? 1 / smoothing : static_cast<double>(correct[n])) /
-                         static_cast<double>(total[n]);
-    logs += std::log(bleu.precisions[n]);
-  }
-  bleu.score = bleu.brevity * std::exp(logs / kOrders);
-  return bleu;
+  return sum;
+}
+
+Bleu CorpusBleu(std::span<const std::string> hypotheses, std::span<const std::string> references) {
+  return BleuOf(SumOf(CountsOf(hypotheses, references)));
 }
 
 }  // namespace planish::lab

@@ -1,27 +1,27 @@
 #ifndef PLANISH_LAB_TASKS_MT_BLEU_H_
 #define PLANISH_LAB_TASKS_MT_BLEU_H_
 
-#include <array>
-#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lab/base/bleu_counts.h"
+
 namespace planish::lab {
 
-/// BLEU of a corpus with one reference a sentence (Papineni et al. 2002), with sacrebleu's defaults
-/// (Post 2018): tokens of mteval-v13a, cased, n-grams up to 4, "exp" smoothing. Smoothing replaces
-/// precisions of 0, in the order of n, by 1 / (2^k total) with k = 1, 2, ...
-struct Bleu {
-  double score = 0;  ///< 0 .. 100
-  double brevity = 1;
-  std::array<double, 4> precisions = {};  ///< percent
-  int64_t hypothesis_tokens = 0, reference_tokens = 0;
-};
+/// Returns the counts of one sentence.
+BleuCounts CountsOf(std::string_view hypothesis, std::string_view reference);
 
-/// Returns the BLEU. Throws std::invalid_argument if the numbers of hypotheses and references
-/// differ.
+/// Returns the counts of each sentence. Throws std::invalid_argument if the numbers of hypotheses
+/// and references differ.
+std::vector<BleuCounts> CountsOf(std::span<const std::string> hypotheses,
+                                 std::span<const std::string> references);
+
+/// Returns the sums over sentences.
+BleuCounts SumOf(std::span<const BleuCounts> sentences);
+
+/// Returns the BLEU of a corpus. Throws like CountsOf.
 Bleu CorpusBleu(std::span<const std::string> hypotheses, std::span<const std::string> references);
 
 /// Splits a line into the tokens of mteval-v13a: punctuation separated from words, full stops and

@@ -12,6 +12,7 @@
 #include "lab/engine/settings_of_data.h"
 #include "lab/error.h"
 #include "lab/model/norms.h"
+#include "lab/run/item_metrics.h"
 #include "lab/tasks/mt/beam.h"
 #include "lab/tasks/mt/bleu.h"
 #include "lab/tasks/mt/corpus.h"
@@ -107,14 +108,19 @@ class Translation final : public Experiment, public LineTranslator {
     BeamOptions greedy = beam_;
     greedy.beam = 1;
     values["valid_bleu"] =
-        BleuOf(corpus_.valid, std::min(bleu_sentences_, corpus_.valid.size()), greedy);
+        BleuOf(SumOf(TranslateAndCount(corpus_.valid,
+                                       std::min(bleu_sentences_, corpus_.valid.size()), greedy)))
+            .score;
     return values;
   }
 
   Values Test() override {
     Values values;
     Measure(corpus_.test, corpus_.test.size(), "test", values);
-    values["test_bleu"] = BleuOf(corpus_.test, corpus_.test.size(), beam_);
+    const std::vector<BleuCounts> sentences =
+        TranslateAndCount(corpus_.test, corpus_.test.size(), beam_);
+    values["test_bleu"] = BleuOf(SumOf(sentences)).score;
+    SetPredictions(BleuPredictions(sentences));
     return values;
   }
 
@@ -194,12 +200,14 @@ class Translation final : public Experiment, public LineTranslator {
                      options);
   }
 
-  double BleuOf(const PairSet& set, int64_t count, const BeamOptions& options) {
+  // Translates the first `count` sentences. Returns the counts of each for BLEU.
+  std::vector<BleuCounts> TranslateAndCount(const PairSet& set, int64_t count,
+                                            const BeamOptions& options) {
     std::vector<std::string> references;
     for (int64_t i = 0; i < count; ++i) {
       references.push_back(set.text[static_cast<size_t>(i)].target);
     }
-    return CorpusBleu(TranslateSet(set, count, options), references).score;
+    return CountsOf(TranslateSet(set, count, options), references);
   }
 
   const Corpus& corpus_;

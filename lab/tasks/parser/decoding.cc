@@ -114,10 +114,12 @@ std::vector<Tree> Decode(std::span<const EncodedSentence> sentences,
   return trees;
 }
 
-Attachment Score(std::span<const Tree> trees, std::span<const EncodedSentence> sentences) {
-  int64_t words = 0, heads = 0, both = 0;
+AttachmentCounts CountAttachments(std::span<const Tree> trees,
+                                  std::span<const EncodedSentence> sentences) {
+  AttachmentCounts counts;
   for (size_t i = 0; i < trees.size(); ++i) {
     const Tree &got = trees[i], &gold = sentences[i].tree;
+    int64_t words = 0, heads = 0, both = 0;
     for (size_t word = 1; word < gold.heads.size(); ++word) {
       if (!sentences[i].scored[word]) continue;
       const bool head = got.heads[word] == gold.heads[word];
@@ -125,9 +127,24 @@ Attachment Score(std::span<const Tree> trees, std::span<const EncodedSentence> s
       heads += head;
       both += head && got.labels[word] == gold.labels[word];
     }
+    counts.words.push_back(words);
+    counts.heads.push_back(heads);
+    counts.labelled_heads.push_back(both);
   }
-  const double count = static_cast<double>(std::max<int64_t>(words, 1));
-  return {static_cast<double>(heads) / count, static_cast<double>(both) / count};
+  return counts;
+}
+
+Attachment Score(const AttachmentCounts& counts) {
+  const auto sum = [](const std::vector<int64_t>& of) {
+    return std::accumulate(of.begin(), of.end(), int64_t{0});
+  };
+  const auto words = static_cast<double>(std::max<int64_t>(sum(counts.words), 1));
+  return {static_cast<double>(sum(counts.heads)) / words,
+          static_cast<double>(sum(counts.labelled_heads)) / words};
+}
+
+Attachment Score(std::span<const Tree> trees, std::span<const EncodedSentence> sentences) {
+  return Score(CountAttachments(trees, sentences));
 }
 
 }  // namespace planish::lab

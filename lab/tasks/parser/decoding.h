@@ -45,6 +45,18 @@ struct Attachment {
 };
 Attachment Score(std::span<const Tree> trees, std::span<const EncodedSentence> sentences);
 
+/// Counts of the scored words by sentence.
+struct AttachmentCounts {
+  std::vector<int64_t> words;
+  std::vector<int64_t> heads;           ///< words with the right head
+  std::vector<int64_t> labelled_heads;  ///< words with the right head and relation
+};
+AttachmentCounts CountAttachments(std::span<const Tree> trees,
+                                  std::span<const EncodedSentence> sentences);
+
+/// Returns the fractions of all words.
+Attachment Score(const AttachmentCounts& counts);
+
 }  // namespace planish::lab
 
 #endif  // PLANISH_LAB_TASKS_PARSER_DECODING_H_

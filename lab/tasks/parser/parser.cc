@@ -10,6 +10,7 @@
 #include "lab/base/format_integer.h"
 #include "lab/data/conllu.h"
 #include "lab/error.h"
+#include "lab/run/item_metrics.h"
 #include "lab/tasks/parser/decoding.h"
 #include "lab/tasks/parser/features.h"
 #include "lab/tasks/parser/model.h"
@@ -67,12 +68,17 @@ class Parsing final : public Experiment {
   }
 
   Values Evaluate() override {
-    Values values = Scores("valid", trees_.valid_sentences);
+    Values values = Scores("valid", Parse(trees_.valid_sentences));
     values["valid_loss"] = ValidLoss();
     return values;
   }
 
-  Values Test() override { return Scores("test", trees_.test_sentences); }
+  Values Test() override {
+    const AttachmentCounts counts = Parse(trees_.test_sentences);
+    SetPredictions(PredictionsOf({kWordsColumn, kHeadsColumn, kLabelledHeadsColumn},
+                                 {counts.words, counts.heads, counts.labelled_heads}));
+    return Scores("test", counts);
+  }
 
  private:
   double ValidLoss() {
@@ -93,11 +99,15 @@ class Parsing final : public Experiment {
     return sum / static_cast<double>(count);
   }
 
-  Values Scores(const std::string& split, const std::vector<EncodedSentence>& sentences) {
+  AttachmentCounts Parse(const std::vector<EncodedSentence>& sentences) {
     const std::vector<Tree> trees = Decode(sentences, trees_.vocabulary, [&](const at::Tensor& x) {
       return Poll(), model_.forward(OnDevice(x)).cpu();
     });
-    const Attachment score = Score(trees, sentences);
+    return CountAttachments(trees, sentences);
+  }
+
+  static Values Scores(const std::string& split, const AttachmentCounts& counts) {
+    const Attachment score = Score(counts);
     return {{split + "_uas", score.unlabelled}, {split + "_las", score.labelled}};
   }
 

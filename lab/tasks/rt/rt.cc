@@ -4,6 +4,7 @@
 
 #include <numeric>
 #include <random>
+#include <string>
 #include <utility>
 
 #include "lab/base/format_integer.h"
@@ -19,13 +20,29 @@ namespace {
 // The paper's numbers of sentences, one fewer in total than the 10,662 that exist.
 constexpr int64_t kTrain = kRtTrainCases, kValid = 964, kTest = 1089;
 
+constexpr int64_t kMaxSplit = 1'000'000'000;
+
 class RtTask final : public SentenceTask {
  public:
   RtTask() : SentenceTask("rt", 2) {
     summary = "positive and negative film reviews: a Transformer encoder (Xu et al. 2019, RT)";
-    AddDataSettings({{"split", 1, "seed of the random split", 0, 1e9, {}}});
+    AddDataSettings({{"split", 1, "seed of the random split", 0, kMaxSplit, {}},
+                     {"split_by_seed",
+                      true,
+                      "runs of different seeds have different splits, drawn from split and seed",
+                      {},
+                      {},
+                      {}}});
     report.title = "RT: sentences in two classes";
     report.source = "Xu et al. 2019, Tables 1 to 4";
+  }
+
+  Settings LoadSettings(const Settings& s, int64_t seed) const override {
+    Settings of_run = s;
+    if (s.Flag("split_by_seed")) {
+      of_run.Set("split", std::to_string(MixedSeed({s.Int("split"), seed}) % kMaxSplit));
+    }
+    return of_run;
   }
 
  private:
@@ -48,6 +65,7 @@ class RtTask final : public SentenceTask {
       const int64_t count = all.size() * share / (kTrain + kValid + kTest);
       for (int64_t i = 0; i < count; ++i, ++next) {
         set->Add(std::move(all.words[order[next]]), all.labels[order[next]]);
+        if (set == &sets.test) sets.test_items.push_back(static_cast<int64_t>(order[next]));
       }
     }
     sets.classes = classes();
@@ -56,9 +74,10 @@ class RtTask final : public SentenceTask {
     const bool is_rt = IsPaperData("rt", sets.sha256);
     sets.name = is_rt ? "rt" : kUnknownSentences;
     sets.description = fmt::format(
-        "{} sentences {} read from {}, split at random (split={}), {} left over{}",
+        "{} sentences {} read from {}, split at random ({}split={}), {} left over{}",
         FormatInteger(all.size()), is_rt ? "of film reviews (RT)" : "in two classes (not RT)",
-        files.string(), s.Int("split"), order.size() - next, reader.Counts());
+        files.string(), s.Flag("split_by_seed") ? "by the seed: " : "", s.Int("split"),
+        order.size() - next, reader.Counts());
     return sets;
   }
 };

@@ -52,7 +52,7 @@ TEST_F(RtTest, SplitsHaveThePapersSizes) {
   EXPECT_EQ(data->about.name, "labelled sentences");  // RT's number of sentences, but others
   EXPECT_EQ(data->about.source, "files");
   EXPECT_THAT(data->about.description, HasSubstr("10,662 sentences in two classes (not RT)"));
-  EXPECT_THAT(data->about.description, HasSubstr("(split=1), 1 left over;"));
+  EXPECT_THAT(data->about.description, HasSubstr("(by the seed: split=1), 1 left over;"));
 }
 
 TEST_F(RtTest, SplitsAsTheSettingSays) {
@@ -73,6 +73,35 @@ TEST_F(RtTest, SplitsAsTheSettingSays) {
   const at::Tensor numbers = first[0].select(1, 0);
   for (int64_t i = 0; i < numbers.size(0); ++i) words.insert(numbers[i].item<int>());
   EXPECT_EQ(static_cast<int64_t>(words.size()), numbers.size(0));
+}
+
+TEST_F(RtTest, SeedsHaveSplitsOfTheirOwn) {
+  WriteSentences(60, 60);
+  const auto train = [&](const Sets& sets, int64_t seed) {
+    Sets all = {{"min_count", "1"}};
+    all.insert(all.end(), sets.begin(), sets.end());
+    const auto data = task->Load(task->LoadSettings(Chosen("paper", all), seed), folder.path());
+    return Train(*data, all)[2];
+  };
+  const Sets fixed = {{"split_by_seed", "false"}};
+  EXPECT_TRUE(train({}, 3).equal(train({}, 3)));
+  EXPECT_FALSE(train({}, 3).equal(train({}, 4)));
+  EXPECT_FALSE(train({}, 3).equal(train({{"split", "2"}}, 3)));
+  EXPECT_TRUE(train(fixed, 3).equal(train(fixed, 4)));
+  EXPECT_TRUE(train(fixed, 3).equal(Train(*Load({{"min_count", "1"}}), {{"min_count", "1"}})[2]));
+  for (const int64_t seed : {int64_t{0}, int64_t{-1}, int64_t{1} << 62}) {
+    EXPECT_NO_THROW(task->LoadSettings(Chosen("paper"), seed)) << seed;
+  }
+  // The file's order numbers the test sentences: the first 60 are positive.
+  const auto data = task->Load(task->LoadSettings(Smoke(), 3), folder.path());
+  const auto experiment = Make(*data);
+  experiment->model().eval();
+  experiment->Test();
+  const Predictions& predictions = *experiment->predictions();
+  ASSERT_EQ(predictions.size(), 120 * 1089 / 10661);
+  for (size_t i = 0; i < predictions.items.size(); ++i) {
+    EXPECT_EQ((*predictions.Find("label"))[i], predictions.items[i] < 60 ? 1 : 0);
+  }
 }
 
 TEST_F(RtTest, KnowsTheRealOne) {
