@@ -150,7 +150,8 @@ TEST_F(ReadPngTest, IgnoresTransparency) {
 }
 
 TEST_F(ReadPngTest, ReadsColorImagesWithoutColorAsGrey) {
-  const ImagePixels image = Read(Encode({.color_type = PNG_COLOR_TYPE_RGB}, 2, 1, {7, 7, 7, 9, 9, 9}));
+  const ImagePixels image =
+      Read(Encode({.color_type = PNG_COLOR_TYPE_RGB}, 2, 1, {7, 7, 7, 9, 9, 9}));
   EXPECT_EQ(image.shape, (ImageShape{1, 2, 1}));
   EXPECT_THAT(image.pixels, ElementsAre(7, 9));
 }

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // Runs with results in the archives of a folder, by name.
-using ArchivedResults = std::map<std::string, RunResult>;
+using ArchivedResults = std::map<std::string, Run>;
 
 // An unreadable archive counts as none. Throws RunError if the folder exists and cannot be listed.
 ArchivedResults ReadArchivedResults(const fs::path& folder) {
@@ -33,12 +33,21 @@ ArchivedResults ReadArchivedResults(const fs::path& folder) {
     if (!IsArchive(entry.path())) continue;
     try {
       for (Run& run : ReadArchivedRuns(entry.path()).runs) {
-        if (run.result) results[run.folder.filename().string()] = *std::move(run.result);
+        if (run.result) results[run.folder.filename().string()] = std::move(run);
       }
     } catch (const std::runtime_error&) {
     }
   }
   return results;
+}
+
+// Returns false if the run has another value of one of the settings, such as one of a former
+// version.
+bool HasSettings(const Run& run, const Settings& settings) {
+  const nlohmann::ordered_json& planned = settings.values();
+  return std::ranges::all_of(run.config.settings.items(), [&](const auto& entry) {
+    return !planned.contains(entry.key()) || planned.at(entry.key()) == entry.value();
+  });
 }
 
 // Sets the completed fraction of a run: from its folder, the epochs up to its last evaluation, or
@@ -53,7 +62,9 @@ void ReadResult(QueuedRun& run, const ArchivedResults& archived, Estimates& esti
   const fs::path& folder = run.plan.folder;
   if (!fs::exists(folder / "config.json")) {
     const auto result = archived.find(folder.filename().string());
-    if (result != archived.end()) set_done(result->second);
+    if (result != archived.end() && HasSettings(result->second, run.plan.settings)) {
+      set_done(*result->second.result);
+    }
     return;
   }
   Run found;

@@ -62,7 +62,7 @@ class FindTuningTest : public testing::Test {
 
   // Adds a tuning run that has ended with this validation error, or that diverged.
   lab::Run& Add(double rate, double error, const std::string& status = "finished",
-           int64_t seed = kFirstTuningSeed) {
+                int64_t seed = kFirstTuningSeed) {
     lab::Run& run = runs_.emplace_back();
     run.config.task = task_.name;
     run.config.preset = "smoke";

@@ -66,7 +66,7 @@ class PlanTest : public testing::Test {
   // Creates the folder of a planned run that ended after `seconds`, like `train`.
   static void Finish(const QueuedRun& run, double seconds, const std::string& status) {
     RunConfig config;
-    config.settings = {{"epochs", 4}};
+    config.settings = run.plan.settings.values();
     RunResult result;
     result.status = status;
     result.seconds = seconds - 1;
@@ -179,13 +179,21 @@ TEST_F(PlanTest, ARunWithAnArchivedResultIsDone) {
   Finish(plan.queue.runs[0], 120, "finished");
   const std::filesystem::path folder = plan.queue.runs[0].plan.folder;
   const std::filesystem::path archive = folder.parent_path() / "a.runs.tar.gz";
-  AddToArchive(archive, {{folder.filename().string(),
-                          {ReadFile(folder / "config.json"), ReadFile(folder / "metrics.jsonl"),
-                           ReadFile(folder / "result.json")}}});
+  const RunFiles files = {ReadFile(folder / "config.json"), ReadFile(folder / "metrics.jsonl"),
+                          ReadFile(folder / "result.json")};
+  AddToArchive(archive, {{folder.filename().string(), files}});
   std::filesystem::remove_all(folder);
   EXPECT_EQ(Plan().queue.Done(), 1u);
   EXPECT_TRUE(Plan().queue.runs[0].done);
   EXPECT_EQ(Plan().queue.estimates.Minutes(plan.queue.runs[0]), 2);
+  // A run with another value of a setting, such as one of a former version.
+  const size_t size = files.config.find("\"batch_size\": 64");
+  ASSERT_NE(size, std::string::npos);
+  std::filesystem::remove(archive);
+  RunFiles other = files;
+  other.config.replace(size, 16, "\"batch_size\": 65");
+  AddToArchive(archive, {{folder.filename().string(), other}});
+  EXPECT_EQ(Plan().queue.Done(), 0u);
   WriteFile(archive, "");
   EXPECT_EQ(Plan().queue.Done(), 0u);
 }

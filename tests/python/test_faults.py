@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import struct
+from pathlib import Path
 
 import pytest
 from conftest import Server
@@ -324,7 +325,12 @@ def test_sweep(faults):
 
     def check_fault(result, fault):
         lines = result.stderr.splitlines()
-        assert lines and fault.is_named(lines[0])
+        if not lines:  # the queue takes a run that it cannot read for one to do; the report has it
+            assert Path(fault.path).name in ("config.json", "metrics.jsonl", "result.json")
+            assert result.returncode == 0
+            check_end()
+            return
+        assert fault.is_named(lines[0])
         if len(lines) == 2:  # a run failed: its message, and how many runs did; the other run was trained
             assert result.returncode == 1
             assert re.fullmatch(r"pi-mnist \S+ failed \(status 1\): planish: [^\n]+", lines[0])

@@ -1,4 +1,4 @@
-"""Writes the binary files of seeds/, except checkpoint/ and bpe/ (their names say what they are).
+"""Writes the binary files of seeds/, except checkpoint/, bpe/ and jpeg/ (their names say what they are).
 
 Needs numpy. Usage: make_seeds.py
 """
@@ -58,7 +58,8 @@ write("npy/rows.npy", npy(numpy.arange(6, dtype=numpy.float32).reshape(2, 3)))
 write("npy/doubles.npy", npy(numpy.arange(3, dtype=numpy.float64), (2, 0)))
 write("npy/halves.npy", npy(numpy.float16(1.5).reshape(1, 1), (3, 0)))
 write("npy/packed.npy", gzip.compress(npy(numpy.ones((2, 2), numpy.float32)), mtime=0))
-write("npy-bytes/images.npy", npy(numpy.arange(12, dtype=numpy.uint8).reshape(2, 2, 3)))
+write("npy-pixels/images.npy", npy(numpy.arange(12, dtype=numpy.uint8).reshape(2, 2, 3)))
+write("npy-pixels/floats.npy", npy(numpy.linspace(0, 1, 8, dtype=numpy.float32).reshape(2, 2, 2)))
 write("npy-integers/labels.npy", npy(numpy.array([3, -1, 3], numpy.int32)))
 write("npy-integers/column.npy", npy(numpy.array([[3], [250]], numpy.uint8)))
 write("png/grey.png", png([[1, 2, 255], [0, 7, 9]], 0))

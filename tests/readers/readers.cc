@@ -12,6 +12,7 @@
 #include "lab/data/conllu.h"
 #include "lab/data/file_content.h"
 #include "lab/data/idx_files.h"
+#include "lab/data/jpeg_reader.h"
 #include "lab/data/lines.h"
 #include "lab/data/npy.h"
 #include "lab/data/png_reader.h"
@@ -121,6 +122,7 @@ std::vector<Reader> AllReaders() {
       {"idx-images-of-any-size", "images.idx",
        [](const fs::path& file) { ReadIdxImagesOfAnySize(file); }},
       {"idx-labels", "labels.idx", [](const fs::path& file) { ReadIdxLabels(file); }},
+      {"jpeg", "image.jpg", [](const fs::path& file) { ReadJpeg(file); }},
       {"labelled", "stsa.fine.train",
        [](const fs::path& file) { SentenceReader(8).ReadLabelled(file, 5); }},
       {"lines", "lines.txt", text},
