@@ -39,9 +39,7 @@ Comparison CompareGroups(const std::vector<const Group*>& groups, const Contrast
     case Measure::kSecondsToBest:
       break;
   }
-  std::vector<double> weights;
-  for (const auto& [norm, weight] : contrast) weights.push_back(weight);
-  return CompareSum(groups, weights, metric, measure.measure);
+  return CompareSum(groups, WeightsOf(contrast), metric, measure.measure);
 }
 
 // Returns the sign of a difference of two norms that divergence decides, or 0.
@@ -197,6 +195,27 @@ MetricSpec MetricOf(const MetricSpec& metric, const ClaimMeasure& measure) {
       return {"seconds", "seconds to the other's best " + metric.label, "s", true};
   }
   return metric;
+}
+
+std::vector<double> WeightsOf(const Contrast& contrast) {
+  std::vector<double> weights;
+  for (const auto& [norm, weight] : contrast) weights.push_back(weight);
+  return weights;
+}
+
+std::string FormulaOf(const Contrast& contrast, std::string_view minus) {
+  std::string formula;
+  for (const auto& [norm, weight] : contrast) {
+    const std::string_view sign = weight < 0 ? minus : "+";
+    if (!formula.empty()) {
+      formula += fmt::format(" {} ", sign);
+    } else if (weight < 0) {
+      formula += sign;
+    }
+    if (std::abs(weight) != 1) formula += fmt::format("{:g} ", std::abs(weight));
+    formula += norm;
+  }
+  return formula;
 }
 
 ContrastResult MeasureContrast(const Panel& panel, const Contrast& contrast,

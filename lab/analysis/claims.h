@@ -88,6 +88,12 @@ void CompareWithMargin(const MetricSpec& metric, double margin, ContrastResult& 
 /// worse. With a margin it is that of the contrast being no worse. nullopt as in PValue.
 std::optional<double> PValueOf(const MetricSpec& metric, const ContrastResult& result);
 
+/// Returns the weights of a contrast, in its order.
+std::vector<double> WeightsOf(const Contrast& contrast);
+
+/// Returns a contrast in words: "layer - none", with `minus` as its sign.
+std::string FormulaOf(const Contrast& contrast, std::string_view minus = "-");
+
 /// Returns the contrast of `metric`, read at `measure`, in the runs of `panel`. Steps and seconds
 /// are compared for the first two norms, which must have the weights 1 and -1.
 ContrastResult MeasureContrast(const Panel& panel, const Contrast& contrast,

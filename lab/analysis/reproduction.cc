@@ -332,9 +332,8 @@ std::vector<std::string> PaperClaimResult::Columns(int sign, bool own_data) cons
 TwoWayResult TwoWayOf(const Reproduction& reproduction, const PaperClaim& claim,
                       const PaperClaimResult::Column& column) {
   if (claim.of != PaperClaim::Of::kTest || !column.contrast.measured) return {};
-  std::vector<double> weights;
-  for (const auto& [norm, weight] : claim.contrast) weights.push_back(weight);
-  return TwoWayOf(GroupsOf(reproduction, claim, *column.runs), weights, column.metric);
+  return TwoWayOf(GroupsOf(reproduction, claim, *column.runs), WeightsOf(claim.contrast),
+                  column.metric);
 }
 
 TwoWayResult TwoWayOf(const ColumnRuns& runs, const PaperTable::Line& line) {

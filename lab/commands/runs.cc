@@ -74,7 +74,7 @@ void CheckOption(const std::string& command, const Task& task, const SettingOpti
   for (const auto& other : Tasks()) {
     if (has(*other)) others.push_back(other->name);
   }
-  // Most tasks have a norm, so that their names do not help.
+  // A cell's name includes its norm.
   const std::string hint = task.report.compare == "cell" && !std::strcmp(option.setting, "norm")
                                ? fmt::format("{} compares cells (--cell)", task.name)
                            : others.empty()

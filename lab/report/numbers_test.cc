@@ -59,7 +59,8 @@ TEST(NumbersTest, HaveTheValuesOfThePaperAndTheRuns) {
   for (const NumbersTable& table : tables) EXPECT_EQ(json[table.name].size(), table.rows.size());
 }
 
-// Gives a run of 1,000 test sentences predictions, the first ones right, that have its accuracy.
+// Returns the run with predictions of 1,000 test sentences that have its accuracy: right ones from
+// the sentence `shift` on, then wrong ones.
 Run WithPredictions(Run run, size_t shift) {
   const double accuracy = run.result->best->values.at("test_accuracy");
   std::vector<int64_t> labels(1000), answers(1000, 1);

@@ -309,18 +309,12 @@ std::string ClaimText(const PaperClaimResult& result) {
 }
 
 // Returns the measured contrast in words: "layer − none".
-std::string FormulaOf(const PaperClaim& claim) {
-  std::string formula;
+std::string FormulaOfClaim(const PaperClaim& claim) {
   if (!claim.against.empty()) {
     return fmt::format("{} − {} of {}", claim.contrast[0].first, claim.contrast[1].first,
                        claim.against);
   }
-  for (const auto& [norm, weight] : claim.contrast) {
-    formula += formula.empty() ? (weight < 0 ? "−" : "") : weight < 0 ? " − " : " + ";
-    if (std::abs(weight) != 1) formula += fmt::format("{:g} ", std::abs(weight));
-    formula += norm;
-  }
-  return formula;
+  return FormulaOf(claim.contrast, "−");
 }
 
 // Returns the measured values of a claim: "layer − none: RT +0.42 ± 0.30 points; ...".
@@ -347,7 +341,7 @@ std::string NumbersText(const Reproduction& reproduction, const PaperClaimResult
     parts.push_back(part);
   }
   if (parts.empty()) return "";
-  return fmt::format("{}: {}.{}", FormulaOf(*result.claim), fmt::join(parts, "; "),
+  return fmt::format("{}: {}.{}", FormulaOfClaim(*result.claim), fmt::join(parts, "; "),
                      lower ? " ↓ lower is better." : "");
 }
 
@@ -449,7 +443,7 @@ Markup RenderClaims(const Reproduction& reproduction,
 
 // Returns the claim's comparison for the overview: "layer > none, steps".
 std::string ShortOf(const PaperClaim& claim) {
-  std::string text = FormulaOf(claim) + " > 0";
+  std::string text = FormulaOfClaim(claim) + " > 0";
   if (claim.against.empty() && claim.contrast.size() == 2 && claim.contrast[0].second == 1 &&
       claim.contrast[1].second == -1) {
     text = claim.contrast[0].first + (claim.no_worse ? " ≥ " : " > ") + claim.contrast[1].first;

@@ -83,16 +83,6 @@ bool IsHopeless(const DecideRow& row) {
                   ConditionalPower(fractions, z, measured)) < kHopelessPower;
 }
 
-std::string ContrastText(const Contrast& contrast) {
-  std::string text;
-  for (const auto& [norm, weight] : contrast) {
-    if (!text.empty() || weight < 0) text += weight < 0 ? " - " : " + ";
-    if (std::abs(weight) != 1) text += fmt::format("{:g} ", std::abs(weight));
-    text += norm;
-  }
-  return text;
-}
-
 // A row that can go on.
 struct Candidate {
   size_t row = 0;
@@ -232,7 +222,7 @@ class Decider {
     }
     plan.new_looks.push_back(fmt::format(
         "{}, {}: {} of {} planned seeds, p = {:.2g}, sure below {:.2g}: {}", measured.column,
-        ContrastText(measured.claim->contrast), look.seeds, test.planned, look.p, look.level,
+        FormulaOf(measured.claim->contrast), look.seeds, test.planned, look.p, look.level,
         sign == 0  ? "not sure"
         : sign > 0 ? "surely better"
                    : "surely worse"));
