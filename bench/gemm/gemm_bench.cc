@@ -107,7 +107,7 @@ void TimeProduct(const Shape& shape, int threads, const Effort& effort) {
       .operations = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k),
       .planish = [&] { internal::MultiplyAll(args, packed, parallel_for); },
       .aten = [&] { at::mm_out(aten_c, a, w_transposed); },
-      .weights = m == 1 ? packed.data() : nullptr,
+      .weights = m == 1 ? static_cast<const float*>(packed.data()) : nullptr,
       .weights_read = n * k};
   contest.planish();
   Check("planish", c, a, w_transposed);

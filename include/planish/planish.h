@@ -917,6 +917,14 @@ PLANISH_C_API planish_status planish_rnn_gradients_init(planish_rnn_gradients* g
 /// for a single step takes longer than the step.
 typedef struct planish_rnn_packed planish_rnn_packed;
 
+/// Storage type of packed weights. planish/rnn.h says what types other than FULL change.
+typedef int64_t planish_weight_type;
+enum {
+  PLANISH_WEIGHT_FULL = 0,      ///< the type of the layer
+  PLANISH_WEIGHT_BFLOAT16 = 1,  ///< float weights, rounded to bfloat16
+  PLANISH_WEIGHT_INT8 = 2  ///< float weights, rounded to int8 with a float scale for each row
+};
+
 /// Arguments of planish_rnn_pack.
 typedef struct planish_rnn_pack_args {
   uint32_t struct_size;
@@ -928,6 +936,9 @@ typedef struct planish_rnn_pack_args {
   planish_parallel_for parallel_for;  ///< default: the library's own threads
   int64_t projected;                  ///< as in planish_rnn_inputs
   int64_t heads;                      ///< as in planish_rnn_inputs; default 1
+  /// Type in which the weights are stored. Others than PLANISH_WEIGHT_FULL are for PLANISH_FLOAT
+  /// without `backward`.
+  planish_weight_type weight_type;
 } planish_rnn_pack_args;
 PLANISH_C_API planish_status planish_rnn_pack_args_init(planish_rnn_pack_args* args, size_t size);
 

@@ -6,6 +6,7 @@
 
 #include "planish/error.h"
 #include "planish/parallel.h"
+#include "planish/types.h"
 #include "planish/version.h"
 
 // Recurrent layers over whole sequences and step by step. RNN, LSTM and GRU are plain, with layer
@@ -147,6 +148,13 @@ struct RnnParams {
 /// many calls. A call without packed weights packs them itself, which for a single step takes
 /// longer than the step. Copies of this object share one immutable buffer and can be used by
 /// several threads at once. With `backward` it also serves RnnBackward and takes twice the memory.
+///
+/// Weights of a smaller type make steps of few sequences faster, because the time of such a step is
+/// that of reading the weights. All other parameters, norms, gates and states stay in float.
+/// kBfloat16 gives the bits of a layer whose weights were rounded before. With kInt8, inputs and
+/// hidden states are rounded, too: each block of 256 elements of a row to int16, with the block's
+/// largest magnitude / 32767 as scale. An input or a state that is not finite then makes the row of
+/// that product NaN. docs/accuracy.md has the errors.
 template <class T>
 class RnnPackedParams {
  public:
@@ -154,11 +162,13 @@ class RnnPackedParams {
   RnnPackedParams() = default;
 
   /// Packs the parameters of a layer with `inputs` I and `hidden` H; `projected` and `heads` as in
-  /// RnnShape. `params` are not read after the call. Throws ArgumentError as RnnForward does, and
-  /// std::bad_alloc.
+  /// RnnShape. `weight_type` is the type in which weight_ih, weight_hh and weight_hr are stored.
+  /// `params` are not read after the call. Throws ArgumentError as RnnForward does, and if
+  /// `weight_type` is not kFull for a layer in double or with `backward`. Throws std::bad_alloc.
   RnnPackedParams(Cell cell, int64_t inputs, int64_t hidden, const RnnParams<const T>& params,
                   const ParallelFor& parallel_for = {}, bool backward = false,
-                  int64_t projected = 0, int64_t heads = 1);
+                  int64_t projected = 0, int64_t heads = 1,
+                  WeightType weight_type = WeightType::kFull);
 
   explicit operator bool() const { return layer_ != nullptr; }
   bool backward() const { return backward_; }

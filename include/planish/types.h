@@ -35,6 +35,15 @@ struct float16 {
 template <class T>
 using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
+/// Storage type of packed weights.
+enum class WeightType : uint8_t {
+  kFull,      ///< the type of the layer's elements
+  kBfloat16,  ///< float weights, each rounded to the nearest bfloat16
+  /// Float weights, each rounded to a multiple in [-127, 127] of its row's scale, the row's largest
+  /// magnitude / 127. The scales are floats. A row with an infinity or NaN becomes NaN.
+  kInt8,
+};
+
 /// Returns the value of a bfloat16, exactly.
 inline float ToFloat(bfloat16 value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);

@@ -32,7 +32,7 @@ void Store(const char* function, const char* text) noexcept {
 
 /// Returns the enumerator with a value of a constant of the C interface, which counts from 0.
 template <class E>
-E EnumeratorOf(const char* function, const char* argument, int32_t value, size_t count) {
+E EnumeratorOf(const char* function, const char* argument, int64_t value, size_t count) {
   if (value < 0 || static_cast<size_t>(value) >= count) {
     Fail(function, argument, "be a constant of planish_" + std::string(argument),
          std::to_string(value));
@@ -85,6 +85,10 @@ Cell CellOf(const char* function, planish_cell cell) {
 
 Pointwise PointwiseOf(const char* function, planish_pointwise pointwise) {
   return EnumeratorOf<Pointwise>(function, "pointwise", pointwise, 2);
+}
+
+WeightType WeightTypeOf(const char* function, planish_weight_type type) {
+  return EnumeratorOf<WeightType>(function, "weight_type", type, std::size(kWeightTypeNames));
 }
 
 ParallelFor ParallelForOf(planish_parallel_for parallel_for) {

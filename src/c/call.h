@@ -71,6 +71,7 @@ inline constexpr planish_type kType<float16> = PLANISH_FLOAT16;
 Norm NormOf(const char* function, planish_norm norm);
 Cell CellOf(const char* function, planish_cell cell);
 Pointwise PointwiseOf(const char* function, planish_pointwise pointwise);
+WeightType WeightTypeOf(const char* function, planish_weight_type type);
 
 /// Returns a shape without a projection, which planish_rnn_inputs has.
 inline RnnShape ShapeOf(const planish_rnn_shape& shape) {
@@ -203,6 +204,9 @@ class Converter {
   template <class T>
   void ConvertStruct(const char*, planish_cuda_matmul from, cuda::Matmul<T>& to) const {
     if (from.function != nullptr) to = MatmulOf<T>(from);
+  }
+  void ConvertStruct(const char*, planish_weight_type from, WeightType& to) const {
+    to = WeightTypeOf(function_, from);
   }
   void ConvertStruct(const char*, const planish_rnn_shape& from, RnnShape& to) const {
     to = ShapeOf(from);

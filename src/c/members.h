@@ -100,6 +100,7 @@ struct RnnPackArgs {
   bool backward = false;
   int64_t projected = 0;
   int64_t heads = 1;
+  WeightType weight_type = WeightType::kFull;
 };
 
 PLANISH_C_STRUCT(planish_norm_options, NormOptions, eps, scale, slope, parallel_for, new_outputs)
@@ -151,7 +152,7 @@ PLANISH_C_STRUCT(planish_rnn_gradients, RnnParams<float>, weight_ih, weight_hh, 
                  ln_ih_weight, ln_ih_bias, ln_hh_weight, ln_hh_bias, ln_weight, ln_bias,
                  ln_c_weight, ln_c_bias, weight_hr)
 PLANISH_C_STRUCT(planish_rnn_pack_args, RnnPackArgs<float>, inputs, hidden, params, parallel_for,
-                 backward, projected, heads)
+                 backward, projected, heads, weight_type)
 PLANISH_C_STRUCT(planish_rnn_options, RnnOptions<float>, eps, checkpoint, parallel_for, packed)
 // planish_rnn_shape cannot grow, because other structs contain it.
 PLANISH_C_STRUCT_AND(visit("projected", c_struct.projected, cpp_struct.shape.projected);

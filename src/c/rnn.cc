@@ -40,9 +40,9 @@ planish_status planish_rnn_pack(planish_cell cell, const planish_rnn_pack_args* 
     const planish_rnn_pack_args checked = converter.Checked("args", args);
     c::WithRnnType(function, checked.type, [&]<class T> {
       const auto to = converter.To<c::RnnPackArgs<T>>(checked);
-      *packed = new planish_rnn_packed{
-          planish::RnnPackedParams<T>(c::CellOf(function, cell), to.inputs, to.hidden, to.params,
-                                      to.parallel_for, to.backward, to.projected, to.heads)};
+      *packed = new planish_rnn_packed{planish::RnnPackedParams<T>(
+          c::CellOf(function, cell), to.inputs, to.hidden, to.params, to.parallel_for, to.backward,
+          to.projected, to.heads, to.weight_type)};
     });
   });
 }

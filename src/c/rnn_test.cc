@@ -27,7 +27,8 @@ using Packed = std::unique_ptr<planish_rnn_packed, decltype(&planish_rnn_packed_
 using Sums = std::unique_ptr<planish_rnn_gradient_sums, decltype(&planish_rnn_gradient_sums_free)>;
 
 template <class T>
-Packed Pack(const RnnProblem<T>& p, bool backward) {
+Packed Pack(const RnnProblem<T>& p, bool backward,
+            planish_weight_type weight_type = PLANISH_WEIGHT_FULL) {
   CStructs structs;
   const RnnInputs<T> inputs = p.Inputs();
   const auto params = structs.Make<planish_rnn_params, T>(inputs.params);
@@ -40,6 +41,7 @@ Packed Pack(const RnnProblem<T>& p, bool backward) {
   args.heads = p.layer.shape.heads;
   args.params = &params;
   args.backward = backward ? 1 : 0;
+  args.weight_type = weight_type;
   planish_rnn_packed* packed = nullptr;
   EXPECT_EQ(planish_rnn_pack(static_cast<planish_cell>(p.layer.cell), &args, &packed), PLANISH_OK)
       << planish_error_message();
@@ -111,6 +113,23 @@ TYPED_TEST(CRnnTest, LayersHaveTheBitsOfCpp) {
         EXPECT_TRUE(tests::SameBits(out.saved, expected.saved));
       }
     }
+  }
+}
+
+TEST(CRnnWeightTypesTest, LayersHaveTheBitsOfCpp) {
+  const RnnProblem<float> p(Cell::kLnLstm, kShape);
+  RnnOptions<float> options = p.Options();
+  for (const auto& [type, c_type] : {std::pair{WeightType::kFull, PLANISH_WEIGHT_FULL},
+                                     {WeightType::kBfloat16, PLANISH_WEIGHT_BFLOAT16},
+                                     {WeightType::kInt8, PLANISH_WEIGHT_INT8}}) {
+    RnnResult<float> expected = tests::Unwritten(p), out = tests::Unwritten(p);
+    options.packed = RnnPackedParams<float>(Cell::kLnLstm, kShape.inputs, kShape.hidden,
+                                            p.Inputs().params, {}, false, 0, 1, type);
+    RnnForward<float>(Cell::kLnLstm, tests::ForwardArgs(p, expected), options);
+    const Packed packed = Pack(p, /*backward=*/false, c_type);
+    ASSERT_EQ(CForward(p, tests::ForwardArgs(p, out), p.Options(), packed.get()), PLANISH_OK)
+        << planish_error_message();
+    EXPECT_EQ(out.DiffersIn(expected), "") << static_cast<int>(type);
   }
 }
 
@@ -350,6 +369,11 @@ TEST(CRnnErrorsTest, Pack) {
             "[planish_rnn_pack] args must point to a planish_rnn_pack_args, got null");
   EXPECT_EQ(Error(planish_rnn_pack(21, &args, &packed)),
             "[planish_rnn_pack] cell must be a constant of planish_cell, got 21");
+  args.weight_type = 3;
+  EXPECT_EQ(error(),
+            "[planish_rnn_pack] weight_type must be a constant of planish_weight_type, got 3");
+  args.weight_type = PLANISH_WEIGHT_INT8;
+  EXPECT_EQ(error(), "[planish_rnn_pack] weight_type must be full for a layer in double, got int8");
 }
 
 }  // namespace

@@ -21,12 +21,15 @@ using tests::RnnResult;
 TEST(RnnAllocationTest, NoneInAPackedStep) {
   for (const auto& [cell, recurrence] : tests::kKinds) {
     if (internal::RecipeOf(cell).over == internal::Over::kBatch) continue;
-    for (const int64_t batch : {1, 5}) {
+    for (const auto& [batch, type] : {std::pair{1, WeightType::kFull},
+                                      {5, WeightType::kFull},
+                                      {1, WeightType::kBfloat16},
+                                      {5, WeightType::kInt8}}) {
       const RnnProblem<float> p(cell, tests::Shaped({1, batch, 33, 40}, recurrence));
       const int64_t projected = p.layer.shape.projected, heads = p.layer.shape.heads;
       RnnOptions<float> options = p.Options();
-      options.packed =
-          RnnPackedParams<float>(cell, 33, 40, p.Inputs().params, {}, false, projected, heads);
+      options.packed = RnnPackedParams<float>(cell, 33, 40, p.Inputs().params, {}, false, projected,
+                                              heads, type);
       std::vector<float> h = p.layer.h0, c = p.layer.c0;
       RnnStepArgs<float> args{.batch = batch, .inputs = 33, .hidden = 40};
       args.projected = projected;

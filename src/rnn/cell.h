@@ -7,6 +7,7 @@
 #include <string>
 
 #include "planish/rnn.h"
+#include "planish/types.h"
 
 // The table of cells. Kernels and the reference read a cell's CellRecipe. RecipeOf has the only
 // switch over cells.
@@ -175,6 +176,9 @@ constexpr const char* NameOf(Cell cell) {
   RecipeOf(cell);
   return kNamedCells[static_cast<size_t>(cell)].name;
 }
+
+/// Names of WeightType in operators and messages, in its order.
+inline constexpr const char* kWeightTypeNames[] = {"full", "bfloat16", "int8"};
 
 /// A parameter of a layer: its name, its member in RnnParams and its size.
 template <class E>

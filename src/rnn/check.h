@@ -2,16 +2,36 @@
 #define PLANISH_SRC_RNN_CHECK_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <string>
+#include <type_traits>
 
 #include "planish/rnn.h"
+#include "planish/types.h"
 #include "src/base/check.h"
 #include "src/rnn/arguments.h"
+#include "src/rnn/cell.h"
 
 // Argument checks of recurrent layers, for CPU and GPU.
 namespace planish::internal {
+
+/// Checks the type of packed weights.
+template <class T>
+void CheckWeightType(const char* function, WeightType type, bool backward) {
+  if (type == WeightType::kFull) return;
+  const auto i = static_cast<size_t>(type);
+  if (i >= std::size(kWeightTypeNames)) {
+    Fail(function, "weight_type", "be a WeightType", std::to_string(i));
+  }
+  const char* const name = kWeightTypeNames[i];
+  if (!std::is_same_v<T, float>) {
+    Fail(function, "weight_type", "be full for a layer in double", name);
+  }
+  if (backward) Fail(function, "weight_type", "be full with backward", name);
+}
 
 /// Checks that each size is in its range, and that the byte size of every array fits a
 /// pointer. Arguments and workspace each have at most the size of `arrays` arrays. Such an array

@@ -116,18 +116,19 @@ template <class T>
 RnnPackedParams<T>::RnnPackedParams(Cell cell, int64_t inputs, int64_t hidden,
                                     const RnnParams<const T>& params,
                                     const ParallelFor& parallel_for, bool backward,
-                                    int64_t projected, int64_t heads)
+                                    int64_t projected, int64_t heads, WeightType weight_type)
     : backward_(backward) {
   constexpr const char* kFunction = "RnnPackedParams";
   const CellRecipe recipe = internal::RecipeOf(cell);
   const RnnShape shape{0, 0, inputs, hidden, projected, heads};
   CheckRnnShape<T>(kFunction, recipe, shape);
+  internal::CheckWeightType<T>(kFunction, weight_type, backward);
   Arrays arrays(kFunction);
   arrays.Add(params, recipe, shape);
   arrays.CheckAlignedAndDisjoint();
   auto layer = std::make_shared<internal::PackedLayer<T>>();
   layer->Pack(cell, shape, params);
-  layer->PackWeights(params, parallel_for);
+  layer->PackWeights(params, parallel_for, weight_type);
   if (backward) layer->PackTransposed(params, /*dx=*/true, parallel_for);
   layer_ = std::move(layer);
 }

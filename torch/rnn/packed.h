@@ -93,7 +93,8 @@ struct PackedWeights {
 
 /// Packs the parameters of `call`. `sizes` is the result of CheckParams. With `backward`, also
 /// packs them for RnnBackward.
-PackedWeights Pack(const Call& call, const Sizes& sizes, bool backward = false);
+PackedWeights Pack(const Call& call, const Sizes& sizes, bool backward = false,
+                   WeightType weight_type = WeightType::kFull);
 
 /// Adds PyTorch's second bias, if it is defined, to bias, except for the part of the GRU's that r
 /// multiplies, which becomes bias_hn.

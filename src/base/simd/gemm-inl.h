@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "src/base/simd/gemm.h"
@@ -49,6 +52,45 @@ constexpr int64_t PanelColumns() {
   return 2 * static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));
 }
 
+// How a product reads the weights of a WeightType. Weight is an element of packed w, and Copy an
+// element of a copied a.
+
+/// WeightType::kFull.
+template <class T>
+struct FullWeights {
+  using Weight = T;
+  using Copy = T;
+};
+/// WeightType::kBfloat16. A Weight is a pair of adjacent depths, the first in the lower half.
+struct Bfloat16Weights {
+  using Weight = uint32_t;
+  using Copy = float;
+};
+/// WeightType::kInt8. The weights of two depths are adjacent. Rows of a are quantized to int16.
+struct Int8Weights {
+  using Weight = int8_t;
+  using Copy = int16_t;
+};
+
+template <class Weights>
+inline constexpr bool kIsBfloat16 = std::is_same_v<Weights, Bfloat16Weights>;
+template <class Weights>
+inline constexpr bool kIsInt8 = std::is_same_v<Weights, Int8Weights>;
+
+/// Returns the elements of packed w in a column of `depth` depths.
+template <class Weights>
+HWY_INLINE constexpr int64_t WeightsOf(int64_t depth) {
+  if constexpr (kIsBfloat16<Weights>) return (depth + 1) / 2;
+  if constexpr (kIsInt8<Weights>) return (depth + 1) / 2 * 2;
+  return depth;
+}
+
+/// Scales of a product of integers: those of the rows of a, and of the columns of a panel.
+struct Scales {
+  const float* rows = nullptr;
+  const float* columns = nullptr;
+};
+
 // Elements from one row to the next of a copied tile of a. A compile-time constant that keeps the
 // rows in different cache sets. With kByRow a tile is row-major; else it has kPaddedRows elements
 // for each k.
@@ -74,6 +116,11 @@ constexpr int64_t TileSize() {
     left##r = hn::MulAdd(x, w_left, left##r);                           \
     right##r = hn::MulAdd(x, w_right, right##r);                        \
   }
+#define PLANISH_GEMM_BFLOAT16_STEP(f)                      \
+  {                                                        \
+    const auto w_left = f(d, left), w_right = f(d, right); \
+    PLANISH_GEMM_ROWS(PLANISH_GEMM_STEP)                   \
+  }
 #define PLANISH_GEMM_PREFETCH(r)               \
   if constexpr ((r) < kRows) {                 \
     hwy::Prefetch(c + (r) * c_stride);         \
@@ -90,22 +137,52 @@ constexpr int64_t TileSize() {
     hn::StoreU(right##r, d, c + (r) * c_stride + lanes); \
   }
 
+/// Returns the weights of the first depth of pairs.
+template <class D>
+HWY_INLINE hn::Vec<D> FirstOfPairs(D d, hn::Vec<hn::RebindToUnsigned<D>> pairs) {
+  return hn::BitCast(d, hn::ShiftLeft<16>(pairs));
+}
+/// Returns the weights of the second depth of pairs.
+template <class D>
+HWY_INLINE hn::Vec<D> SecondOfPairs(D d, hn::Vec<hn::RebindToUnsigned<D>> pairs) {
+  return hn::BitCast(d, hn::And(pairs, hn::Set(hn::RebindToUnsigned<D>(), 0xFFFF0000u)));
+}
+
 /// Computes kRows rows of a panel of c: `depth` products of a copied tile of a with the panel of w,
 /// added to c if `accumulate`. Prefetches c.
-template <class T, int kRows, bool kByRow>
-HWY_NOINLINE void Tile(const T* HWY_RESTRICT a, const T* HWY_RESTRICT w, int64_t depth,
-                       T* HWY_RESTRICT c, int64_t c_stride, bool accumulate) {
+template <class T, class Weights, int kRows, bool kByRow>
+HWY_NOINLINE void Tile(const T* HWY_RESTRICT a, const typename Weights::Weight* HWY_RESTRICT w,
+                       int64_t depth, T* HWY_RESTRICT c, int64_t c_stride, bool accumulate,
+                       const Scales& /*scales*/) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kColumns = PanelColumns<T>();
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   PLANISH_GEMM_ROWS(PLANISH_GEMM_DECLARE)
   PLANISH_GEMM_ROWS(PLANISH_GEMM_PREFETCH)
-  for (int64_t i = 0; i < depth; ++i) {
-    const auto w_left = hn::LoadU(d, w);
-    const auto w_right = hn::LoadU(d, w + lanes);
-    PLANISH_GEMM_ROWS(PLANISH_GEMM_STEP)
-    w += kColumns;
-    a += kByRow ? 1 : kPaddedRows;
+  if constexpr (kIsBfloat16<Weights>) {
+    static_assert(kByRow);
+    const hn::RebindToUnsigned<decltype(d)> pairs;
+    int64_t i = 0;
+    for (; i + 2 <= depth; i += 2) {
+      const auto left = hn::LoadU(pairs, w), right = hn::LoadU(pairs, w + lanes);
+      PLANISH_GEMM_BFLOAT16_STEP(FirstOfPairs)
+      ++a;
+      PLANISH_GEMM_BFLOAT16_STEP(SecondOfPairs)
+      ++a;
+      w += kColumns;
+    }
+    if (i < depth) {
+      const auto left = hn::LoadU(pairs, w), right = hn::LoadU(pairs, w + lanes);
+      PLANISH_GEMM_BFLOAT16_STEP(FirstOfPairs)
+    }
+  } else {
+    for (int64_t i = 0; i < depth; ++i) {
+      const auto w_left = hn::LoadU(d, w);
+      const auto w_right = hn::LoadU(d, w + lanes);
+      PLANISH_GEMM_ROWS(PLANISH_GEMM_STEP)
+      w += kColumns;
+      a += kByRow ? 1 : kPaddedRows;
+    }
   }
   if (accumulate) {
     PLANISH_GEMM_ROWS(PLANISH_GEMM_ADD)
@@ -122,6 +199,19 @@ HWY_NOINLINE void Tile(const T* HWY_RESTRICT a, const T* HWY_RESTRICT w, int64_t
     const auto w_i = hn::LoadU(d, w + (kVector / 2) * panel + at + (kVector % 2) * lanes); \
     sum##i = hn::MulAdd((i) < kVectors ? x0 : x1, w_i, sum##i);                            \
   }
+#define PLANISH_GEMM_SUM_PAIR(i)                                                               \
+  {                                                                                            \
+    constexpr int kVector = (i) % kVectors;                                                    \
+    const auto w_i = hn::LoadU(pairs, w + (kVector / 2) * panel + at + (kVector % 2) * lanes); \
+    sum##i = hn::MulAdd((i) < kVectors ? x0 : x1, FirstOfPairs(d, w_i), sum##i);               \
+    sum##i = hn::MulAdd((i) < kVectors ? next0 : next1, SecondOfPairs(d, w_i), sum##i);        \
+  }
+#define PLANISH_GEMM_SUM_LAST(i)                                                               \
+  {                                                                                            \
+    constexpr int kVector = (i) % kVectors;                                                    \
+    const auto w_i = hn::LoadU(pairs, w + (kVector / 2) * panel + at + (kVector % 2) * lanes); \
+    sum##i = hn::MulAdd((i) < kVectors ? x0 : x1, FirstOfPairs(d, w_i), sum##i);               \
+  }
 #define PLANISH_GEMM_SUM_STORE(i)                                               \
   {                                                                             \
     T* to = c + ((i) / kVectors) * c_stride + ((i) % kVectors) * lanes;         \
@@ -130,22 +220,192 @@ HWY_NOINLINE void Tile(const T* HWY_RESTRICT a, const T* HWY_RESTRICT w, int64_t
 
 /// Computes one or two rows of several panels of c, like Tile. Has enough sums to hide the latency
 /// of additions, and reads w in enough places to use the memory bandwidth. Reads a in place.
-template <class T, int kRows>
-HWY_NOINLINE void RowsOfPanels(const T* HWY_RESTRICT a, int64_t a_stride, const T* HWY_RESTRICT w,
-                               int64_t depth, T* HWY_RESTRICT c, int64_t c_stride,
-                               bool accumulate) {
+template <class T, class Weights, int kRows>
+HWY_NOINLINE void RowsOfPanels(const T* HWY_RESTRICT a, int64_t a_stride,
+                               const typename Weights::Weight* HWY_RESTRICT w, int64_t depth,
+                               T* HWY_RESTRICT c, int64_t c_stride, bool accumulate,
+                               const Scales& /*scales*/) {
   const hn::ScalableTag<T> d;
   constexpr int kVectors = 8 / kRows;
   constexpr int64_t kColumns = PanelColumns<T>();
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t panel = depth * kColumns;
+  const int64_t panel = WeightsOf<Weights>(depth) * kColumns;
   PLANISH_GEMM_SUMS(PLANISH_GEMM_SUM)
-  for (int64_t i = 0, at = 0; i < depth; ++i, at += kColumns) {
-    const auto x0 = hn::Set(d, a[i]);
-    const auto x1 = hn::Set(d, kRows > 1 ? a[a_stride + i] : T{0});
-    PLANISH_GEMM_SUMS(PLANISH_GEMM_SUM_STEP)
+  int64_t at = 0;
+  if constexpr (kIsBfloat16<Weights>) {
+    const hn::RebindToUnsigned<decltype(d)> pairs;
+    int64_t i = 0;
+    for (; i + 2 <= depth; i += 2, at += kColumns) {
+      const T* second = a + (kRows > 1 ? a_stride : 0) + i;
+      const auto x0 = hn::Set(d, a[i]), next0 = hn::Set(d, a[i + 1]);
+      const auto x1 = hn::Set(d, second[0]), next1 = hn::Set(d, second[1]);
+      PLANISH_GEMM_SUMS(PLANISH_GEMM_SUM_PAIR)
+    }
+    if (i < depth) {
+      const auto x0 = hn::Set(d, a[i]), x1 = hn::Set(d, kRows > 1 ? a[a_stride + i] : T{0});
+      PLANISH_GEMM_SUMS(PLANISH_GEMM_SUM_LAST)
+    }
+  } else {
+    for (int64_t i = 0; i < depth; ++i, at += kColumns) {
+      const auto x0 = hn::Set(d, a[i]);
+      const auto x1 = hn::Set(d, kRows > 1 ? a[a_stride + i] : T{0});
+      PLANISH_GEMM_SUMS(PLANISH_GEMM_SUM_STEP)
+    }
   }
   PLANISH_GEMM_SUMS(PLANISH_GEMM_SUM_STORE)
+}
+
+// --- Products of integers ---
+
+#if HWY_TARGET == HWY_SCALAR
+struct Pair {
+  int32_t first, second;
+};
+HWY_INLINE Pair LoadPairs(const int8_t* w) { return {w[0], w[1]}; }
+HWY_INLINE Pair SetPair(const int16_t* a) { return {a[0], a[1]}; }
+struct PairSums {
+  int32_t sum = 0;
+  HWY_INLINE void Add(Pair w, Pair x) { sum += w.first * x.first + w.second * x.second; }
+  HWY_INLINE hn::Vec<hn::ScalableTag<float>> Get() const {
+    return hn::Set(hn::ScalableTag<float>(), static_cast<float>(sum));
+  }
+};
+#else
+using Int32s = hn::ScalableTag<int32_t>;
+using Int16s = hn::Repartition<int16_t, Int32s>;
+/// Returns the weights of two depths, for a vector of columns.
+HWY_INLINE hn::Vec<Int16s> LoadPairs(const int8_t* w) {
+  return hn::PromoteTo(Int16s(), hn::LoadU(hn::Rebind<int8_t, Int16s>(), w));
+}
+/// Returns the elements of a for two depths, for each column.
+HWY_INLINE hn::Vec<Int16s> SetPair(const int16_t* a) {
+  int32_t bits;
+  std::memcpy(&bits, a, sizeof bits);
+  return hn::BitCast(Int16s(), hn::Set(Int32s(), bits));
+}
+/// Exact sums of a vector of columns. A block of the depth cannot overflow them.
+struct PairSums {
+  static_assert(kGemmDepth * 127 * 32767 <= std::numeric_limits<int32_t>::max());
+  hn::Vec<Int32s> sum, other;
+  HWY_INLINE PairSums() : sum(hn::Zero(Int32s())), other(sum) {}
+  HWY_INLINE void Add(hn::Vec<Int16s> w, hn::Vec<Int16s> x) {
+    sum = hn::ReorderWidenMulAccumulate(Int32s(), w, x, sum, other);
+  }
+  HWY_INLINE hn::Vec<hn::ScalableTag<float>> Get() const {
+    return hn::ConvertTo(hn::ScalableTag<float>(), hn::RearrangeToOddPlusEven(sum, other));
+  }
+};
+#endif
+
+/// Quantizes a row [depth] to integers in [-32767, 32767], and appends a 0 if depth is odd. `to`
+/// has RowStride elements. Returns the scale of the integers, NaN if an element is not finite.
+HWY_INLINE float QuantizeRow(const float* HWY_RESTRICT row, int64_t depth,
+                             int16_t* HWY_RESTRICT to) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> ints;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t whole = depth / lanes * lanes;
+  HWY_ALIGN float last[hn::MaxLanes(hn::ScalableTag<float>())] = {};
+  std::copy_n(row + whole, depth - whole, last);
+  // The bits of absolute values have the order of the values, with NaN as the largest.
+  auto max = hn::Zero(ints);
+  const auto include = [&](const float* from) HWY_ATTR {
+    max = hn::Max(max, hn::BitCast(ints, hn::Abs(hn::LoadU(d, from))));
+  };
+  for (int64_t i = 0; i < whole; i += lanes) include(row + i);
+  include(last);
+  const int32_t bits = hn::GetLane(hn::MaxOfLanes(ints, max));
+  float largest;
+  std::memcpy(&largest, &bits, sizeof largest);
+  const bool finite = largest <= std::numeric_limits<float>::max();
+  largest = std::max(finite ? largest : 1.f, kMinQuantized);
+  const auto inverse = hn::Set(d, 32767 / largest);
+  const hn::Rebind<int16_t, decltype(d)> shorts;
+  const auto quantize = [&](const float* from, int64_t i) HWY_ATTR {
+    const auto rounded = hn::NearestInt(hn::Mul(hn::LoadU(d, from), inverse));
+    hn::StoreU(hn::DemoteTo(shorts, rounded), shorts, to + i);
+  };
+  for (int64_t i = 0; i < whole; i += lanes) quantize(row + i, i);
+  quantize(last, whole);
+  if (depth % 2 != 0) to[depth] = 0;
+  return finite ? largest / 32767 : std::numeric_limits<float>::quiet_NaN();
+}
+
+#define PLANISH_GEMM_INT8_DECLARE(r) PairSums left##r, right##r;
+#define PLANISH_GEMM_INT8_STEP(r)                           \
+  if constexpr ((r) < kRows) {                              \
+    const auto x = SetPair(a + (r) * RowStride<int16_t>()); \
+    left##r.Add(w_left, x);                                 \
+    right##r.Add(w_right, x);                               \
+  }
+#define PLANISH_GEMM_INT8_STORE(r)                                              \
+  if constexpr ((r) < kRows) {                                                  \
+    const auto scale = hn::Set(d, scales.rows[r]);                              \
+    float* to = c + (r) * c_stride;                                             \
+    StoreScaled(left##r, hn::Mul(scale, scale_left), to, accumulate);           \
+    StoreScaled(right##r, hn::Mul(scale, scale_right), to + lanes, accumulate); \
+  }
+
+/// Stores sums times their scale, or adds them.
+HWY_INLINE void StoreScaled(const PairSums& sums, hn::Vec<hn::ScalableTag<float>> scale, float* to,
+                            bool accumulate) {
+  const hn::ScalableTag<float> d;
+  const auto value = hn::Mul(sums.Get(), scale);
+  hn::StoreU(accumulate ? hn::Add(hn::LoadU(d, to), value) : value, d, to);
+}
+
+/// Like Tile, for a quantized tile of a.
+template <int kRows>
+HWY_NOINLINE void TileOfInt8(const int16_t* HWY_RESTRICT a, const int8_t* HWY_RESTRICT w,
+                             int64_t depth, float* HWY_RESTRICT c, int64_t c_stride,
+                             bool accumulate, const Scales& scales) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  PLANISH_GEMM_ROWS(PLANISH_GEMM_INT8_DECLARE)
+  PLANISH_GEMM_ROWS(PLANISH_GEMM_PREFETCH)
+  for (int64_t i = 0; i < depth; i += 2) {
+    const auto w_left = LoadPairs(w), w_right = LoadPairs(w + 2 * lanes);
+    PLANISH_GEMM_ROWS(PLANISH_GEMM_INT8_STEP)
+    w += 2 * PanelColumns<float>();
+    a += 2;
+  }
+  const auto scale_left = hn::LoadU(d, scales.columns);
+  const auto scale_right = hn::LoadU(d, scales.columns + lanes);
+  PLANISH_GEMM_ROWS(PLANISH_GEMM_INT8_STORE)
+}
+
+#define PLANISH_GEMM_INT8_SUM(i) PairSums sum##i;
+#define PLANISH_GEMM_INT8_SUM_STEP(i)                                                       \
+  {                                                                                         \
+    constexpr int kVector = (i) % kVectors;                                                 \
+    const auto w_i = LoadPairs(w + (kVector / 2) * panel + at + (kVector % 2) * 2 * lanes); \
+    sum##i.Add(w_i, (i) < kVectors ? x0 : x1);                                              \
+  }
+#define PLANISH_GEMM_INT8_SUM_STORE(i)                                                          \
+  {                                                                                             \
+    constexpr int kRow = (i) / kVectors, kVector = (i) % kVectors;                              \
+    const auto scale =                                                                          \
+        hn::Mul(hn::Set(d, scales.rows[kRow]), hn::LoadU(d, scales.columns + kVector * lanes)); \
+    StoreScaled(sum##i, scale, c + kRow * c_stride + kVector * lanes, accumulate);              \
+  }
+
+/// Like RowsOfPanels, for quantized rows of a.
+template <int kRows>
+HWY_NOINLINE void RowsOfInt8Panels(const int16_t* HWY_RESTRICT a, int64_t a_stride,
+                                   const int8_t* HWY_RESTRICT w, int64_t depth,
+                                   float* HWY_RESTRICT c, int64_t c_stride, bool accumulate,
+                                   const Scales& scales) {
+  const hn::ScalableTag<float> d;
+  constexpr int kVectors = 8 / kRows;
+  constexpr int64_t kColumns = PanelColumns<float>();
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t panel = WeightsOf<Int8Weights>(depth) * kColumns;
+  PLANISH_GEMM_SUMS(PLANISH_GEMM_INT8_SUM)
+  for (int64_t i = 0, at = 0; i < depth; i += 2, at += 2 * kColumns) {
+    const auto x0 = SetPair(a + i), x1 = SetPair(a + (kRows > 1 ? a_stride : 0) + i);
+    PLANISH_GEMM_SUMS(PLANISH_GEMM_INT8_SUM_STEP)
+  }
+  PLANISH_GEMM_SUMS(PLANISH_GEMM_INT8_SUM_STORE)
 }
 
 #undef PLANISH_GEMM_ROWS
@@ -158,19 +418,40 @@ HWY_NOINLINE void RowsOfPanels(const T* HWY_RESTRICT a, int64_t a_stride, const 
 #undef PLANISH_GEMM_SUM
 #undef PLANISH_GEMM_SUM_STEP
 #undef PLANISH_GEMM_SUM_STORE
+#undef PLANISH_GEMM_SUM_PAIR
+#undef PLANISH_GEMM_SUM_LAST
+#undef PLANISH_GEMM_BFLOAT16_STEP
+#undef PLANISH_GEMM_INT8_DECLARE
+#undef PLANISH_GEMM_INT8_STEP
+#undef PLANISH_GEMM_INT8_STORE
+#undef PLANISH_GEMM_INT8_SUM
+#undef PLANISH_GEMM_INT8_SUM_STEP
+#undef PLANISH_GEMM_INT8_SUM_STORE
 
-template <class T>
-using TileFunction = void (*)(const T* a, const T* w, int64_t depth, T* c, int64_t c_stride,
-                              bool accumulate);
+template <class T, class Weights>
+using TileFunction = void (*)(const typename Weights::Copy* a, const typename Weights::Weight* w,
+                              int64_t depth, T* c, int64_t c_stride, bool accumulate,
+                              const Scales& scales);
 
-template <class T, bool kByRow, int... kRows>
-constexpr std::array<TileFunction<T>, kTileRows> TilesOf(std::integer_sequence<int, kRows...>) {
-  return {&Tile<T, kRows + 1, kByRow>...};
+template <class T, class Weights, bool kByRow, int kRows>
+constexpr TileFunction<T, Weights> TileOf() {
+  if constexpr (kIsInt8<Weights>) {
+    return &TileOfInt8<kRows>;
+  } else {
+    return &Tile<T, Weights, kRows, kByRow>;
+  }
+}
+
+template <class T, class Weights, bool kByRow, int... kRows>
+constexpr std::array<TileFunction<T, Weights>, kTileRows> TilesOf(
+    std::integer_sequence<int, kRows...>) {
+  return {TileOf<T, Weights, kByRow, kRows + 1>()...};
 }
 
 /// Tile for 1, 2, ... rows.
-template <class T, bool kByRow>
-inline constexpr auto kTiles = TilesOf<T, kByRow>(std::make_integer_sequence<int, kTileRows>());
+template <class T, class Weights, bool kByRow>
+inline constexpr auto kTiles =
+    TilesOf<T, Weights, kByRow>(std::make_integer_sequence<int, kTileRows>());
 
 /// Returns the address of a row of a.
 template <class T>
@@ -179,12 +460,18 @@ HWY_INLINE const T* RowAt(const GemmTask<T>& task, int64_t row) {
   return task.a + row / task.a_block * task.a_block_stride + row % task.a_block * task.a_stride;
 }
 
-/// Copies a for rows [row, row + rows) and k in [from, from + depth) in the layout of Tile.
-template <class T>
+/// Copies or quantizes a for rows [row, row + rows) and k in [from, from + depth) in the layout of
+/// Tile. Writes the scales of quantized rows.
+template <class T, class Copy>
 HWY_INLINE void CopyTile(const GemmTask<T>& task, int64_t row, int64_t rows, int64_t from,
-                         int64_t depth, T* to) {
+                         int64_t depth, Copy* to, float* scales) {
   for (int64_t r = 0; r < rows; ++r) {
-    std::copy_n(RowAt(task, row + r) + from, depth, to + r * RowStride<T>());
+    const T* a = RowAt(task, row + r) + from;
+    if constexpr (std::is_same_v<Copy, T>) {
+      std::copy_n(a, depth, to + r * RowStride<T>());
+    } else {
+      scales[r] = QuantizeRow(a, depth, to + r * RowStride<Copy>());
+    }
   }
 }
 
@@ -234,21 +521,28 @@ HWY_INLINE void WithPanel(const GemmTask<T>& task, int64_t row, int64_t rows, in
   }
 }
 
-/// Returns the packed panels for k >= from.
-template <class T>
-HWY_INLINE const T* BlockAt(const GemmTask<T>& task, int64_t from) {
+/// Returns panel p of the block of packed w that starts at depth `from` and has `depth` depths.
+template <class Weights, class T>
+HWY_INLINE const typename Weights::Weight* PanelAt(const GemmTask<T>& task, int64_t from,
+                                                   int64_t depth, int64_t p) {
   constexpr int64_t kColumns = PanelColumns<T>();
-  return task.packed + from * ((task.n + kColumns - 1) / kColumns * kColumns);
+  const int64_t columns = (task.n + kColumns - 1) / kColumns * kColumns;
+  return static_cast<const typename Weights::Weight*>(task.packed) +
+         WeightsOf<Weights>(from) * columns + p * WeightsOf<Weights>(depth) * kColumns;
 }
 
 /// Computes tiles [begin, end) of `all`, which share the rows evenly. Processes one block of k
 /// after another, so that its part of w stays in a cache for all tiles.
-template <class T>
+template <class Weights, class T>
 HWY_INLINE void MultiplyTiles(const GemmTask<T>& task, int64_t begin, int64_t end, int64_t all) {
+  using Copy = typename Weights::Copy;
   constexpr int64_t kColumns = PanelColumns<T>();
-  constexpr int64_t kTilesAtOnce = kMaxCopiedTiles<T>;
-  HWY_ALIGN T copies[kTilesAtOnce * TileSize<T>()];
-  const auto& functions = task.a_transposed ? kTiles<T, false> : kTiles<T, true>;
+  constexpr int64_t kTilesAtOnce = kMaxCopiedTiles<Copy>;
+  constexpr bool kMayBeTransposed = std::is_same_v<Weights, FullWeights<T>>;
+  HWY_ALIGN Copy copies[kTilesAtOnce * TileSize<Copy>()];
+  float scales[kTilesAtOnce * kTileRows];
+  const auto& functions =
+      task.a_transposed ? kTiles<T, Weights, !kMayBeTransposed> : kTiles<T, Weights, true>;
   const int64_t groups = (end - begin + kTilesAtOnce - 1) / kTilesAtOnce;
   for (int64_t from = 0; from < task.k; from += kGemmDepth) {
     const int64_t depth = std::min(kGemmDepth, task.k - from);
@@ -258,21 +552,23 @@ HWY_INLINE void MultiplyTiles(const GemmTask<T>& task, int64_t begin, int64_t en
       const int64_t tiles = begin + (end - begin) * (g + 1) / groups - first;
       int64_t rows[kTilesAtOnce + 1];  // first row of each tile
       for (int64_t t = 0; t <= tiles; ++t) rows[t] = task.rows * (first + t) / all;
-      if (task.a_transposed) {
-        CopyTransposed(task, rows, tiles, from, depth, copies);
-      } else {
-        for (int64_t t = 0; t < tiles; ++t) {
-          CopyTile(task, rows[t], rows[t + 1] - rows[t], from, depth, copies + t * TileSize<T>());
-        }
+      if constexpr (kMayBeTransposed) {
+        if (task.a_transposed) CopyTransposed(task, rows, tiles, from, depth, copies);
+      }
+      for (int64_t t = 0; !task.a_transposed && t < tiles; ++t) {
+        CopyTile(task, rows[t], rows[t + 1] - rows[t], from, depth, copies + t * TileSize<Copy>(),
+                 scales + t * kTileRows);
       }
       for (int64_t p = task.panel_begin; p < task.panel_end; ++p) {
-        const T* w = BlockAt(task, from) + p * depth * kColumns;
+        const auto* w = PanelAt<Weights>(task, from, depth, p);
         for (int64_t t = 0; t < tiles; ++t) {
           const int64_t count = rows[t + 1] - rows[t];
-          WithPanel(
-              task, rows[t], count, p * kColumns, accumulate, [&](T* c, int64_t stride) HWY_ATTR {
-                functions[count - 1](copies + t * TileSize<T>(), w, depth, c, stride, accumulate);
-              });
+          const Scales of_tile{scales + t * kTileRows, task.scales + p * kColumns};
+          WithPanel(task, rows[t], count, p * kColumns, accumulate,
+                    [&](T* c, int64_t stride) HWY_ATTR {
+                      functions[count - 1](copies + t * TileSize<Copy>(), w, depth, c, stride,
+                                           accumulate, of_tile);
+                    });
         }
       }
     }
@@ -280,39 +576,58 @@ HWY_INLINE void MultiplyTiles(const GemmTask<T>& task, int64_t begin, int64_t en
 }
 
 /// Computes all tiles, in parts whose elements of c stay in a cache.
-template <class T>
+template <class Weights, class T>
 HWY_INLINE void MultiplyManyTiles(const GemmTask<T>& task) {
   const int64_t all = (task.rows + kTileRows - 1) / kTileRows;
   const int64_t parts = (all + kTilesOfPart - 1) / kTilesOfPart;
   for (int64_t p = 0; p < parts; ++p) {
-    MultiplyTiles(task, all * p / parts, all * (p + 1) / parts, all);
+    MultiplyTiles<Weights>(task, all * p / parts, all * (p + 1) / parts, all);
   }
 }
 
 /// Computes one or two rows with RowsOfPanels.
-template <class T, int kRows>
+template <class Weights, int kRows, class T>
 HWY_INLINE void MultiplyRows(const GemmTask<T>& task) {
+  using Copy = typename Weights::Copy;
   constexpr int64_t kColumns = PanelColumns<T>();
   constexpr int64_t kPanels = 4 / kRows;
   // Incomplete panels are computed one at a time by Tile.
   const int64_t whole = std::min(task.panel_end, task.n / kColumns);
   const int64_t whole_groups =
       task.panel_begin + std::max<int64_t>(0, whole - task.panel_begin) / kPanels * kPanels;
-  const int64_t a_stride = RowAt(task, kRows - 1) - task.a;
   for (int64_t from = 0; from < task.k; from += kGemmDepth) {
     const int64_t depth = std::min(kGemmDepth, task.k - from);
     const bool accumulate = task.accumulate || from > 0;
-    const T* w = BlockAt(task, from);
+    const Copy* a;
+    int64_t a_stride;
+    [[maybe_unused]] HWY_ALIGN Copy copies[kIsInt8<Weights> ? kRows * RowStride<Copy>() : 1];
+    float row_scales[kRows];
+    if constexpr (kIsInt8<Weights>) {
+      CopyTile(task, 0, kRows, from, depth, copies, row_scales);
+      a = copies;
+      a_stride = RowStride<Copy>();
+    } else {
+      a = task.a + from;
+      a_stride = RowAt(task, kRows - 1) - task.a;
+    }
     int64_t p = task.panel_begin;
     for (; p < whole_groups; p += kPanels) {
-      RowsOfPanels<T, kRows>(task.a + from, a_stride, w + p * depth * kColumns, depth,
-                             task.c + p * kColumns, task.c_stride, accumulate);
+      const auto* w = PanelAt<Weights>(task, from, depth, p);
+      T* c = task.c + p * kColumns;
+      const Scales scales{row_scales, task.scales + p * kColumns};
+      if constexpr (kIsInt8<Weights>) {
+        RowsOfInt8Panels<kRows>(a, a_stride, w, depth, c, task.c_stride, accumulate, scales);
+      } else {
+        RowsOfPanels<T, Weights, kRows>(a, a_stride, w, depth, c, task.c_stride, accumulate,
+                                        scales);
+      }
     }
     for (; p < task.panel_end; ++p) {
       for (int64_t r = 0; r < kRows; ++r) {
+        const Scales scales{row_scales + r, task.scales + p * kColumns};
         WithPanel(task, r, 1, p * kColumns, accumulate, [&](T* c, int64_t stride) HWY_ATTR {
-          Tile<T, 1, true>(task.a + r * a_stride + from, w + p * depth * kColumns, depth, c, stride,
-                           accumulate);
+          TileOf<T, Weights, true, 1>()(a + r * a_stride, PanelAt<Weights>(task, from, depth, p),
+                                        depth, c, stride, accumulate, scales);
         });
       }
     }
@@ -373,14 +688,14 @@ HWY_NOINLINE void PackRows(const T* const* rows, int64_t panels, int64_t depth, 
   }
 }
 
-template <class T>
+template <class Weights, class T>
 HWY_INLINE void MultiplyTask(const GemmTask<T>& task) {
   if (task.a_transposed || task.rows > 2) {
-    MultiplyManyTiles(task);
+    MultiplyManyTiles<Weights>(task);
   } else if (task.rows == 2) {
-    MultiplyRows<T, 2>(task);
+    MultiplyRows<Weights, 2>(task);
   } else {
-    MultiplyRows<T, 1>(task);
+    MultiplyRows<Weights, 1>(task);
   }
 }
 

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/base/simd/gemm.cc"
@@ -21,15 +25,21 @@ namespace planish::internal {
 namespace HWY_NAMESPACE {
 namespace {
 
-void MultiplyFloats(const GemmTask<float>& task) { MultiplyTask(task); }
-void MultiplyDoubles(const GemmTask<double>& task) { MultiplyTask(task); }
+void MultiplyFloats(const GemmTask<float>& task) { MultiplyTask<FullWeights<float>>(task); }
+void MultiplyBfloat16(const GemmTask<float>& task) { MultiplyTask<Bfloat16Weights>(task); }
+void MultiplyInt8(const GemmTask<float>& task) { MultiplyTask<Int8Weights>(task); }
+void MultiplyDoubles(const GemmTask<double>& task) { MultiplyTask<FullWeights<double>>(task); }
 
 GemmKernels<float> FloatKernels() {
-  return {PanelColumns<float>(), kTileRows, &MultiplyFloats, &PackPanel<float>, &PackRows<float>};
+  return {PanelColumns<float>(),
+          kTileRows,
+          {&MultiplyFloats, &MultiplyBfloat16, &MultiplyInt8},
+          &PackPanel<float>,
+          &PackRows<float>};
 }
 GemmKernels<double> DoubleKernels() {
-  return {PanelColumns<double>(), kTileRows, &MultiplyDoubles, &PackPanel<double>,
-          &PackRows<double>};
+  return {
+      PanelColumns<double>(), kTileRows, {&MultiplyDoubles}, &PackPanel<double>, &PackRows<double>};
 }
 
 }  // namespace
@@ -66,6 +76,22 @@ constexpr int64_t kRowsAtOnce = 4 * kGemmDepth;
 // Upper bound on the columns of a panel: two of the largest vectors of floats.
 constexpr int64_t kMaxPanel = 2 * kAlignment / static_cast<int64_t>(sizeof(float));
 
+/// Returns the scale of a row of int8 weights, or of padding for null. It is NaN if an element is
+/// not finite.
+template <class T>
+float Int8Scale(const T* row, int64_t depth) {
+  float largest = kMinQuantized;
+  for (int64_t i = 0; row && i < depth; ++i) {
+    if (!std::isfinite(row[i])) return std::numeric_limits<float>::quiet_NaN();
+    largest = std::max(largest, static_cast<float>(std::abs(row[i])));
+  }
+  return largest / 127;
+}
+
+int8_t ToInt8(float value, float scale) {
+  return std::isnan(scale) ? int8_t{0} : static_cast<int8_t>(std::nearbyint(value / scale));
+}
+
 /// Source of padding.
 template <class T>
 alignas(kAlignment) constexpr T kZeros[kGemmDepth] = {};
@@ -80,22 +106,27 @@ void PackedMatrix<T>::Pack(const GemmMatrix<T>& w, const ParallelFor& parallel_f
 template <class T>
 void PackedMatrix<T>::Pack(const GemmMatrix<T>& w, int64_t rows,
                            const std::function<int64_t(int64_t)>& row_of,
-                           const ParallelFor& parallel_for) {
+                           const ParallelFor& parallel_for, WeightType type) {
   kernels_ = Kernels<T>();
+  type_ = type;
   columns_ = w.transposed ? w.n : rows;
   depth_ = w.transposed ? rows : w.k;
   const int64_t padded = panels() * panel();
-  T* const data = data_.Get(padded * depth_);
+  std::byte* const data = data_.Get(BytesOf(depth_) * padded);
   const auto row = [&](int64_t i) -> const T* {
     const int64_t from = i >= rows ? -1 : row_of ? row_of(i) : i;
     return from < 0 ? nullptr : w.data + from * w.stride;
   };
+  if (type == WeightType::kInt8) {
+    float* const scales = scales_.Get(padded);
+    for (int64_t j = 0; j < padded; ++j) scales[j] = Int8Scale(row(j), depth_);
+  }
   RunParallel(parallel_for, panels(), GrainFor(panel() * depth_), [&](int64_t begin, int64_t end) {
     for (int64_t from = 0; from < depth_; from += kGemmDepth) {
       const int64_t depth = std::min(kGemmDepth, depth_ - from);
-      T* to = data + from * padded;
+      std::byte* const to = data + BytesOf(from) * padded;
       if (w.transposed) {
-        PackBlock(row, from, depth, begin, end, to);
+        PackBlock(row, from, depth, begin, end, reinterpret_cast<T*>(to));
         continue;
       }
       for (int64_t p = begin; p < end; ++p) {
@@ -104,17 +135,45 @@ void PackedMatrix<T>::Pack(const GemmMatrix<T>& w, int64_t rows,
           const T* column = row(p * panel() + j);
           columns[static_cast<size_t>(j)] = column ? column + from : kZeros<T>;
         }
-        kernels_.pack(columns.data(), depth, to + p * panel() * depth);
+        std::byte* const panel_to = to + p * panel() * BytesOf(depth);
+        if (type == WeightType::kFull) {
+          kernels_.pack(columns.data(), depth, reinterpret_cast<T*>(panel_to));
+        } else {
+          PackRounded(columns.data(), depth, p, panel_to);
+        }
       }
     }
   });
 }
 
 template <class T>
+void PackedMatrix<T>::PackRounded(const T* const* columns, int64_t depth, int64_t p,
+                                  std::byte* to) const {
+  if constexpr (std::is_same_v<T, float>) {
+    for (int64_t i = 0; i < depth; i += 2) {
+      for (int64_t j = 0; j < panel(); ++j) {
+        const float first = columns[j][i], second = i + 1 < depth ? columns[j][i + 1] : 0.f;
+        const int64_t pair = i / 2 * panel() + j;
+        if (type_ == WeightType::kBfloat16) {
+          reinterpret_cast<uint32_t*>(to)[pair] =
+              ToBfloat16(first).bits | static_cast<uint32_t>(ToBfloat16(second).bits) << 16;
+        } else {
+          const float scale = scales_.data()[p * panel() + j];
+          auto* const pairs = reinterpret_cast<int8_t*>(to) + 2 * pair;
+          pairs[0] = ToInt8(first, scale);
+          pairs[1] = ToInt8(second, scale);
+        }
+      }
+    }
+  }
+}
+
+template <class T>
 void PackedMatrix<T>::ReserveTransposed(int64_t n, int64_t k) {
   kernels_ = Kernels<T>();
+  type_ = WeightType::kFull;
   columns_ = depth_ = 0;
-  data_.Get((n + panel() - 1) / panel() * panel() * k);
+  data_.Get((n + panel() - 1) / panel() * panel() * BytesOf(k));
 }
 
 template <class T>
@@ -156,20 +215,21 @@ void Multiply(const GemmArgs<T>& args, const PackedMatrix<T>& packed, int64_t pa
     }
     return;
   }
-  packed.kernels().multiply({.rows = args.rows,
-                             .a = args.a,
-                             .a_stride = args.a_stride,
-                             .a_transposed = args.a_transposed,
-                             .a_block = args.a_block,
-                             .a_block_stride = args.a_block_stride,
-                             .packed = packed.data(),
-                             .n = packed.columns(),
-                             .k = packed.depth(),
-                             .panel_begin = panel_begin,
-                             .panel_end = panel_end,
-                             .c = args.c,
-                             .c_stride = args.c_stride,
-                             .accumulate = args.accumulate});
+  packed.multiply()({.rows = args.rows,
+                     .a = args.a,
+                     .a_stride = args.a_stride,
+                     .a_transposed = args.a_transposed,
+                     .a_block = args.a_block,
+                     .a_block_stride = args.a_block_stride,
+                     .packed = packed.data(),
+                     .scales = packed.scales(),
+                     .n = packed.columns(),
+                     .k = packed.depth(),
+                     .panel_begin = panel_begin,
+                     .panel_end = panel_end,
+                     .c = args.c,
+                     .c_stride = args.c_stride,
+                     .accumulate = args.accumulate});
 }
 
 template <class T>

@@ -1,10 +1,13 @@
 #ifndef PLANISH_SRC_BASE_SIMD_GEMM_H_
 #define PLANISH_SRC_BASE_SIMD_GEMM_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 
 #include "planish/parallel.h"
+#include "planish/types.h"
 #include "src/base/aligned.h"
 
 // Matrix products of float or double: c [m, n] = a [m, k] * w^T, with w [n, k] packed for the
@@ -12,6 +15,10 @@
 // element of c adds products in order within blocks of kGemmDepth, then the blocks in order. Its
 // bits do not depend on threads or on the rows and columns computed together, but can depend on the
 // SIMD target.
+//
+// w can be rounded to bfloat16, which gives the bits of the product with the rounded w. Or w is
+// rounded to int8, with a scale for each row. Then each row of a is rounded to int16 in each block
+// of kGemmDepth, with a scale; sums of a block are exact.
 namespace planish::internal {
 
 // --- Tuning constants (docs/tuning.md) ---
@@ -25,6 +32,9 @@ inline constexpr int64_t kTilesOfPart = 16;
 
 // --- End of tuning constants ---
 
+/// The smallest largest magnitude of quantized rows. Scales are then normal numbers.
+inline constexpr float kMinQuantized = 0x1p-100f;
+
 /// Arguments of one kernel call: rows of a times panels of packed w.
 template <class T>
 struct GemmTask {
@@ -33,7 +43,8 @@ struct GemmTask {
   int64_t a_stride;
   bool a_transposed;
   int64_t a_block, a_block_stride;
-  const T* packed;
+  const void* packed;
+  const float* scales;  ///< of the columns of int8 weights
   int64_t n, k;
   int64_t panel_begin, panel_end;
   T* c;
@@ -46,7 +57,8 @@ template <class T>
 struct GemmKernels {
   int64_t panel;  ///< columns computed together
   int64_t rows;   ///< rows computed together
-  void (*multiply)(const GemmTask<T>& task);
+  /// By WeightType; for double only kFull.
+  std::array<void (*)(const GemmTask<T>& task), 3> multiply;
   /// Packs `panel` columns of `depth` elements each into `to`: the first element of all columns,
   /// then the second, and so on.
   void (*pack)(const T* const* columns, int64_t depth, T* to);
@@ -75,9 +87,10 @@ class PackedMatrix {
 
   /// Packs w with `rows` rows of memory in another order: row i is row_of(i), or zeros if that is
   /// negative. `rows` replaces n, or k if w is transposed. A recurrent layer uses this to
-  /// interleave the gates of a unit.
+  /// interleave the gates of a unit. Types other than kFull are for T = float and a w that is not
+  /// transposed.
   void Pack(const GemmMatrix<T>& w, int64_t rows, const std::function<int64_t(int64_t)>& row_of,
-            const ParallelFor& parallel_for);
+            const ParallelFor& parallel_for, WeightType type = WeightType::kFull);
 
   /// Allocates memory for packing a transposed w of up to n columns and depth k. Discards the
   /// packed matrix. Throws std::bad_alloc.
@@ -90,15 +103,29 @@ class PackedMatrix {
   int64_t panels() const { return (columns_ + panel() - 1) / panel(); }
 
   const GemmKernels<T>& kernels() const { return kernels_; }
-  const T* data() const { return data_.data(); }
+  /// Returns the product with the weights of this type.
+  auto multiply() const { return kernels_.multiply[static_cast<size_t>(type_)]; }
+  const void* data() const { return data_.data(); }
+  /// Returns the scales of the columns of int8 weights, with padding.
+  const float* scales() const { return scales_.data(); }
   /// Returns the allocated bytes, which can exceed matrix_bytes().
-  int64_t bytes() const { return data_.bytes(); }
+  int64_t bytes() const { return data_.bytes() + scales_.bytes(); }
   /// Returns the bytes that a product reads, padding included.
   int64_t matrix_bytes() const {
-    return panels() * panel() * depth_ * static_cast<int64_t>(sizeof(T));
+    const int64_t of_scales = type_ == WeightType::kInt8 ? sizeof(float) : 0;
+    return panels() * panel() * (BytesOf(depth_) + of_scales);
   }
 
  private:
+  /// Returns the bytes of a column of `depth` depths. Rounded weights have an even number of them.
+  int64_t BytesOf(int64_t depth) const {
+    if (type_ == WeightType::kFull) return depth * static_cast<int64_t>(sizeof(T));
+    return (depth + 1) / 2 * 2 * (type_ == WeightType::kBfloat16 ? 2 : 1);
+  }
+
+  /// Packs a panel for rounded weights.
+  void PackRounded(const T* const* columns, int64_t depth, int64_t p, std::byte* to) const;
+
   /// Packs panels [begin, end) of a transposed w for depths [from, from + depth). row(i) is the row
   /// of depth i, or null for zeros; `to` is the address of panel 0.
   template <class F>
@@ -106,10 +133,13 @@ class PackedMatrix {
                  T* to) const;
 
   // Blocks of kGemmDepth depths, each with all panels; in a panel, the elements of its columns for
-  // one depth after another. Columns beyond the last are zeros.
-  Buffer<T> data_;
+  // one depth after another. Rounded weights have two depths of a column side by side. Columns
+  // beyond the last are zeros.
+  Buffer<std::byte> data_;
+  Buffer<float> scales_;
+  WeightType type_ = WeightType::kFull;
   int64_t columns_ = 0, depth_ = 0;
-  GemmKernels<T> kernels_{1, 1, nullptr, nullptr, nullptr};
+  GemmKernels<T> kernels_{1, 1, {}, nullptr, nullptr};
 };
 
 /// Matrix product c = a * w^T, or c += a * w^T if `accumulate`. c is [rows, packed.columns()] and

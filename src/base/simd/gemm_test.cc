@@ -14,6 +14,7 @@
 
 #include "planish/parallel.h"
 #include "planish/target.h"
+#include "planish/types.h"
 
 namespace planish::internal {
 namespace {
@@ -413,6 +414,228 @@ TYPED_TEST(GemmTest, TheTargetIsThatOfPacking) {
       }
     });
   });
+}
+
+// --- Rounded weights ---
+
+PackedMatrix<float> Packed(const Matrix<float>& w, WeightType type,
+                           const ParallelFor& parallel_for = SerialFor) {
+  PackedMatrix<float> packed;
+  packed.Pack({.data = w.data(), .n = w.rows, .k = w.cols, .stride = w.stride}, w.rows, nullptr,
+              parallel_for, type);
+  return packed;
+}
+
+Matrix<float> Product(const Matrix<float>& a, const PackedMatrix<float>& packed,
+                      bool accumulate = false, const ParallelFor& parallel_for = SerialFor) {
+  Matrix<float> c(a.rows, packed.columns(), 7, 3);
+  MultiplyAll<float>({.rows = a.rows,
+                      .a = a.data(),
+                      .a_stride = a.stride,
+                      .c = c.data(),
+                      .c_stride = c.stride,
+                      .accumulate = accumulate},
+                     packed, parallel_for);
+  return c;
+}
+
+TEST(GemmRoundedTest, Bfloat16HasTheBitsOfTheProductWithRoundedWeights) {
+  for (const int64_t k : kDepths) {
+    for (const int64_t n : kColumns) {
+      const Matrix<float> w(n, k, 5, 2);
+      Matrix<float> rounded = w;
+      for (float& value : rounded.values) value = ToFloat(ToBfloat16(value));
+      ForEachTarget([&](const std::string& target) {
+        const PackedMatrix<float> full = Packed(rounded, WeightType::kFull);
+        const PackedMatrix<float> packed = Packed(w, WeightType::kBfloat16);
+        for (const int64_t m : kRows) {
+          const Matrix<float> a(m, k, 3, 1);
+          for (const bool accumulate : {false, true}) {
+            ASSERT_TRUE(SameBits(Product(a, full, accumulate), Product(a, packed, accumulate)))
+                << target << " m " << m << " n " << n << " k " << k << " added " << accumulate;
+          }
+        }
+      });
+    }
+  }
+}
+
+/// Values rounded to integers of at most `limit`, times a scale. Rounds x * (limit / largest) or x
+/// / scale in float: near a tie the two can differ.
+struct Quantized {
+  Quantized(const float* values, int64_t count, float limit, bool divides) {
+    float largest = kMinQuantized;
+    for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(values[i]));
+    scale = largest / limit;
+    const float inverse = limit / largest;
+    for (int64_t i = 0; i < count; ++i) {
+      integers.push_back(std::nearbyint(divides ? values[i] / scale : values[i] * inverse));
+    }
+  }
+  float scale;
+  std::vector<double> integers;
+};
+
+TEST(GemmRoundedTest, Int8IsTheProductOfTheIntegersTimesTheScales) {
+  for (const int64_t k : kDepths) {
+    const Matrix<float> a(100, k, 3, 1), w(250, k, 5, 2);
+    std::vector<Quantized> rows, columns;  // a row has an element for each block of the depth
+    const int64_t blocks = (k + kGemmDepth - 1) / kGemmDepth;
+    for (int64_t r = 0; r < a.rows; ++r) {
+      for (int64_t b = 0; b < blocks; ++b) {
+        rows.emplace_back(a.data() + r * a.stride + b * kGemmDepth,
+                          std::min(kGemmDepth, k - b * kGemmDepth), 32767, false);
+      }
+    }
+    for (int64_t j = 0; j < w.rows; ++j)
+      columns.emplace_back(w.data() + j * w.stride, k, 127, true);
+    Matrix<float> first(0, 0, 0, 0);
+    ForEachTarget([&](const std::string& target) {
+      const PackedMatrix<float> packed = Packed(w, WeightType::kInt8);
+      for (const int64_t m : kRows) {
+        Matrix<float> some = a;
+        some.rows = m;
+        for (const bool accumulate : {false, true}) {
+          const Matrix<float> before(m, w.rows, 7, 3), c = Product(some, packed, accumulate);
+          for (int64_t r = 0; r < m; ++r) {
+            for (int64_t j = 0; j < w.rows; ++j) {
+              const Quantized& column = columns[static_cast<size_t>(j)];
+              double sum = accumulate ? before.At(r, j) : 0, magnitude = std::abs(sum);
+              for (int64_t b = 0; b < blocks; ++b) {
+                const Quantized& row = rows[static_cast<size_t>(r * blocks + b)];
+                double block = 0;
+                for (size_t i = 0; i < row.integers.size(); ++i) {
+                  const double weight = column.integers[static_cast<size_t>(b * kGemmDepth) + i];
+                  block += row.integers[i] * weight;
+                }
+                sum += block * row.scale * column.scale;
+                magnitude += std::abs(block * row.scale * column.scale);
+              }
+              // The sum of a block, the product of the scales and their product round once each;
+              // each block is added once.
+              const double bound = static_cast<double>(3 + blocks) * 0x1p-24 * magnitude;
+              ASSERT_LE(std::abs(c.At(r, j) - sum), bound)
+                  << target << " m " << m << " k " << k << " at " << r << ", " << j;
+            }
+          }
+          for (int64_t r = 0; r < m; ++r) {
+            for (int64_t j = w.rows; j < c.stride; ++j) ASSERT_EQ(c.At(r, j), before.At(r, j));
+          }
+        }
+      }
+      // Sums of integers are exact, so every target has the same bits.
+      const Matrix<float> c = Product(a, packed);
+      if (first.rows == 0) first = c;
+      EXPECT_TRUE(SameBits(first, c)) << target;
+    });
+  }
+}
+
+TEST(GemmRoundedTest, TheSameBitsForAnyRowsPanelsAndThreads) {
+  const RestoredThreads restored;
+  const Matrix<float> a(100, 600, 0, 1), w(250, 600, 0, 2);
+  for (const WeightType type : {WeightType::kBfloat16, WeightType::kInt8}) {
+    ForEachTarget([&](const std::string& target) {
+      const PackedMatrix<float> packed = Packed(w, type);
+      const Matrix<float> whole = Product(a, packed);
+      for (const int64_t rows : {1, 2, 3, 15}) {
+        for (const int64_t panels : {int64_t{1}, int64_t{5}, packed.panels()}) {
+          Matrix<float> c(a.rows, w.rows, 7, 3);
+          for (int64_t r = 0; r < a.rows; r += rows) {
+            for (int64_t p = 0; p < packed.panels(); p += panels) {
+              Multiply<float>({.rows = std::min(rows, a.rows - r),
+                               .a = &a.At(r, 0),
+                               .a_stride = a.stride,
+                               .c = &c.At(r, 0),
+                               .c_stride = c.stride},
+                              packed, p, std::min(p + panels, packed.panels()));
+            }
+          }
+          ASSERT_TRUE(SameBits(whole, c)) << target << " " << rows << " rows, " << panels;
+        }
+      }
+      EXPECT_TRUE(SameBits(whole, Product(a, Packed(w, type, LastFirst), false, LastFirst)));
+      for (const int threads : {2, 3, 7}) {
+        SetThreads(threads);
+        EXPECT_TRUE(SameBits(whole, Product(a, Packed(w, type, {}), false, {}))) << target;
+      }
+    });
+  }
+}
+
+TEST(GemmRoundedTest, RowsThatAreNotFiniteLeaveOthersUnchanged) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  const Matrix<float> a(7, 300, 0, 1), w(40, 300, 0, 2);
+  for (const WeightType type : {WeightType::kBfloat16, WeightType::kInt8}) {
+    ForEachTarget([&](const std::string& target) {
+      for (const int64_t m : {1, 2, 7}) {
+        for (const float value : {kInfinity, -kInfinity, kNaN}) {
+          // The first element, one beyond the last whole vector, and one of the last block.
+          for (const int64_t at : {0, 255, 299}) {
+            Matrix<float> bad = a, bad_w = w;
+            bad.rows = m;
+            const Matrix<float> good = Product(bad, Packed(w, type));
+            bad.At(m - 1, at) = value;
+            bad_w.At(11, at) = value;
+            const Matrix<float> of_row = Product(bad, Packed(w, type));
+            bad.At(m - 1, at) = a.At(m - 1, at);
+            const Matrix<float> of_column = Product(bad, Packed(bad_w, type));
+            for (int64_t r = 0; r < m; ++r) {
+              for (int64_t j = 0; j < w.rows; ++j) {
+                if (r == m - 1) {
+                  ASSERT_FALSE(std::isfinite(of_row.At(r, j))) << target;
+                } else {
+                  ASSERT_EQ(of_row.At(r, j), good.At(r, j)) << target;
+                }
+                if (j == 11) {
+                  ASSERT_FALSE(std::isfinite(of_column.At(r, j))) << target;
+                } else {
+                  ASSERT_EQ(of_column.At(r, j), good.At(r, j)) << target;
+                }
+              }
+            }
+          }
+        }
+      }
+    });
+  }
+}
+
+// Elements times a power of two give the product times that power, also where squares or scales
+// would overflow or be subnormal.
+TEST(GemmRoundedTest, Int8ScalesWithItsRows) {
+  const Matrix<float> a(3, 100, 0, 1), w(40, 100, 0, 2);
+  ForEachTarget([&](const std::string& target) {
+    const Matrix<float> c = Product(a, Packed(w, WeightType::kInt8));
+    for (const float power : {0x1p-80f, 0x1p-30f, 0x1p+30f, 0x1p+100f}) {
+      Matrix<float> scaled = a;
+      for (float& value : scaled.values) value *= power;
+      const Matrix<float> of_scaled = Product(scaled, Packed(w, WeightType::kInt8));
+      Matrix<float> scaled_w = w;
+      for (float& value : scaled_w.values) value *= power;
+      const Matrix<float> of_scaled_w = Product(a, Packed(scaled_w, WeightType::kInt8));
+      for (int64_t r = 0; r < a.rows; ++r) {
+        for (int64_t j = 0; j < w.rows; ++j) {
+          ASSERT_EQ(of_scaled.At(r, j), c.At(r, j) * power) << target << " " << power;
+          ASSERT_EQ(of_scaled_w.At(r, j), c.At(r, j) * power) << target << " " << power;
+        }
+      }
+    }
+    Matrix<float> tiny = a;
+    for (float& value : tiny.values) value *= 0x1p-149f;
+    const Matrix<float> of_tiny = Product(tiny, Packed(w, WeightType::kInt8));
+    for (int64_t j = 0; j < w.rows; ++j) ASSERT_LE(std::abs(of_tiny.At(0, j)), 0x1p-100f);
+  });
+}
+
+TEST(GemmRoundedTest, BytesAreThoseOfTheType) {
+  const Matrix<float> w(64, 301, 0, 1);
+  const int64_t elements = 64 * 301;
+  EXPECT_EQ(Packed(w, WeightType::kFull).matrix_bytes(), 4 * elements);
+  // An odd depth is padded.
+  EXPECT_EQ(Packed(w, WeightType::kBfloat16).matrix_bytes(), 2 * 64 * 302);
+  EXPECT_EQ(Packed(w, WeightType::kInt8).matrix_bytes(), 64 * 302 + 4 * 64);
 }
 
 }  // namespace

@@ -90,13 +90,13 @@ GemmMatrix<T> PackedLayer<T>::Projection(const RnnParams<const T>& params) const
 }
 
 template <class T>
-void PackedLayer<T>::PackWeights(const RnnParams<const T>& params,
-                                 const ParallelFor& parallel_for) {
+void PackedLayer<T>::PackWeights(const RnnParams<const T>& params, const ParallelFor& parallel_for,
+                                 WeightType type) {
   const Order& order = call_.order;
   const int64_t n = call_.recipe.gates() * order.hidden;
   const auto pack = [&](const T* weight, int64_t k, int64_t columns, const auto& row_of,
                         PackedMatrix<T>& to) {
-    to.Pack({.data = weight, .n = n, .k = k, .stride = k}, columns, row_of, parallel_for);
+    to.Pack({.data = weight, .n = n, .k = k, .stride = k}, columns, row_of, parallel_for, type);
   };
   pack(
       params.weight_ih, shape_.inputs, order.columns, [this](int64_t j) { return this->rows()[j]; },
@@ -108,7 +108,9 @@ void PackedLayer<T>::PackWeights(const RnnParams<const T>& params,
         params.weight_hh, block.units, block.columns,
         [&](int64_t j) { return this->RowIn(block, j); }, hh_[i]);
   }
-  if (shape_.projected > 0) hr_.Pack(Projection(params), parallel_for);
+  if (shape_.projected > 0) {
+    hr_.Pack(Projection(params), shape_.projected, nullptr, parallel_for, type);
+  }
 }
 
 template <class T>

@@ -28,10 +28,12 @@ struct HiddenBlock {
 template <class T>
 class PackedLayer {
  public:
-  /// Packs all parameters except the weights. PackWeights packs those for forward. PackTransposed
-  /// packs those for backward, weight_ih only if `dx`. Memory that is large enough is reused.
+  /// Packs all parameters except the weights. PackWeights packs those for forward, as `type`.
+  /// PackTransposed packs those for backward, weight_ih only if `dx`. Memory that is large enough
+  /// is reused.
   void Pack(Cell cell, const RnnShape& shape, const RnnParams<const T>& params);
-  void PackWeights(const RnnParams<const T>& params, const ParallelFor& parallel_for);
+  void PackWeights(const RnnParams<const T>& params, const ParallelFor& parallel_for,
+                   WeightType type = WeightType::kFull);
   void PackTransposed(const RnnParams<const T>& params, bool dx, const ParallelFor& parallel_for);
 
   Cell cell() const { return cell_; }
