@@ -204,7 +204,9 @@ uninstall:
 	rm -f $(PREFIX)/lib*/libplanish.a $(PREFIX)/lib*/libplanish_torch-*.so $(PREFIX)/lib*/pkgconfig/planish.pc
 
 accuracy: build/full/build.ninja
-	cmake --build --preset full --target planish_accuracy planish_torch
+	cmake --build --preset full --target planish_accuracy planish_python
+	rm -rf build/full/python
+	cmake --install build/full --component python --prefix build/full/python >/dev/null
 	.venv/bin/python tests/accuracy/accuracy.py --build build/full --document docs/accuracy.md
 
 # CMake runs again to find what setup.sh has installed.

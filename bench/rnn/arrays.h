@@ -15,10 +15,10 @@ namespace planish::bench::rnn {
 /// Arrays of a case, for every cell. Parameters have the size of the largest cell; a cell uses the
 /// first elements.
 struct Arrays {
-  const float* x = nullptr;    ///< [T, B, I]
-  const float* dy = nullptr;   ///< [T, B, H] Mode::kTraining
-  const float* h = nullptr;    ///< [B, H] Mode::kStep: the state before the step; else zeros
-  const float* c = nullptr;    ///< [B, H] Mode::kStep: the cell state of the LSTMs; [B, 2H] for slstm
+  const float* x = nullptr;   ///< [T, B, I]
+  const float* dy = nullptr;  ///< [T, B, H] Mode::kTraining
+  const float* h = nullptr;   ///< [B, H] Mode::kStep: the state before the step; else zeros
+  const float* c = nullptr;  ///< [B, H] Mode::kStep: the cell state of the LSTMs; [B, 2H] for slstm
   RnnParams<const float> all;  ///< ParamsFor returns those of a cell
   float* y = nullptr;          ///< [T, B, H]
   float* dx = nullptr;         ///< [T, B, I] Mode::kTraining
@@ -47,14 +47,16 @@ class Arena {
 /// Results of a cell in a case, computed by Planish in double.
 class Reference {
  public:
-  Reference(Cell cell, const Case& c, const Arrays& arrays);
+  /// Computes the results of weights that are rounded to `type`.
+  Reference(Cell cell, const Case& c, const Arrays& arrays, WeightType type = WeightType::kFull);
 
   /// Fills the elements to compare with NaN, so that unwritten ones fail.
   void Poison() const;
 
   /// Returns an empty text if the results in the arrays are right, else an error: "dx is off by
   /// 0.5; the largest value is 2, the tolerance 1e-05 of that". The tolerance, relative to the
-  /// largest value of an array, is 2^-24 * Slack().
+  /// largest value of an array, is 2^-24 * Slack(), with int8 weights 2^-16 * Slack(), because they
+  /// multiply inputs and states that are rounded to int16.
   std::string Compare() const;
   /// Returns 8 * sqrt(n), where n is I + H forward, plus T * B in training. A sum of n products has
   /// an error of about sqrt(n) units in the last place. Later steps multiply the error of a step by
@@ -68,6 +70,7 @@ class Reference {
     std::vector<double> right;
   };
   Case case_;
+  WeightType type_;
   std::vector<Output> outputs_;
 };
 

@@ -16,9 +16,14 @@ struct Maker {
   Contestant (*make)(Cell cell, const Case& c, const Arrays& arrays);
 };
 
-constexpr Maker kMakers[] = {{"planish", MakePlanish},      {"planish-packed", MakePlanishPacked},
-                             {"products", MakeProducts},    {"torch", MakeTorchNn},
-                             {"torch-cell", MakeTorchCell}, {"composed", MakeComposed},
+constexpr Maker kMakers[] = {{"planish", MakePlanish},
+                             {"planish-packed", MakePlanishPacked},
+                             {"planish-bfloat16", MakePlanishBfloat16},
+                             {"planish-int8", MakePlanishInt8},
+                             {"products", MakeProducts},
+                             {"torch", MakeTorchNn},
+                             {"torch-cell", MakeTorchCell},
+                             {"composed", MakeComposed},
                              {"onednn", MakeOneDnn}};
 
 }  // namespace
@@ -28,8 +33,8 @@ Contestant MakeContestant(const std::string& name, const Case& c, const Arrays& 
   const auto* maker = std::ranges::find_if(kMakers, [&](const Maker& m) { return who == m.who; });
   if (maker == std::end(kMakers)) {
     throw std::invalid_argument(
-        "[MakeContestant] name must begin with planish:, planish-packed:, products:, torch:, "
-        "torch-cell:, composed: or onednn:, got \"" +
+        "[MakeContestant] name must begin with planish:, planish-packed:, planish-bfloat16:, "
+        "planish-int8:, products:, torch:, torch-cell:, composed: or onednn:, got \"" +
         name + "\"");
   }
   const Cell cell = CellOf(name);
@@ -47,6 +52,13 @@ Contestant MakeContestant(const std::string& name, const Case& c, const Arrays& 
 Cell CellOf(const std::string& name) {
   const size_t colon = name.find(':');
   return ParseCell(colon == std::string::npos ? "" : name.substr(colon + 1));
+}
+
+WeightType WeightTypeOf(const std::string& name) {
+  for (const internal::NamedWeightType& type : internal::kWeightTypes) {
+    if (name.starts_with(std::string("planish-") + type.name + ":")) return type.type;
+  }
+  return WeightType::kFull;
 }
 
 }  // namespace planish::bench::rnn

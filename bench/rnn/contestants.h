@@ -16,6 +16,10 @@ Contestant MakePlanish(Cell cell, const Case& c, const Arrays& arrays);
 /// Like MakePlanish, but also packs weights beforehand for a sequence, as for oneDNN.
 Contestant MakePlanishPacked(Cell cell, const Case& c, const Arrays& arrays);
 
+/// Like MakePlanish, for a step with packed weights in bfloat16 or int8.
+Contestant MakePlanishBfloat16(Cell cell, const Case& c, const Arrays& arrays);
+Contestant MakePlanishInt8(Cell cell, const Case& c, const Arrays& arrays);
+
 /// Only the GEMMs of the cell, by the core's own GEMM with packed weights (products.cc): the limit
 /// of any layer with this GEMM. Has no results.
 Contestant MakeProducts(Cell cell, const Case& c, const Arrays& arrays);
@@ -37,12 +41,15 @@ Contestant MakeOneDnn(Cell cell, const Case& c, const Arrays& arrays);
 std::string OneDnnVersion();
 
 /// Returns a contestant by its full name, library and cell ("planish:ln-lstm",
-/// "planish-packed:gru", "products:lstm", "torch:lstm", "torch-cell:lstm", "composed:ln-lstm",
-/// "onednn:gru"). Throws std::invalid_argument for an unknown name.
+/// "planish-packed:gru", "planish-int8:lstm", "products:lstm", "torch:lstm", "torch-cell:lstm",
+/// "composed:ln-lstm", "onednn:gru"). Throws std::invalid_argument for an unknown name.
 Contestant MakeContestant(const std::string& name, const Case& c, const Arrays& arrays);
 
 /// Returns the cell in the name of a contestant.
 Cell CellOf(const std::string& name);
+
+/// Returns the type of the packed weights of the contestant with the name.
+WeightType WeightTypeOf(const std::string& name);
 
 }  // namespace planish::bench::rnn
 

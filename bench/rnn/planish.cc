@@ -8,7 +8,8 @@ namespace {
 
 RnnOptions<float> Options() { return {.eps = kEps, .parallel_for = TorchThreads()}; }
 
-RnnOptions<float> PackedOptions(Cell cell, const Case& c, const Arrays& arrays) {
+RnnOptions<float> PackedOptions(Cell cell, const Case& c, const Arrays& arrays,
+                                WeightType type = WeightType::kFull) {
   RnnOptions<float> options = Options();
   options.packed = {cell,
                     c.shape.inputs,
@@ -17,11 +18,12 @@ RnnOptions<float> PackedOptions(Cell cell, const Case& c, const Arrays& arrays) 
                     options.parallel_for,
                     /*backward=*/false,
                     c.shape.projected,
-                    c.shape.heads};
+                    c.shape.heads,
+                    type};
   return options;
 }
 
-Contestant MakeStep(Cell cell, const Case& c, const Arrays& arrays) {
+Contestant MakeStep(Cell cell, const Case& c, const Arrays& arrays, WeightType type) {
   const internal::CellRecipe recipe = internal::RecipeOf(cell);
   if (recipe.over == internal::Over::kBatch) return {.absent = "has no step by itself"};
   const RnnStepArgs<float> args{.batch = c.shape.batch,
@@ -34,13 +36,20 @@ Contestant MakeStep(Cell cell, const Case& c, const Arrays& arrays) {
                                 .h_next = arrays.y,
                                 .projected = c.shape.projected,
                                 .heads = c.shape.heads};
-  return {.call = [=, options = PackedOptions(cell, c, arrays)] { RnnStep(cell, args, options); }};
+  return {.call = [=, options = PackedOptions(cell, c, arrays, type)] {
+    RnnStep(cell, args, options);
+  }};
+}
+
+Contestant MakeRounded(Cell cell, const Case& c, const Arrays& arrays, WeightType type) {
+  if (c.mode != Mode::kStep) return {.absent = "is measured only in a step"};
+  return MakeStep(cell, c, arrays, type);
 }
 
 }  // namespace
 
 Contestant MakePlanish(Cell cell, const Case& c, const Arrays& arrays) {
-  if (c.mode == Mode::kStep) return MakeStep(cell, c, arrays);
+  if (c.mode == Mode::kStep) return MakeStep(cell, c, arrays, WeightType::kFull);
   const RnnInputs<float> inputs{
       .shape = c.shape, .x = arrays.x, .params = ParamsFor(cell, c.shape, arrays)};
   const RnnForwardArgs<float> forward{.inputs = inputs, .y = arrays.y, .saved = arrays.saved};
@@ -57,6 +66,14 @@ Contestant MakePlanish(Cell cell, const Case& c, const Arrays& arrays) {
     RnnForward(cell, forward, options);
     RnnBackward(cell, backward, options);
   }};
+}
+
+Contestant MakePlanishBfloat16(Cell cell, const Case& c, const Arrays& arrays) {
+  return MakeRounded(cell, c, arrays, WeightType::kBfloat16);
+}
+
+Contestant MakePlanishInt8(Cell cell, const Case& c, const Arrays& arrays) {
+  return MakeRounded(cell, c, arrays, WeightType::kInt8);
 }
 
 Contestant MakePlanishPacked(Cell cell, const Case& c, const Arrays& arrays) {

@@ -160,6 +160,33 @@ def step_tables(results, misses):
             yield f"#### A step, {shape_text(shape)}: the other's time over Planish's\n\n" + table(head, rows)
 
 
+def rounded_step_tables(results, misses):
+    """Returns tables of steps with packed weights of smaller types."""
+    for shape in dict.fromkeys(r["shape"] for r in results.all if r["group"] == "step"):
+        rows = []
+        for threads in results.threads:
+            key = ("step", "step", shape, threads)
+            for kind, own in (("lstm", LN_LSTM), ("gru", LN_GRU)):
+                result = results.first(*key, own)
+                if not result:
+                    continue
+                peers = [f"torch-cell:{kind}", *(f"{who}:ln-{kind}" for who in ("composed", "script", "compile"))]
+                row = [str(threads), f"LN-{kind.upper()}", f"{1e6 * result['seconds'][own]:.0f}"]
+                for who, targets in zip(cases.ROUNDED, cases.ROUNDED_STEP_TARGETS):
+                    name = f"{who}:ln-{kind}"
+                    over, peer = targets if kind == "lstm" else (None, None)
+                    what = f"LN-LSTM step, {shape_text(shape)}, {count(threads)}, {who.partition('-')[2]} weights"
+                    mine = results.ratio(*key, name, own)
+                    cell = best([results.ratio(*key, other, own) for other in peers])
+                    row.append(judged(mine, over, misses, f"{what}, over float", at_most=True))
+                    row.append(judged(quotient(cell, mine), peer, misses, f"{what}, PyTorch's best cell over it"))
+                rows.append(row)
+        if rows:
+            head = ["threads", "cell", "float weights, µs", "bfloat16 over float", "PyTorch's best cell over bfloat16",
+                    "int8 over float", "PyTorch's best cell over int8"]  # fmt: skip
+            yield f"#### A step with rounded weights, {shape_text(shape)}\n\n" + table(head, rows)
+
+
 def cell_table(results, misses, mode, threads):
     shapes = results.shapes("cells", mode, threads)
     names = dict.fromkeys(n for shape in shapes for r in results.of("cells", mode, shape, threads)
@@ -227,6 +254,7 @@ def markdown(document):
     tables = [text for one in layers for mode in cases.MODES for threads in results.threads
               for text in one(results, misses, mode, threads)]  # fmt: skip
     tables += step_tables(results, misses)
+    tables += rounded_step_tables(results, misses)
     tables += [text for mode in cases.MODES for threads in results.threads
                for text in cell_table(results, misses, mode, threads)]  # fmt: skip
     tables += [text for mode in cases.MODES for threads in results.threads

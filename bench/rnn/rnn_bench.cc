@@ -15,6 +15,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/base/answer_lines.h"
@@ -60,7 +61,7 @@ Json RunCase(const std::string& line, const Effort& effort, Arena& arena) {
                  {"absent", Json::object()},
                  {"wrong", Json::object()}};
   const Arrays arrays = arena.For(c);
-  std::map<Cell, Reference> references;
+  std::map<std::pair<Cell, WeightType>, Reference> references;
   std::vector<std::string> timed;
   std::vector<std::function<void()>> calls;
   std::istringstream list(names);
@@ -72,7 +73,9 @@ Json RunCase(const std::string& line, const Effort& effort, Arena& arena) {
       continue;
     }
     if (!name.starts_with("products:")) {
-      const Reference& reference = references.try_emplace(cell, cell, c, arrays).first->second;
+      const WeightType type = WeightTypeOf(name);
+      const Reference& reference =
+          references.try_emplace({cell, type}, cell, c, arrays, type).first->second;
       if (const std::string wrong = CheckContestant(contestant, reference); !wrong.empty()) {
         result["wrong"][name] = wrong;
         continue;

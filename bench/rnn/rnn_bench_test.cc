@@ -34,8 +34,8 @@ TEST(Reference, TakesRightResultsOfEveryContestantAndCell) {
     int checked = 0;
     for (const std::string& cell : CellNames()) {
       const bool bn_step = mode == Mode::kStep && cell.starts_with("bn-");
-      for (const char* who :
-           {"planish", "planish-packed", "torch", "torch-cell", "composed", "onednn"}) {
+      for (const char* who : {"planish", "planish-packed", "planish-bfloat16", "planish-int8",
+                              "torch", "torch-cell", "composed", "onednn"}) {
         const std::string name = std::string(who) + ":" + cell;
         const Contestant contestant = MakeContestant(name, c, arrays);
         if (!contestant.call) {
@@ -43,13 +43,14 @@ TEST(Reference, TakesRightResultsOfEveryContestantAndCell) {
           EXPECT_TRUE(name != "planish:" + cell || bn_step) << name << ": " << contestant.absent;
           continue;
         }
-        const Reference reference(ParseCell(cell), c, arrays);
+        const Reference reference(ParseCell(cell), c, arrays, WeightTypeOf(name));
         EXPECT_THAT(CheckContestant(contestant, reference), IsEmpty()) << name << " " << Name(mode);
         ++checked;
       }
     }
-    // All 16 cells of Planish, for forward also packed, and 13 for a step; 4 layers of PyTorch, for
-    // a step also 3 cells; two composed ones. oneDNN can be absent.
+    // All 16 cells of Planish, for forward also packed, and 13 for a step, there with each type of
+    // weights; 4 layers of PyTorch, for a step also 3 cells; two composed ones. oneDNN can be
+    // absent.
     EXPECT_GE(checked, mode == Mode::kForward ? 38 : 22) << Name(mode);
   }
 }

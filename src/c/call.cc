@@ -88,7 +88,7 @@ Pointwise PointwiseOf(const char* function, planish_pointwise pointwise) {
 }
 
 WeightType WeightTypeOf(const char* function, planish_weight_type type) {
-  return EnumeratorOf<WeightType>(function, "weight_type", type, std::size(kWeightTypeNames));
+  return EnumeratorOf<WeightType>(function, "weight_type", type, kWeightTypes.size());
 }
 
 ParallelFor ParallelForOf(planish_parallel_for parallel_for) {

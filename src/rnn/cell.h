@@ -177,8 +177,18 @@ constexpr const char* NameOf(Cell cell) {
   return kNamedCells[static_cast<size_t>(cell)].name;
 }
 
-/// Names of WeightType in operators and messages, in its order.
-inline constexpr const char* kWeightTypeNames[] = {"full", "bfloat16", "int8"};
+/// A type of weights and its name in operators and messages.
+struct NamedWeightType {
+  WeightType type;
+  const char* name;
+};
+
+/// All types of weights, in the order of WeightType.
+inline constexpr std::array kWeightTypes = {
+    NamedWeightType{WeightType::kFull, "full"},
+    NamedWeightType{WeightType::kBfloat16, "bfloat16"},
+    NamedWeightType{WeightType::kInt8, "int8"},
+};
 
 /// A parameter of a layer: its name, its member in RnnParams and its size.
 template <class E>

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <limits>
 #include <string>
 #include <type_traits>
@@ -23,10 +22,10 @@ template <class T>
 void CheckWeightType(const char* function, WeightType type, bool backward) {
   if (type == WeightType::kFull) return;
   const auto i = static_cast<size_t>(type);
-  if (i >= std::size(kWeightTypeNames)) {
+  if (i >= kWeightTypes.size()) {
     Fail(function, "weight_type", "be a WeightType", std::to_string(i));
   }
-  const char* const name = kWeightTypeNames[i];
+  const char* const name = kWeightTypes[i].name;
   if (!std::is_same_v<T, float>) {
     Fail(function, "weight_type", "be full for a layer in double", name);
   }

@@ -97,8 +97,8 @@ TEST(WeightTypesTest, Bfloat16GivesTheBitsOfRoundedWeightsInWideLayers) {
 }
 
 // The layer with rounded weights, in double, differs by the rounding of inputs and states: half a
-// unit of 1 / 32767 of the largest, or 1.5e-5. A step sums 17 of them, and its norms multiply the
-// error by their rstd. Batch norms of five sequences multiply it most.
+// unit of 1 / 32767 of the largest, or 1.5e-5, times weights of about 1 / sqrt(17). A step sums 20
+// products, and norms and seven steps multiply the error by 10 at most.
 TEST(WeightTypesTest, Int8IsTheLayerWithRoundedWeights) {
   tests::ForEachTarget([&](const std::string& target) {
     for (const auto& [cell, recurrence] : kKinds) {
@@ -107,11 +107,10 @@ TEST(WeightTypesTest, Int8IsTheLayerWithRoundedWeights) {
       const RnnProblem<float> rounded = WithRoundedWeights(p, RoundToInt8);
       const auto exact = internal::ReferenceRnnForward(rounded.Reference());
       const RnnResult<float> out = Forward(p, Pack(p, WeightType::kInt8));
-      const double tolerance =
-          internal::RecipeOf(cell).over == internal::Over::kBatch ? 3e-2 : 3e-3;
-      EXPECT_LE(tests::Difference(out.y, exact.y), tolerance) << NameOf(cell) << " on " << target;
-      EXPECT_LE(tests::Difference(out.h, exact.h), tolerance) << NameOf(cell) << " on " << target;
-      EXPECT_LE(tests::Difference(out.c, exact.c), tolerance) << NameOf(cell) << " on " << target;
+      constexpr double kTolerance = 5e-4;
+      EXPECT_LE(tests::Difference(out.y, exact.y), kTolerance) << NameOf(cell) << " on " << target;
+      EXPECT_LE(tests::Difference(out.h, exact.h), kTolerance) << NameOf(cell) << " on " << target;
+      EXPECT_LE(tests::Difference(out.c, exact.c), kTolerance) << NameOf(cell) << " on " << target;
     }
   });
 }

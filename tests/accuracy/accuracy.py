@@ -275,6 +275,9 @@ def main():
         ),
     )
     text = replace(text, "norms", run(build / "tests/accuracy/planish_accuracy"))
+    weights = pathlib.Path(__file__).with_name("weights.py")
+    package = {**os.environ, "PYTHONPATH": str(build / "python")}
+    text = replace(text, "weights", run(sys.executable, weights, env=package))
     arguments.document.write_text(text)
 
 

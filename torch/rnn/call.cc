@@ -2,6 +2,8 @@
 
 #include <ATen/ops/unsqueeze.h>
 
+#include <string>
+
 namespace planish {
 
 using at::Tensor;
@@ -38,10 +40,22 @@ inline namespace PLANISH_API {
 
 const char* cell_name(Cell cell) { return internal::NameOf(cell); }
 
+const char* weight_type_name(WeightType type) {
+  const auto i = static_cast<size_t>(type);
+  if (i >= internal::kWeightTypes.size()) {
+    throw Error("weight_type must be a WeightType, got " + std::to_string(i));
+  }
+  return internal::kWeightTypes[i].name;
+}
+
 }  // namespace PLANISH_API
 
 Cell CellOf(const char* function, std::string_view name) {
   return FindNamed(function, "cell", internal::kNamedCells, name).cell;
+}
+
+WeightType WeightTypeOf(const char* function, std::string_view name) {
+  return FindNamed(function, "weight_type", internal::kWeightTypes, name).type;
 }
 
 bool Takes(size_t field, const CellRecipe& recipe) {

@@ -59,6 +59,8 @@ struct Sizes {
 
 /// Returns the cell with the name. Throws if there is none.
 Cell CellOf(const char* function, std::string_view name);
+/// Returns the type of weights with the name. Throws if there is none.
+WeightType WeightTypeOf(const char* function, std::string_view name);
 
 /// Returns whether a cell has a tensor.
 bool Takes(size_t field, const internal::CellRecipe& recipe);

@@ -58,7 +58,9 @@ RnnLayer::RnnLayer(Cell cell, bool bias, std::string suffix, std::string module)
       params_(ModuleParams(cell, bias)) {}
 
 RnnLayer::RnnLayer(const RnnLayer& other)
-    : RnnLayer(other.cell_, other.bias_, other.suffix_, other.module_) {}
+    : RnnLayer(other.cell_, other.bias_, other.suffix_, other.module_) {
+  state_.weight_type = other.weight_type();
+}
 
 RnnLayer::State RnnLayer::Now() const {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -126,17 +128,18 @@ c10::intrusive_ptr<PackedParams> RnnLayer::Packed(const Params& params, Mode mod
     }
   }
   if (!can_pack) return {};
-  auto packed = Pack(params);
+  auto packed = Pack(params, now.weight_type);
   const std::lock_guard<std::mutex> lock(mutex_);
-  // Another thread can have frozen or unfrozen the layer meanwhile.
-  if (state_.freezing == now.freezing) {
+  // Another thread can have frozen or unfrozen the layer, or changed its type, meanwhile.
+  if (state_.freezing == now.freezing && state_.weight_type == now.weight_type) {
     state_.packed = packed;
     ++state_.packings;
   }
   return packed;
 }
 
-c10::intrusive_ptr<PackedParams> RnnLayer::Pack(const Params& params) const {
+c10::intrusive_ptr<PackedParams> RnnLayer::Pack(const Params& params,
+                                                WeightType weight_type) const {
   const at::AutoDispatchBelowADInplaceOrView guard;
   NamedTensors named;
   Watched watched = Watched::WithCopies(Named(params), named);
@@ -144,8 +147,8 @@ c10::intrusive_ptr<PackedParams> RnnLayer::Pack(const Params& params) const {
   for (const auto& [name, copy] : named) copies.push_back(copy);
   const Call call{cell_, Folded(copies), {}};
   CheckGiven("rnn_pack", call.tensors, kFirstParam);
-  auto packed =
-      c10::make_intrusive<PackedParams>(planish::Pack(call, CheckParams("rnn_pack", call)));
+  auto packed = c10::make_intrusive<PackedParams>(
+      planish::Pack(call, CheckParams("rnn_pack", call), /*backward=*/false, weight_type));
   packed->watched = std::move(watched);
   return packed;
 }
@@ -207,17 +210,28 @@ void RnnLayer::Drop() {
 
 void RnnLayer::Freeze() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!state_.freezing) state_ = {.freezing = std::make_shared<std::atomic<bool>>(true)};
+  if (state_.freezing) return;
+  state_ = {.freezing = std::make_shared<std::atomic<bool>>(true),
+            .weight_type = state_.weight_type};
 }
 
 void RnnLayer::Unfreeze() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!state_.freezing) return;
   *state_.freezing = false;
-  state_ = {};
+  state_ = {.weight_type = state_.weight_type};
 }
 
 bool RnnLayer::is_frozen() const { return Now().freezing != nullptr; }
+
+void RnnLayer::SetWeightType(WeightType type) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  state_.packed.reset();
+  state_.packings = 0;
+  state_.weight_type = type;
+}
+
+WeightType RnnLayer::weight_type() const { return Now().weight_type; }
 
 int64_t RnnLayer::packings() const { return Now().packings; }
 
@@ -328,6 +342,12 @@ void RegisterLayer(torch::Library& library) {
       .def("freeze", [](const Self& self) { self->Freeze(); })
       .def("unfreeze", [](const Self& self) { self->Unfreeze(); })
       .def("is_frozen", [](const Self& self) { return self->is_frozen(); })
+      .def("set_weight_type",
+           [](const Self& self, const std::string& name) {
+             self->SetWeightType(WeightTypeOf(self->module().c_str(), name));
+           })
+      .def("weight_type",
+           [](const Self& self) { return std::string(weight_type_name(self->weight_type())); })
       .def("packings", [](const Self& self) { return self->packings(); })
       .def_pickle(
           [](const Self& self) -> Config {

@@ -55,7 +55,8 @@ class RnnLayer final : public torch::CustomClassHolder {
 
   /// `suffix` ends the parameters' names in the state dict. Errors name `module`.
   RnnLayer(Cell cell, bool bias, std::string suffix, std::string module);
-  /// Constructs a layer like `other`, without packed weights and not frozen.
+  /// Constructs a layer like `other`, with its type of weights, without packed weights and not
+  /// frozen.
   RnnLayer(const RnnLayer& other);
   RnnLayer& operator=(const RnnLayer&) = delete;
 
@@ -83,6 +84,9 @@ class RnnLayer final : public torch::CustomClassHolder {
   void Freeze();
   void Unfreeze();
   bool is_frozen() const;
+  /// Sets the type in which weights are packed, and frees the packed weights.
+  void SetWeightType(WeightType type);
+  WeightType weight_type() const;
   /// Returns the number of times that the present packed weights were packed; 0 if there are none.
   int64_t packings() const;
 
@@ -93,6 +97,7 @@ class RnnLayer final : public torch::CustomClassHolder {
     Freezing freezing;  ///< null if the layer is not frozen
     c10::intrusive_ptr<PackedParams> packed;
     int64_t packings = 0;
+    WeightType weight_type = WeightType::kFull;
   };
 
   State Now() const;
@@ -106,7 +111,7 @@ class RnnLayer final : public torch::CustomClassHolder {
   /// function makes this decision.
   c10::intrusive_ptr<PackedParams> Packed(const Params& params, Mode mode,
                                           const RnnTensors& inputs);
-  c10::intrusive_ptr<PackedParams> Pack(const Params& params) const;
+  c10::intrusive_ptr<PackedParams> Pack(const Params& params, WeightType weight_type) const;
 
   const Cell cell_;
   const bool bias_;

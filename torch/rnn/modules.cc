@@ -150,6 +150,20 @@ Tensor PermuteBatch(const Tensor& states, const Tensor& indices) {
   return states.defined() && indices.defined() ? states.index_select(1, indices) : states;
 }
 
+/// Ends the text of a module, with its type of packed weights if that is not the default.
+void PrintEnd(WeightType type, std::ostream& stream) {
+  if (type != WeightType::kFull) stream << ", weight_type=" << weight_type_name(type);
+  stream << ")";
+}
+
+/// Checks the type of a module's packed weights.
+void CheckWeightType(const std::string& module, const torch::nn::Module& of, WeightType type) {
+  const char* const name = weight_type_name(type);
+  const bool is_double = of.parameters(/*recurse=*/false).front().scalar_type() == at::kDouble;
+  TORCH_CHECK_VALUE(type == WeightType::kFull || !is_double, "[", module,
+                    "] weight_type must be full for parameters of type double, got ", name);
+}
+
 template <class State>
 std::pair<Tensor, Tensor> HAndC(const std::optional<State>& state) {
   return state ? std::pair(std::get<0>(*state), std::get<1>(*state)) : std::pair<Tensor, Tensor>();
@@ -192,6 +206,7 @@ void RecurrentImpl<Derived, Options>::reset() {
   TORCH_CHECK_VALUE(options.dropout() >= 0 && options.dropout() <= 1, "[", module,
                     "] dropout must be from 0 to 1, got ", options.dropout());
   const int64_t directions = options.bidirectional() ? 2 : 1;
+  const WeightType type = layers_.empty() ? WeightType::kFull : weight_type();
   layers_.clear();
   for (int64_t layer = 0; layer < options.num_layers(); ++layer) {
     const int64_t below = directions * ShapeOf(options, 0).outputs();
@@ -199,6 +214,7 @@ void RecurrentImpl<Derived, Options>::reset() {
     for (int64_t direction = 0; direction < directions; ++direction) {
       const std::string suffix = "_l" + std::to_string(layer) + (direction == 1 ? "_reverse" : "");
       layers_.emplace_back(*this, module, options.variant(), shape, options.bias(), suffix);
+      layers_.back()->SetWeightType(type);
     }
   }
   reset_parameters();
@@ -227,6 +243,17 @@ bool RecurrentImpl<Derived, Options>::is_frozen() const {
 }
 
 template <class Derived, class Options>
+void RecurrentImpl<Derived, Options>::quantize_(WeightType weight_type) {
+  CheckWeightType(NameOf(options), *this, weight_type);
+  for (const RecurrentLayer& layer : layers_) layer->SetWeightType(weight_type);
+}
+
+template <class Derived, class Options>
+WeightType RecurrentImpl<Derived, Options>::weight_type() const {
+  return layers_.front()->weight_type();
+}
+
+template <class Derived, class Options>
 void RecurrentImpl<Derived, Options>::reset_parameters() {
   ResetParameters(*this, options.variant(), options.hidden_size());
 }
@@ -242,7 +269,8 @@ void RecurrentImpl<Derived, Options>::pretty_print(std::ostream& stream) const {
   if (options.num_heads() > 1) stream << ", num_heads=" << options.num_heads();
   stream << ", variant=" << cell_name(options.variant()) << ", eps=" << options.eps()
          << ", checkpoint=" << options.checkpoint()
-         << (options.composed() ? ", composed=true)" : ")");
+         << (options.composed() ? ", composed=true" : "");
+  PrintEnd(weight_type(), stream);
 }
 
 template <class Derived, class Options>
@@ -357,7 +385,9 @@ void RecurrentCellImpl<Derived, Options>::reset() {
                     "] variant must be a cell without batch norm, got ",
                     cell_name(options.variant()));
   const RnnShape shape = ShapeOf(options, options.input_size());
+  const WeightType type = layer_.params().empty() ? WeightType::kFull : weight_type();
   layer_ = RecurrentLayer(*this, module, options.variant(), shape, options.bias(), "");
+  layer_->SetWeightType(type);
   reset_parameters();
 }
 
@@ -384,6 +414,17 @@ bool RecurrentCellImpl<Derived, Options>::is_frozen() const {
 }
 
 template <class Derived, class Options>
+void RecurrentCellImpl<Derived, Options>::quantize_(WeightType weight_type) {
+  CheckWeightType(NameOf(options), *this, weight_type);
+  layer_->SetWeightType(weight_type);
+}
+
+template <class Derived, class Options>
+WeightType RecurrentCellImpl<Derived, Options>::weight_type() const {
+  return layer_->weight_type();
+}
+
+template <class Derived, class Options>
 void RecurrentCellImpl<Derived, Options>::reset_parameters() {
   ResetParameters(*this, options.variant(), options.hidden_size());
 }
@@ -396,7 +437,8 @@ void RecurrentCellImpl<Derived, Options>::pretty_print(std::ostream& stream) con
   if (options.proj_size() > 0) stream << ", proj_size=" << options.proj_size();
   if (options.num_heads() > 1) stream << ", num_heads=" << options.num_heads();
   stream << ", variant=" << cell_name(options.variant()) << ", eps=" << options.eps()
-         << (options.composed() ? ", composed=true)" : ")");
+         << (options.composed() ? ", composed=true" : "");
+  PrintEnd(weight_type(), stream);
 }
 
 template <class Derived, class Options>

@@ -101,6 +101,7 @@ struct StepResults {
 
 struct PackCall : Call {
   static constexpr char kName[] = "rnn_pack";
+  WeightType weight_type = WeightType::kFull;
 };
 
 // ---- Arguments and results of the dispatcher
@@ -127,8 +128,8 @@ std::string StepSchema() {
          "? packed=None) -> (Tensor h1, Tensor c1)";
 }
 std::string PackSchema() {
-  return std::string("rnn_pack(str cell, ") + kParamsSchema + kProjectionSchema + ") -> " +
-         kPackedSchema + " packed";
+  return std::string("rnn_pack(str cell, ") + kParamsSchema + kProjectionSchema +
+         ", *, str weight_type=\"full\") -> " + kPackedSchema + " packed";
 }
 
 Tensor TensorOf(const c10::IValue& value) { return value.isNone() ? Tensor() : value.toTensor(); }
@@ -222,10 +223,14 @@ void Push(const StepCall& call, Stack& stack) {
 }
 
 void Parse(Arguments arguments, PackCall& call) {
-  ParseTensors(call.kName, arguments, kFirstParam, kH0, call);
+  arguments = ParseTensors(call.kName, arguments, kFirstParam, kH0, call);
+  call.weight_type = WeightTypeOf(call.kName, arguments[0].toStringRef());
 }
 
-void Push(const PackCall& call, Stack& stack) { PushTensors(call, kFirstParam, kH0, stack); }
+void Push(const PackCall& call, Stack& stack) {
+  PushTensors(call, kFirstParam, kH0, stack);
+  stack.emplace_back(weight_type_name(call.weight_type));
+}
 
 void Push(const ForwardResults& results, Stack& stack) {
   torch::jit::push(stack, results.y, results.h_n, results.c_n, results.saved);
@@ -578,7 +583,7 @@ RnnPacked PackKernel(const PackCall& call) {
   const Tensor& weight_ih = call.tensors.weight_ih;
   TORCH_CHECK_VALUE(weight_ih.is_cpu(), "[rnn_pack] weight_ih must be on the CPU, got a tensor on ",
                     weight_ih.device());
-  return c10::make_intrusive<PackedParams>(Pack(call, sizes));
+  return c10::make_intrusive<PackedParams>(Pack(call, sizes, /*backward=*/false, call.weight_type));
 }
 
 // ---- Autograd
@@ -910,12 +915,13 @@ std::tuple<Tensor, Tensor> rnn_step(Cell cell, const RnnTensors& tensors, double
   return {results.h1, results.c1};
 }
 
-RnnPacked rnn_pack(Cell cell, const RnnTensors& params) {
+RnnPacked rnn_pack(Cell cell, const RnnTensors& params, WeightType weight_type) {
   CheckGiven("rnn_pack", params, kFirstParam);
   PackCall call;
   call.cell = cell;
   call.tensors = params;
   call.tensors.x = Tensor();
+  call.weight_type = weight_type;
   return CallPack(call);
 }
 

@@ -127,7 +127,7 @@ bool Watched::AreTensors(at::ArrayRef<Tensor> tensors) const {
                     [](const Tensor& t, const auto& own) { return t.is_same(own.second); });
 }
 
-PackedWeights Pack(const Call& call, const Sizes& sizes, bool backward) {
+PackedWeights Pack(const Call& call, const Sizes& sizes, bool backward, WeightType weight_type) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   const RnnTensors tensors = Computed(call.tensors);
   const RnnShape shape = sizes.ints();
@@ -135,7 +135,7 @@ PackedWeights Pack(const Call& call, const Sizes& sizes, bool backward) {
   ByType(tensors.weight_ih.scalar_type(), [&]<class T>() {
     packed.of<T>() = RnnPackedParams<T>(call.cell, shape.inputs, shape.hidden,
                                         CoreParams<T>(call.recipe(), tensors), TorchParallelFor,
-                                        backward, shape.projected, shape.heads);
+                                        backward, shape.projected, shape.heads, weight_type);
   });
   return packed;
 }

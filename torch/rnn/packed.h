@@ -92,7 +92,7 @@ struct PackedWeights {
 };
 
 /// Packs the parameters of `call`. `sizes` is the result of CheckParams. With `backward`, also
-/// packs them for RnnBackward.
+/// packs them for RnnBackward, then as WeightType::kFull.
 PackedWeights Pack(const Call& call, const Sizes& sizes, bool backward = false,
                    WeightType weight_type = WeightType::kFull);
 

@@ -683,7 +683,9 @@ TEST(RnnOperators, HaveStableSchemas) {
                 "eps=1.0000000000000001e-05, " +
                 packed + "? packed=None) -> (Tensor h1, Tensor c1)");
   EXPECT_EQ(schema("planish::rnn_pack"), "planish::rnn_pack(str cell, " + params +
-                                             ", Tensor? weight_hr=None) -> " + packed + " packed");
+                                             ", Tensor? weight_hr=None, *, str "
+                                             "weight_type=\"full\") -> " +
+                                             packed + " packed");
 }
 
 TEST(RnnForward, RejectsInvalidArguments) {
@@ -787,6 +789,8 @@ TEST(RnnPack, RejectsInvalidArguments) {
               HasSubstr("[rnn_pack] weight_ih must be a tensor, got none"));
   EXPECT_THAT(ErrorOf([&] { rnn_pack(Cell::kGru, layer); }),
               HasSubstr("ln_ih_weight must be left out for gru, got [18]"));
+  EXPECT_THAT(ErrorOf([&] { rnn_pack(Cell::kLnGru, layer, WeightType::kInt8); }),
+              HasSubstr("weight_type must be full for a layer in double, got int8"));
   const auto error = [&](Cell cell, const RnnTensors& tensors) {
     return ErrorOf([&] { rnn_forward(cell, tensors, {}, packed); });
   };
@@ -1413,6 +1417,66 @@ TEST(RecurrentModules, UseNoPackedWeightsWithTangents) {
     EXPECT_TRUE(result._fw_grad(level).defined());
   }
   torch::autograd::ForwardADLevel::release_idx(level);
+}
+
+// Inference computes with packed weights of each type, gradients with the parameters.
+TEST(RecurrentModules, ComputeWithTheirTypeOfWeights) {
+  at::manual_seed(17);
+  const Tensor x = at::randn({5, 2, kInputs});
+  nn::LayerNormLSTM layer(nn::LayerNormLSTMOptions(kInputs, kHidden).num_layers(2));
+  nn::LayerNormGRUCell cell(nn::LayerNormGRUCellOptions(kInputs, kHidden));
+  layer->eval();
+  cell->eval();
+  EXPECT_EQ(layer->weight_type(), WeightType::kFull);
+  const Tensor with_gradients = std::get<0>(layer->forward(x)).detach();
+  RnnTensors params;
+  const auto of_cell = cell->named_parameters();
+  params.weight_ih = of_cell["weight_ih"].detach();
+  params.weight_hh = of_cell["weight_hh"].detach();
+  params.ln_ih_weight = of_cell["ln_ih_weight"].detach();
+  params.ln_ih_bias = of_cell["ln_ih_bias"].detach();
+  params.ln_hh_weight = of_cell["ln_hh_weight"].detach();
+  params.ln_hh_bias = of_cell["ln_hh_bias"].detach();
+  for (const WeightType type : {WeightType::kBfloat16, WeightType::kInt8, WeightType::kFull}) {
+    SCOPED_TRACE(weight_type_name(type));
+    layer->freeze();
+    layer->quantize_(type);
+    cell->quantize_(type);
+    EXPECT_TRUE(layer->is_frozen());
+    EXPECT_EQ(cell->weight_type(), type);
+    ExpectSame(std::get<0>(layer->forward(x)).detach(), with_gradients, "with gradients");
+    const at::NoGradGuard guard;
+    RnnTensors tensors = params;
+    tensors.x = x[0];
+    const RnnPacked packed = rnn_pack(Cell::kLnGru, params, type);
+    ExpectSame(cell->forward(x[0]), std::get<0>(rnn_step(Cell::kLnGru, tensors, 1e-5, packed)),
+               "step");
+    const Tensor y = std::get<0>(layer->forward(x));
+    EXPECT_EQ(y.equal(with_gradients), type == WeightType::kFull);
+    // Half a unit of bfloat16 is 2e-3 of a weight, one of int8 is 4e-3 of the largest one. Two
+    // layers of five steps with norms of few elements multiply that by 10 at most.
+    EXPECT_LE((y - with_gradients).abs().max().item<double>(), 0.05);
+    // Copies keep the type.
+    const auto clone = std::dynamic_pointer_cast<nn::LayerNormLSTMImpl>(layer->clone());
+    ExpectSame(std::get<0>(clone->forward(x)), y, "clone");
+    ExpectSame(std::get<0>(nn::LayerNormLSTMImpl(*layer).forward(x)), y, "copy");
+    // So does a change of mode.
+    layer->train();
+    layer->eval();
+    EXPECT_EQ(layer->weight_type(), type);
+  }
+  cell->quantize_(WeightType::kInt8);
+  std::ostringstream text;
+  text << *cell;
+  EXPECT_THAT(text.str(), HasSubstr(", weight_type=int8)"));
+  cell->to(at::kDouble);
+  EXPECT_THAT(
+      ErrorOf([&] { cell->quantize_(WeightType::kBfloat16); }),
+      HasSubstr("[LayerNormGRUCell] weight_type must be full for parameters of type double, "
+                "got bfloat16"));
+  const at::NoGradGuard guard;
+  EXPECT_THAT(ErrorOf([&] { cell->forward(x[0].to(at::kDouble)); }),
+              HasSubstr("weight_type must be full for a layer in double, got int8"));
 }
 
 TEST(RecurrentModules, AllowConcurrentCalls) {

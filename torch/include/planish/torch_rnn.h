@@ -42,6 +42,10 @@ inline namespace PLANISH_API {
 /// planish::Error for a value outside the enum.
 const char* cell_name(Cell cell);
 
+/// Returns the name of a type of packed weights in operators: "full", "bfloat16" or "int8". Throws
+/// planish::Error for a value outside the enum.
+const char* weight_type_name(WeightType type);
+
 /// Input tensors of a layer, contiguous or not, all on one device and of one type: float, double,
 /// bfloat16 or float16. 16-bit types are computed in float. Absent tensors are undefined.
 /// planish/rnn.h explains each tensor and says which parameters a cell has.
@@ -61,12 +65,12 @@ struct RnnTensors {
   at::Tensor ln_c_bias;     ///< [H]
   at::Tensor weight_hr;     ///< [O, H] the projection of an LSTM, O < H; undefined: none, O = H
   at::Tensor h0;            ///< [B, O] the initial hidden state; undefined: zeros
-  at::Tensor c0;            ///< [B, H] the initial cell state (LSTMs), in kSlstm [B, 2H] as all cell
-                            ///< states; undefined: zeros, in kSlstm n = 0
-  at::Tensor h_reset;       ///< [O] the hidden state after a reset; undefined: zeros
-  at::Tensor c_reset;       ///< [H] the cell state after a reset (LSTMs); undefined: zeros
-  at::Tensor lengths;       ///< [B] int64, each from 1 to T, in any order; undefined: all are T
-  at::Tensor resets;  ///< [T, B] bool: true resets the state before this step; undefined: never
+  at::Tensor c0;       ///< [B, H] the initial cell state (LSTMs), in kSlstm [B, 2H] as all cell
+                       ///< states; undefined: zeros, in kSlstm n = 0
+  at::Tensor h_reset;  ///< [O] the hidden state after a reset; undefined: zeros
+  at::Tensor c_reset;  ///< [H] the cell state after a reset (LSTMs); undefined: zeros
+  at::Tensor lengths;  ///< [B] int64, each from 1 to T, in any order; undefined: all are T
+  at::Tensor resets;   ///< [T, B] bool: true resets the state before this step; undefined: never
 };
 
 /// A reference-counted handle of packed weights, as returned by rnn_pack, or null. The packed
@@ -120,8 +124,10 @@ std::tuple<at::Tensor, at::Tensor> rnn_step(Cell cell, const RnnTensors& tensors
 /// Returns packed weights: a copy of the parameters in `params`, which must be on the CPU,
 /// rearranged for the kernels. The parameters can be changed or freed after the call; the copy
 /// stays as it is. A call without packed weights packs them itself, which takes longer than a
-/// single step. Throws as rnn_forward does.
-RnnPacked rnn_pack(Cell cell, const RnnTensors& params);
+/// single step. `weight_type` is the type in which the weight matrices are stored; RnnPackedParams
+/// says how each rounds. Throws as rnn_forward does, and for another type than kFull if the
+/// parameters are double.
+RnnPacked rnn_pack(Cell cell, const RnnTensors& params, WeightType weight_type = WeightType::kFull);
 
 /// Single steps of one layer, for a decoder with attention or DRAW, where the next input depends on
 /// the last output. The parameters are packed once.
@@ -306,6 +312,12 @@ class RecurrentImpl : public torch::nn::Cloneable<Derived> {
   void freeze();
   void unfreeze();
   bool is_frozen() const;
+  /// Stores the packed weights in this type from the next call on, so that steps of few sequences
+  /// read fewer bytes. Results in inference are then those of rounded weights; RnnPackedParams has
+  /// the equations. Training, gradients and calls on a GPU use the parameters, which stay as they
+  /// are. Copies keep the type. Throws c10::ValueError if the parameters are double.
+  void quantize_(WeightType weight_type);
+  WeightType weight_type() const;
   /// Draws weights and biases from the uniform distribution on [-1/sqrt(H), 1/sqrt(H)], in the
   /// order of PyTorch's modules. Sets the gains of norms to 1 and their biases to 0.
   void reset_parameters();
@@ -356,11 +368,14 @@ class RecurrentCellImpl : public torch::nn::Cloneable<Derived> {
   explicit RecurrentCellImpl(const Options& options_);
 
   void reset() override;
-  // train, freeze, unfreeze, is_frozen and reset_parameters: see RecurrentImpl.
+  // train, freeze, unfreeze, is_frozen, quantize_, weight_type and reset_parameters: see
+  // RecurrentImpl.
   void train(bool on = true) override;
   void freeze();
   void unfreeze();
   bool is_frozen() const;
+  void quantize_(WeightType weight_type);
+  WeightType weight_type() const;
   void reset_parameters();
   void pretty_print(std::ostream& stream) const override;
 

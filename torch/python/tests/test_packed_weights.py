@@ -940,3 +940,149 @@ def test_loading_with_swapped_parameters():
     with torch.no_grad():
         for got, want in zip(cell(x), other(x), strict=True):
             assert torch.equal(got, want)
+
+
+# ---- Types of packed weights
+
+
+def rounded_to_bfloat16(module):
+    """Returns a copy of a module whose weight matrices are rounded to bfloat16."""
+    other = copy.deepcopy(module)
+    for name, parameter in other.named_parameters():
+        if name.startswith("weight_"):
+            parameter.data.copy_(parameter.detach().bfloat16().float())
+    return other
+
+
+def rounded_to_int8(module):
+    """Returns a copy of a module whose weight matrices are rounded as int8 weights are."""
+    other = copy.deepcopy(module)
+    for name, parameter in other.named_parameters():
+        if name.startswith("weight_"):
+            scale = parameter.detach().abs().amax(1, keepdim=True) / 127
+            parameter.data.copy_((parameter.detach() / scale).round() * scale)
+    return other
+
+
+@pytest.mark.parametrize("make", LAYERS + CELLS)
+def test_bfloat16_weights_give_the_bits_of_rounded_parameters(make):
+    module = drawn(make()).eval()
+    x = inputs_of(module)
+    with torch.no_grad():
+        expected = rounded_to_bfloat16(module)(*x)
+        expect_same(module.quantize_("bfloat16")(*x), expected)
+        assert module.weight_type == "bfloat16"
+        assert "weight_type=bfloat16" in repr(module)
+
+
+@pytest.mark.parametrize("make", LAYERS + CELLS)
+def test_int8_weights_are_close_to_rounded_parameters(make):
+    module = drawn(make()).eval()
+    x = inputs_of(module)
+    with torch.no_grad():
+        expected = rounded_to_int8(module)(*x)
+        result = module.quantize_("int8")(*x)
+    # Only inputs and states are rounded further, to 1.5e-5 of the largest. Norms of seven elements,
+    # two layers and four steps multiply that by 100 at most.
+    for ours, theirs in zip(flat(result), flat(expected), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=2e-3, atol=2e-3)
+
+
+def flat(result):
+    if isinstance(result, torch.Tensor):
+        return [result]
+    return [tensor for part in result for tensor in flat(part)]
+
+
+@pytest.mark.parametrize("make", SOME_MODULES)
+def test_training_and_gradients_use_the_parameters(make):
+    module = drawn(make())
+    x = inputs_of(module)
+    expected = flat(module(*x))[0]
+    module.quantize_("int8")
+    assert torch.equal(flat(module(*x))[0], expected)
+    assert torch.equal(flat(module.eval()(*x))[0], expected)  # with gradients
+    flat(module(*x))[0].sum().backward()
+    with torch.no_grad():
+        assert not torch.equal(flat(module(*x))[0], expected)
+        module.quantize_("full")
+        assert torch.equal(flat(module(*x))[0], expected)
+    assert "weight_type" not in repr(module)
+
+
+@pytest.mark.parametrize("make", SOME_MODULES)
+def test_copies_keep_the_type_of_weights(make):
+    module = drawn(make()).eval().quantize_("int8")
+    x = inputs_of(module)
+    with torch.no_grad():
+        expected = module(*x)
+        for other in (
+            copy.deepcopy(module),
+            copy.copy(module),
+            pickle.loads(pickle.dumps(module)),
+            module._replicate_for_data_parallel(),
+        ):
+            assert other.weight_type == "int8"
+            if list(other.parameters()):
+                expect_same(other(*x), expected)
+    module.load_state_dict(module.state_dict())
+    module.freeze()
+    module.train().eval()
+    assert module.weight_type == "int8"
+
+
+def test_modules_pickled_without_a_type_have_full_weights():
+    module = LayerNormGRUCell(I, H).quantize_("int8")
+    state = module.__getstate__()
+    del state["_weight_type"]
+    other = LayerNormGRUCell.__new__(LayerNormGRUCell)
+    other.__setstate__(state)
+    assert other.weight_type == "full"
+
+
+@pytest.mark.parametrize("weight_type", ["bfloat16", "int8"])
+def test_quantized_weights_follow_writes_and_freeze(weight_type):
+    module = drawn(LayerNormLSTM(I, H)).quantize_(weight_type)
+    expect_changes(module, by_polyak)
+    module.freeze()
+    x = inputs_of(module)
+    with torch.no_grad():
+        before = module(*x)
+        expect_same(module(*x), before)
+        module.quantize_("full")  # a frozen module packs again
+        assert not torch.equal(flat(module(*x))[0], flat(before)[0])
+        by_address(module)
+        module.quantize_(weight_type)
+
+
+def test_parameters_in_bfloat16_have_int8_weights():
+    module = drawn(LayerNormLSTM(I, H)).eval().bfloat16()
+    x = inputs_of(module)
+    with torch.no_grad():
+        in_float = copy.deepcopy(module).float().quantize_("int8")(x[0].float())
+        result = module.quantize_("int8")(*x)
+        expect_same(result[0], in_float[0].bfloat16())
+
+
+def test_compiled_modules_use_the_parameters():
+    module = drawn(LayerNormGRUCell(I, H)).eval()
+    x = inputs_of(module)
+    with torch.no_grad():
+        expected = module(*x)
+        program = torch.export.export(module.quantize_("int8"), x).module()
+        torch.testing.assert_close(program(*x), expected)
+
+
+def test_bad_types_of_weights():
+    cell = LayerNormLSTMCell(I, H)
+    with pytest.raises(
+        ValueError,
+        match=r"\[LayerNormLSTMCell\] weight_type must be one of full, bfloat16, int8, got int4",
+    ):
+        cell.quantize_("int4")
+    with pytest.raises(ValueError, match="weight_type must be full for float64 parameters"):
+        LayerNormLSTMCell(I, H, dtype=torch.float64).quantize_("int8")
+    params = {name: p.detach() for name, p in LayerNormGRUCell(I, H).named_parameters()}
+    params = {name: p for name, p in params.items() if not name.startswith("bias")}
+    with pytest.raises(ValueError, match=r"\[rnn_pack\] weight_type must be one of full"):
+        torch.ops.planish.rnn_pack("ln_gru", **params, weight_type="float8")
