@@ -67,6 +67,7 @@ std::vector<ClaimPower> PowerOf(const Reproduction& reproduction) {
       row.verdict = result.verdict;
       row.of = column.runs->column;
       row.preset = column.runs->panel->config().preset;
+      row.metric = column.metric;
       row.contrast = column.contrast;
       row.column = result.LabelOf(column);
       row.printed = *printed;

@@ -31,6 +31,7 @@ struct ClaimPower {
   const PaperColumn* of = nullptr;          ///< the column
   std::string column;                       ///< its label
   std::string preset;                       ///< of the runs
+  MetricSpec metric;                        ///< of the contrast's values
   ContrastResult contrast;
   double printed = 0;             ///< printed contrast, in the displayed unit
   double deviation = 0;           ///< of the paired differences

@@ -223,6 +223,10 @@ std::vector<std::string> Reproduction::Missing() const {
 
 bool Reproduction::IsMostlyRun() const {
   const auto run = std::ranges::count_if(
+const std::string& ColumnRuns::Unit() const {
+  return metric && !metric->unit.empty() ? metric->unit : column->unit;
+}
+
       columns, [](const ColumnRuns& runs) { return runs.section != nullptr; });
   return 2 * run >= std::ssize(columns);
 }

@@ -27,6 +27,9 @@ struct ColumnRuns {
 
   /// Returns the group of runs with that norm, or null.
   const Group* Find(std::string_view norm) const;
+  /// Returns the unit of the column's values: "BLEU", or "%" for a percentage. Without runs it is
+  /// that of the printed values.
+  const std::string& Unit() const;
 };
 
 /// Paper with runs for some of its columns.

@@ -7,6 +7,7 @@
 
 #include "lab/analysis/claims.h"
 #include "lab/analysis/format.h"
+#include "lab/analysis/power.h"
 #include "lab/analysis/reproduction.h"
 #include "lab/papers/invariances.h"
 #include "lab/report/contents.h"
@@ -35,7 +36,11 @@ Json SeedsAndItemsJson(const MetricSpec& metric, const TwoWayResult& result) {
 Json DifferenceJson(const MetricSpec& metric, const ContrastResult& contrast,
                     const TwoWayResult& items) {
   const Estimate& value = contrast.value();
-  Json json = {{"mean", nullptr}, {"low", nullptr}, {"high", nullptr}, {"seeds", value.count}};
+  Json json = {{"mean", nullptr},
+               {"low", nullptr},
+               {"high", nullptr},
+               {"unit", DifferenceUnit(metric)},
+               {"seeds", value.count}};
   if (value.count > 0) json["mean"] = NumberJson(Shown(metric, value.mean));
   if (value.half_width) {
     json["low"] = NumberJson(Shown(metric, value.low()));
@@ -62,6 +67,17 @@ Json PanelJson(const Section& section, const Panel& panel) {
           {"data", section.config->data.name},
           {"panel", panel.title},
           {"settings", SettingsOf(panel)}};
+}
+
+void AddMetrics(const Section& section, JsonRows& rows) {
+  for (const MetricSpec& metric : section.config->metrics) {
+    rows.push_back({{"task", section.config->task},
+                    {"data", section.config->data.name},
+                    {"metric", metric.name},
+                    {"label", metric.label},
+                    {"unit", metric.unit},
+                    {"lower_is_better", metric.lower_is_better}});
+  }
 }
 
 void AddCurves(const Section& section, const Panel& panel, JsonRows& rows) {
@@ -176,6 +192,21 @@ void AddPaperClaims(const Reproduction& reproduction, JsonRows& claims, JsonRows
   }
 }
 
+void AddPower(const Reproduction& reproduction, JsonRows& rows) {
+  for (const ClaimPower& power : PowerOf(reproduction)) {
+    rows.push_back({{"paper", reproduction.paper->name},
+                    {"number", power.number},
+                    {"column", power.column},
+                    {"printed_difference", power.printed},
+                    {"deviation", power.deviation},
+                    {"unit", DifferenceUnit(power.metric)},
+                    {"seeds", power.seeds},
+                    {"needed", power.needed ? Json(*power.needed) : Json()},
+                    {"decided", power.is_decided},
+                    {"more_minutes", NumberJson(power.minutes)}});
+  }
+}
+
 void AddPaperTables(const Reproduction& reproduction, JsonRows& rows) {
   const Paper& paper = *reproduction.paper;
   const TableTests tests = TestTables(reproduction);
@@ -187,6 +218,7 @@ void AddPaperTables(const Reproduction& reproduction, JsonRows& rows) {
                     {"table", table.name},
                     {"norm", line.norm},
                     {"column", runs.column->LabelOfMetric()},
+                    {"unit", runs.Unit().starts_with("%") ? "points" : runs.Unit()},
                     {"own_data", runs.own_data},
                     {"printed", NumberJson(paper.Printed(line.norm, *runs.column))}};
         const Group* group = runs.Find(line.norm);
@@ -301,9 +333,10 @@ void AddTheory(const TheoryResult& result, JsonRows& statements, JsonRows& value
 
 std::vector<NumbersTable> NumbersOf(const std::vector<Run>& runs, const ReportExtras& extras) {
   const Contents contents = ContentsOf(runs);
-  JsonRows differences, targets, curves, task_claims, paper_claims, claim_columns, paper_tables,
-      invariances, looks, arena, tuning, statements, theory_values;
+  JsonRows metrics, differences, targets, curves, task_claims, paper_claims, claim_columns, power,
+      paper_tables, invariances, looks, arena, tuning, statements, theory_values;
   for (const Section& section : contents.sections) {
+    AddMetrics(section, metrics);
     for (const Panel& panel : section.panels) {
       AddDifferences(section, panel, differences);
       AddTargets(section, panel, targets);
@@ -313,6 +346,7 @@ std::vector<NumbersTable> NumbersOf(const std::vector<Run>& runs, const ReportEx
   }
   for (const Reproduction& reproduction : FindReproductions(contents.sections, extras.looks)) {
     AddPaperClaims(reproduction, paper_claims, claim_columns);
+    AddPower(reproduction, power);
     AddPaperTables(reproduction, paper_tables);
     AddInvariances(*reproduction.paper, invariances);
     if (reproduction.looks) AddLooks(*reproduction.looks, looks);
@@ -320,12 +354,14 @@ std::vector<NumbersTable> NumbersOf(const std::vector<Run>& runs, const ReportEx
   for (const ArenaTask& of_task : contents.arenas) AddArena(of_task, arena, tuning);
   for (const TheoryResult& result : extras.theory) AddTheory(result, statements, theory_values);
   return {{"groups", GroupRows(contents.sections)},
+          {"metrics", std::move(metrics)},
           {"differences", std::move(differences)},
           {"targets", std::move(targets)},
           {"curves", std::move(curves)},
           {"claims", std::move(task_claims)},
           {"paper_claims", std::move(paper_claims)},
           {"paper_claim_columns", std::move(claim_columns)},
+          {"power", std::move(power)},
           {"paper_tables", std::move(paper_tables)},
           {"invariances", std::move(invariances)},
           {"looks", std::move(looks)},

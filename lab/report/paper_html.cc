@@ -20,12 +20,6 @@ namespace {
 
 Markup Aside(const std::string& text) { return Tag("span", {{"class", "aside"}}, text); }
 
-// Returns the unit of a column's values: "BLEU", or "%" for a percentage.
-std::string UnitOf(const ColumnRuns& runs) {
-  if (runs.metric && !runs.metric->unit.empty()) return runs.metric->unit;
-  return runs.column->unit;
-}
-
 std::string_view Direction(bool lower_is_better) {
   return lower_is_better ? "lower is better" : "higher is better";
 }
@@ -146,7 +140,7 @@ Markup RenderTable(const Reproduction& reproduction, const TableTests& tests,
   for (const ColumnRuns* column : columns) {
     const ColumnRuns& runs = *column;
     Markup content = runs.column->label;
-    content += Aside(fmt::format("{}, {}", UnitOf(runs), Direction(runs.column->lower_is_better)));
+    content += Aside(fmt::format("{}, {}", runs.Unit(), Direction(runs.column->lower_is_better)));
     content +=
         Aside(fmt::format("{}, {}", runs.section->config->data.name, Count(SeedsOf(runs), "seed")));
     if (IsSmoke(runs.panel->config().preset)) {

@@ -35,9 +35,9 @@ std::string RenderPowerRows(const Paper& paper, const std::vector<ClaimPower>& r
 }
 
 std::string RenderPower(const Paper& paper, const std::vector<Run>& runs,
-                        const TableOptions& options) {
+                        const std::vector<SequentialTests>& looks, const TableOptions& options) {
   const std::vector<Section> sections = Summarize(runs);
-  const std::vector<Reproduction> all = FindReproductions(sections);
+  const std::vector<Reproduction> all = FindReproductions(sections, looks);
   const auto reproduction = std::ranges::find(all, &paper, &Reproduction::paper);
   if (reproduction == all.end()) return "";
   const std::vector<ClaimPower> rows = PowerOf(*reproduction);

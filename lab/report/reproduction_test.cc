@@ -460,7 +460,7 @@ TEST(PowerTableTest, SaysWhatIsDecidedAndWhatIsHopeless) {
   Add(runs, "rt", "rt", {{"none", {.70, .71, .72}}, {"layer", {.72, .731, .739}}});
   Add(runs, "mnist", "mnist", {{"none", {.95, .99, .91}}, {"layer", {.99, .90, .99}}});
   const Measurement measured(std::move(runs));
-  const std::string table = RenderPower(Xu(), measured.runs, {.width = 100});
+  const std::string table = RenderPower(Xu(), measured.runs, {}, {.width = 100});
   EXPECT_THAT(table, testing::ContainsRegex("1  RT +.0\\.36 .*decided"));
   EXPECT_THAT(table, testing::ContainsRegex("1  MNIST +-0\\.01 .*above 100,000 +hopeless"));
   EXPECT_THAT(table, HasSubstr("1  LayerNorm is better than no normalization"));
