@@ -335,9 +335,9 @@ std::vector<std::string> PaperClaimResult::Columns(int sign, bool own_data) cons
 
 TwoWayResult TwoWayOf(const Reproduction& reproduction, const PaperClaim& claim,
                       const PaperClaimResult::Column& column) {
-  if (claim.of != PaperClaim::Of::kTest || !column.contrast.measured) return {};
+  if (!column.contrast.measured) return {};
   return TwoWayOf(GroupsOf(reproduction, claim, *column.runs), WeightsOf(claim.contrast),
-                  column.metric);
+                  column.metric, MeasureOf(claim.of).measure);
 }
 
 TwoWayResult TwoWayOf(const ColumnRuns& runs, const PaperTable::Line& line) {
@@ -361,6 +361,12 @@ std::vector<PaperClaimResult> JudgeClaims(const Reproduction& reproduction) {
             MeasureContrast(GroupsOf(reproduction, claim, runs), claim.contrast, *metric, measure);
         if (claim.of == PaperClaim::Of::kTest) {
           ApplyLooks(reproduction, *runs.column, claim.contrast, column.contrast);
+TwoWayResult TwoWayOf(const ClaimResult& result) {
+  if (!result.panel) return {};
+  return TwoWayDifference(*result.panel->Find(result.claim.better),
+                          *result.panel->Find(result.claim.worse), result.metric, result.measure);
+}
+
         }
         if (claim.no_worse) {
           CompareWithMargin(*metric, reproduction.paper->MarginOf(*runs.column, claim.contrast),

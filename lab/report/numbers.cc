@@ -111,11 +111,8 @@ void AddDifferences(const Section& section, const Panel& panel, JsonRows& rows) 
     row["value"] = group.value;
     row["baseline"] = report.baseline;
     row["sign"] = contrast.sign;
-    TwoWayResult items;
-    if (measure == Measure::kBest) {
-      items = TwoWayDifference(group, *panel.Find(report.baseline), *metric);
-    }
-    row["difference"] = DifferenceJson(*metric, contrast, items);
+    row["difference"] = DifferenceJson(
+        *metric, contrast, TwoWayDifference(group, *panel.Find(report.baseline), *metric, measure));
     rows.push_back(std::move(row));
   }
 }
@@ -152,12 +149,7 @@ void AddTaskClaims(const Section& section, JsonRows& rows) {
                 {"metric", result.metric.label}};
     if (result.panel) {
       row["p"] = NumberJson(PValueOf(result.metric, result.contrast));
-      TwoWayResult items;
-      if (result.measure == Measure::kBest) {
-        items = TwoWayDifference(*result.panel->Find(result.claim.better),
-                                 *result.panel->Find(result.claim.worse), result.metric);
-      }
-      row["difference"] = DifferenceJson(result.metric, result.contrast, items);
+      row["difference"] = DifferenceJson(result.metric, result.contrast, TwoWayOf(result));
     }
     rows.push_back(std::move(row));
   }
@@ -281,6 +273,7 @@ void AddArena(const ArenaTask& arena, JsonRows& entries, JsonRows& tuning) {
     row["value"] = EstimateJson(entry.estimate);
     row["behind"] = EstimateJson(entry.behind);
     row["least_clear_difference"] = NumberJson(entry.bound);
+    row["behind"]["seeds_and_items"] = SeedsAndItemsJson(*arena.metric, TwoWayBehind(arena, entry));
     row["worse"] = entry.is_told_apart;
     row["finished"] = entry.values.size();
     row["diverged"] = entry.diverged;

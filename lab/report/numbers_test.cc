@@ -145,6 +145,28 @@ TEST(NumbersTest, HaveIntervalsOverSeedsAndItems) {
   EXPECT_THAT(RenderReport(runs), HasSubstr("1 run without predictions for the test items, of 6:"));
 }
 
+TEST(NumbersTest, SayWhyValuesAfterTheLastStepHaveNoIntervalOverItems) {
+  Runs runs;
+  for (int64_t seed = 1; seed <= 3; ++seed) {
+    const double noise = 0.001 * static_cast<double>(seed % 2);
+    runs.push_back(ColumnRun("enwik8", "layer", seed, 1.5, "a part", 1.1 + noise, 1.4));
+    runs.push_back(ColumnRun("enwik8", "layer-simple", seed, 1.6, "a part", 1.2, 1.3));
+  }
+  const std::vector<NumbersTable> tables = NumbersOf(runs, {});
+  int curves = 0;
+  for (const Json& row : Table(tables, "paper_claim_columns")) {
+    const Json& items = row["difference"]["seeds_and_items"];
+    EXPECT_TRUE(items["low"].is_null());
+    EXPECT_EQ(items["left_out"], "no predictions are saved for this metric");
+    curves += row["number"] == 4 || row["number"] == 5;
+  }
+  EXPECT_EQ(curves, 2);
+  const std::string page = RenderReport(runs);
+  EXPECT_THAT(page, HasSubstr("They have no interval over seeds and test items"));
+  EXPECT_THAT(page, HasSubstr("After the last step, training loss has no interval over seeds and "
+                              "test items: no predictions are saved for this metric."));
+}
+
 TEST(NumbersTest, HaveTheRankingOfTunedRuns) {
   Runs runs;
   for (const auto& [norm, error] : {std::pair("layer", 0.1), {"none", 0.2}}) {
@@ -165,6 +187,8 @@ TEST(NumbersTest, HaveTheRankingOfTunedRuns) {
   EXPECT_EQ(entries[0]["rank"], 1);
   EXPECT_EQ(entries[0]["lr"], 0.1);
   EXPECT_EQ(Table(tables, "tuning").size(), 4u);
+  EXPECT_EQ(entries[1]["behind"]["seeds_and_items"]["left_out"],
+            "4 of 4 runs have no usable predictions");
 }
 
 TEST(NumbersTest, HaveTheTheory) {
