@@ -228,21 +228,22 @@ class Results:
         return table(["claim", "where", "runs", "difference, 95% interval", "seeds", "verdict"], rows)
 
     def power(self, paper, *columns):
-        """Seeds that find a difference as large as the printed one with probability .8."""
+        """Seeds that find a difference as large as the printed one, or exclude one above the margin, with probability .8."""
         rows = []
         for row in self.reports[paper]["power"]:
             if not row["column"].startswith(columns):
                 continue
             needed = f"above {MOST_SEEDS:,}" if row["needed"] is None else f"{row['needed']:,}"
+            effect = f"{row['printed_difference']:+.3g}" if row["margin"] is None else f"margin {row['margin']:.3g}"
             rows.append([
-                f"{paper[:2].capitalize()} {row['number']}", row["column"], minus(f"{row['printed_difference']:+.3g}"),
+                f"{paper[:2].capitalize()} {row['number']}", row["column"], minus(effect),
                 f"{row['deviation']:.3g}", row["seeds"], needed, self.more_hours(row),
             ])  # fmt: skip
         if len({row[1] for row in rows}) == 1:
             rows = [[row[0], "", *row[2:]] for row in rows]
         if not rows:
             return "The paper prints no difference from which a number of seeds follows."
-        return table(["claim", "column", "printed difference", "deviation of pairs", "seeds", "needed", "more hours"], rows)
+        return table(["claim", "column", "to find", "deviation of pairs", "seeds", "needed", "more hours"], rows)
 
     @staticmethod
     def more_hours(row):

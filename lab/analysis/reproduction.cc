@@ -164,10 +164,7 @@ std::optional<double> PValueOf(const PaperClaimResult& result) {
 }
 
 // A contrast that is looked at while seeds are added has the sign of the look that decided.
-void ApplyLooks(const Reproduction& reproduction, const PaperColumn& column,
-                const Contrast& contrast, ContrastResult& result) {
-  const SequentialTest* const test =
-      reproduction.looks ? reproduction.looks->Find(column.name, contrast) : nullptr;
+void ApplyLooks(const SequentialTest* test, const Contrast& contrast, ContrastResult& result) {
   if (!test || test->looks.empty() || !result.measured || result.by_divergence) return;
   const int sign = test->SignOf(contrast);
   if (!result.doubt.empty() || sign == result.sign) return;
@@ -177,6 +174,24 @@ void ApplyLooks(const Reproduction& reproduction, const PaperColumn& column,
                     test->looks.back().level, test->looks.back().seeds, test->planned);
   }
   result.sign = sign;
+}
+
+// Judges by the looks at a difference, if there are any.
+void JudgeDifference(const Reproduction& reproduction, const PaperColumn& column,
+                     const Contrast& contrast, ContrastResult& result) {
+  if (reproduction.looks) {
+    ApplyLooks(reproduction.looks->Find(column.name, contrast), contrast, result);
+  }
+}
+
+// Judges a claim of "no worse" by its margin, and by the looks at it, if there are any.
+void JudgeNoWorse(const Reproduction& reproduction, const PaperColumn& column,
+                  const Contrast& contrast, const MetricSpec& metric, ContrastResult& result) {
+  const SequentialTest* const test =
+      reproduction.looks ? reproduction.looks->FindNoWorse(column.name, contrast) : nullptr;
+  CompareWithMargin(metric, test ? *test->margin : reproduction.paper->MarginOf(column, contrast),
+                    result);
+  ApplyLooks(test, contrast, result);
 }
 
 // Returns the groups of a claim's norms in a column; null for norms without runs.
@@ -208,6 +223,10 @@ const Group* ColumnRuns::Find(std::string_view norm) const {
   return panel ? panel->Find(norm) : nullptr;
 }
 
+const std::string& ColumnRuns::Unit() const {
+  return metric && !metric->unit.empty() ? metric->unit : column->unit;
+}
+
 const ColumnRuns& Reproduction::At(std::string_view column) const {
   return columns[static_cast<size_t>(paper->FindColumn(column) - paper->columns.data())];
 }
@@ -223,10 +242,6 @@ std::vector<std::string> Reproduction::Missing() const {
 
 bool Reproduction::IsMostlyRun() const {
   const auto run = std::ranges::count_if(
-const std::string& ColumnRuns::Unit() const {
-  return metric && !metric->unit.empty() ? metric->unit : column->unit;
-}
-
       columns, [](const ColumnRuns& runs) { return runs.section != nullptr; });
   return 2 * run >= std::ssize(columns);
 }
@@ -277,7 +292,7 @@ LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
   if (!runs.metric) return result;
   result.difference = MeasureContrast(*runs.panel, contrast, *runs.metric, {Measure::kBest});
   if (!result.difference.measured) return result;
-  ApplyLooks(reproduction, *runs.column, contrast, result.difference);
+  JudgeDifference(reproduction, *runs.column, contrast, result.difference);
   result.verdict = VerdictOf(runs.evidence, result.difference.sign * result.printed);
   if (IsEquivalent(*reproduction.paper, runs, contrast, *runs.metric, result.difference)) {
     result.verdict = Verdict::kEquivalent;
@@ -346,6 +361,12 @@ TwoWayResult TwoWayOf(const ColumnRuns& runs, const PaperTable::Line& line) {
   return TwoWayDifference(*a, *b, *runs.metric);
 }
 
+TwoWayResult TwoWayOf(const ClaimResult& result) {
+  if (!result.panel) return {};
+  return TwoWayDifference(*result.panel->Find(result.claim.better),
+                          *result.panel->Find(result.claim.worse), result.metric, result.measure);
+}
+
 std::vector<PaperClaimResult> JudgeClaims(const Reproduction& reproduction) {
   std::vector<PaperClaimResult> results;
   for (const PaperClaim& claim : reproduction.paper->claims) {
@@ -359,18 +380,10 @@ std::vector<PaperClaimResult> JudgeClaims(const Reproduction& reproduction) {
         column.metric = MetricOf(*metric, measure);
         column.contrast =
             MeasureContrast(GroupsOf(reproduction, claim, runs), claim.contrast, *metric, measure);
-        if (claim.of == PaperClaim::Of::kTest) {
-          ApplyLooks(reproduction, *runs.column, claim.contrast, column.contrast);
-TwoWayResult TwoWayOf(const ClaimResult& result) {
-  if (!result.panel) return {};
-  return TwoWayDifference(*result.panel->Find(result.claim.better),
-                          *result.panel->Find(result.claim.worse), result.metric, result.measure);
-}
-
-        }
         if (claim.no_worse) {
-          CompareWithMargin(*metric, reproduction.paper->MarginOf(*runs.column, claim.contrast),
-                            column.contrast);
+          JudgeNoWorse(reproduction, *runs.column, claim.contrast, *metric, column.contrast);
+        } else if (claim.of == PaperClaim::Of::kTest) {
+          JudgeDifference(reproduction, *runs.column, claim.contrast, column.contrast);
         }
       }
       if (HasNoVerdict(runs.evidence)) {

@@ -189,7 +189,8 @@ void AddPower(const Reproduction& reproduction, JsonRows& rows) {
     rows.push_back({{"paper", reproduction.paper->name},
                     {"number", power.number},
                     {"column", power.column},
-                    {"printed_difference", power.printed},
+                    {"printed_difference", power.claim->no_worse ? Json() : Json(power.effect)},
+                    {"margin", power.claim->no_worse ? Json(power.effect) : Json()},
                     {"deviation", power.deviation},
                     {"unit", DifferenceUnit(power.metric)},
                     {"seeds", power.seeds},
@@ -272,8 +273,8 @@ void AddArena(const ArenaTask& arena, JsonRows& entries, JsonRows& tuning) {
     row["metric"] = arena.metric->name;
     row["value"] = EstimateJson(entry.estimate);
     row["behind"] = EstimateJson(entry.behind);
-    row["least_clear_difference"] = NumberJson(entry.bound);
     row["behind"]["seeds_and_items"] = SeedsAndItemsJson(*arena.metric, TwoWayBehind(arena, entry));
+    row["least_clear_difference"] = NumberJson(entry.bound);
     row["worse"] = entry.is_told_apart;
     row["finished"] = entry.values.size();
     row["diverged"] = entry.diverged;
@@ -290,6 +291,7 @@ void AddLooks(const SequentialTests& tests, JsonRows& rows) {
       rows.push_back({{"paper", tests.paper},
                       {"column", test.column},
                       {"contrast", contrast.dump()},
+                      {"margin", NumberJson(test.margin)},
                       {"planned_seeds", test.planned},
                       {"seeds", look.seeds},
                       {"p", look.p},

@@ -17,13 +17,15 @@ std::string RenderPowerRows(const Paper& paper, const std::vector<ClaimPower>& r
                             const std::string& heading, const std::vector<std::string>& cells,
                             const TableOptions& options) {
   std::vector<std::vector<std::string>> table = {
-      {"claim, column", "printed", "deviation", "seeds", "needed", heading}};
+      {"claim, column", "effect", "deviation", "seeds", "needed", heading}};
   for (size_t i = 0; i < rows.size(); ++i) {
     const ClaimPower& row = rows[i];
-    table.push_back(
-        {fmt::format("{}  {}", row.number, row.column), fmt::format("{:+.3g}", row.printed),
-         fmt::format("{:.3g}", row.deviation), std::to_string(row.seeds),
-         row.needed ? FormatInteger(*row.needed) : "above " + FormatInteger(kMaxSeeds), cells[i]});
+    table.push_back({fmt::format("{}  {}", row.number, row.column),
+                     row.claim->no_worse ? fmt::format("margin {:.3g}", row.effect)
+                                         : fmt::format("{:+.3g}", row.effect),
+                     fmt::format("{:.3g}", row.deviation), std::to_string(row.seeds),
+                     row.needed ? FormatInteger(*row.needed) : "above " + FormatInteger(kMaxSeeds),
+                     cells[i]});
   }
   std::string claims;
   int number = 0;

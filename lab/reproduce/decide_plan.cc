@@ -28,10 +28,10 @@ std::vector<int> LooksAt(int first, int planned) {
 }
 
 // Returns how many seeds the looks need for the power that a single test has with `needed`.
-int PlannedSeeds(int first, int needed) {
+int PlannedSeeds(int first, int needed, double error) {
   SequentialTest test{.column = {}, .contrast = {}, .planned = needed, .looks = {}};
   const std::vector<double> fractions = test.Fractions(LooksAt(first, needed));
-  const double ratio = DriftFor(fractions, kPower) / DriftFor({1}, kPower);
+  const double ratio = DriftFor(fractions, kPower, error) / DriftFor({1}, kPower, error);
   return std::max(needed, static_cast<int>(std::ceil(ratio * ratio * needed)));
 }
 
@@ -68,19 +68,36 @@ bool IsAsked(const ReproduceRequest& request, const PaperColumn& column, const C
           }));
 }
 
-// Returns true if all planned seeds would hardly decide, whether the effect is as printed or as
+// Returns the normal statistic of the last look: of the difference in the unit of the metric, or of
+// the difference from the margin, above 0 if no worse.
+double StatisticOf(const DecideRow& row) {
+  const double p = std::max(row.test.looks.back().p, 1e-300);
+  const ContrastResult& contrast = row.power.contrast;
+  if (row.test.margin) {
+    const bool is_no_worse = PValueOf(row.power.metric, contrast).value_or(1) < 0.5;
+    return (is_no_worse ? 1 : -1) * NormalQuantile(1 - p);
+  }
+  return (contrast.comparison.difference.mean < 0 ? -1 : 1) * NormalQuantile(1 - p / 2);
+}
+
+// Returns true if all planned seeds would hardly decide, whether the effect is as planned or as
 // measured.
 bool IsHopeless(const DecideRow& row) {
   const SequentialTest& test = row.test;
-  const Look& last = test.looks.back();
   const std::vector<double> fractions = test.Fractions();
-  const int sign = row.power.contrast.comparison.difference.mean < 0 ? -1 : 1;
-  const double z = sign * NormalQuantile(1 - std::max(last.p, 1e-300) / 2);
-  const double printed =
-      row.power.printed / row.power.deviation * std::sqrt(static_cast<double>(test.planned));
+  const double z = StatisticOf(row);
+  const double planned =
+      row.power.effect / row.power.deviation * std::sqrt(static_cast<double>(test.planned));
   const double measured = z / std::sqrt(fractions.back());
-  return std::max(ConditionalPower(fractions, z, printed),
-                  ConditionalPower(fractions, z, measured)) < kHopelessPower;
+  return std::max(ConditionalPower(fractions, z, planned, test.Error()),
+                  ConditionalPower(fractions, z, measured, test.Error())) < kHopelessPower;
+}
+
+// Returns the finding of a look at a claim in words.
+std::string FindingOf(const PaperClaim& claim, int sign) {
+  if (sign == 0) return "not sure";
+  if (claim.no_worse) return sign > 0 ? "surely no worse" : "surely worse";
+  return sign > 0 ? "surely better" : "surely worse";
 }
 
 // A row that can go on.
@@ -146,7 +163,9 @@ class Decider {
   void SetStatus(const SequentialTests& looks, DecideRow& row) const {
     const ClaimPower& power = row.power;
     const Contrast& contrast = power.claim->contrast;
-    const SequentialTest* const test = looks.Find(power.of->name, contrast);
+    const SequentialTest* const test = power.claim->no_worse
+                                           ? looks.FindNoWorse(power.of->name, contrast)
+                                           : looks.Find(power.of->name, contrast);
     if (test) row.test = *test;
     const bool is_asked = IsAsked(request_, RunsOf(paper_, *power.of), contrast);
     // A first look can be less sure than the 95% interval that had no looks, so that the error of
@@ -170,8 +189,9 @@ class Decider {
     } else {
       row.test = {.column = power.of->name,
                   .contrast = contrast,
-                  .planned = PlannedSeeds(power.seeds, *power.needed),
-                  .looks = {}};
+                  .looks = {},
+                  .margin = power.contrast.margin};
+      row.test.planned = PlannedSeeds(power.seeds, *power.needed, row.test.Error());
     }
   }
 
@@ -205,27 +225,27 @@ class Decider {
   }
 
   static void AddLook(const ClaimPower& measured, SequentialTest& test, DecidePlan& plan) {
-    const ContrastResult& contrast = measured.contrast;
-    Look look{.seeds = measured.seeds, .p = PValue(contrast.value()).value_or(1)};
-    look.level = LookLevels(test.Fractions({look.seeds})).back();
-    // A doubt is one about the interval.
-    const int sign = look.p < look.level && contrast.doubt.empty() ? contrast.comparison.better : 0;
-    look.sign = test.contrast == measured.claim->contrast ? sign : -sign;
+    ContrastResult contrast = measured.contrast;
+    contrast.margin = test.margin;
+    const double two_sided = LookLevels(test.Fractions({measured.seeds}), test.Error()).back();
+    Look look = TakeLook(measured.metric, contrast, test.margin ? two_sided / 2 : two_sided);
+    const int sign = look.sign;
+    look.sign *= Orientation(test.contrast, measured.claim->contrast);
     test.looks.push_back(look);
     const auto same = std::ranges::find_if(plan.tests.tests, [&](const SequentialTest& other) {
-      return other.column == test.column && other.contrast == test.contrast;
+      return other.column == test.column && other.contrast == test.contrast &&
+             other.margin == test.margin;
     });
     if (same == plan.tests.tests.end()) {
       plan.tests.tests.push_back(test);
     } else {
       *same = test;
     }
-    plan.new_looks.push_back(fmt::format(
-        "{}, {}: {} of {} planned seeds, p = {:.2g}, sure below {:.2g}: {}", measured.column,
-        FormulaOf(measured.claim->contrast), look.seeds, test.planned, look.p, look.level,
-        sign == 0  ? "not sure"
-        : sign > 0 ? "surely better"
-                   : "surely worse"));
+    plan.new_looks.push_back(
+        fmt::format("{}, {}{}: {} of {} planned seeds, p = {:.2g}, sure below {:.2g}: {}",
+                    measured.column, FormulaOf(measured.claim->contrast),
+                    test.margin ? fmt::format(", margin {:.3g}", *test.margin) : "", look.seeds,
+                    test.planned, look.p, look.level, FindingOf(*measured.claim, sign)));
   }
 
   const Paper& paper_;
@@ -234,6 +254,26 @@ class Decider {
 };
 
 }  // namespace
+
+Look TakeLook(const MetricSpec& metric, const ContrastResult& contrast, double level) {
+  Look look{.seeds = contrast.value().count, .level = level};
+  if (!contrast.margin) {
+    look.p = PValue(contrast.value()).value_or(1);
+    // A doubt is one about the interval.
+    if (look.p < level && contrast.doubt.empty()) look.sign = contrast.comparison.better;
+    return look;
+  }
+  const std::optional<double> no_worse = PValueOf(metric, contrast);
+  if (!no_worse) return look;
+  look.p = std::min(*no_worse, 1 - *no_worse);
+  if (look.p >= level) return look;
+  if (*no_worse > 0.5) {
+    look.sign = -1;
+  } else if (contrast.more_diverged <= 0) {
+    look.sign = 1;
+  }
+  return look;
+}
 
 DecidePlan MakeDecidePlan(const Paper& paper, const ReproduceRequest& request,
                           const TaskFinder& find, const std::vector<Run>& runs,
