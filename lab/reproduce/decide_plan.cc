@@ -113,9 +113,11 @@ class Decider {
       : paper_(paper), request_(request), find_(find) {}
 
   // Plans by the looks in `plan`, and adds those that are due. Returns true if it added some.
-  bool Pass(const std::vector<Section>& sections, double minutes, DecidePlan& plan) const {
+  bool Pass(const std::vector<Section>& sections, double minutes, DecidePlan& plan) {
     const std::vector<SequentialTests> looks = {plan.tests};
-    const std::vector<ClaimPower> measured = PowerIn(FindReproductions(sections));
+    std::vector<SequentialTests> margins = looks;  // which the first looks fixed
+    for (SequentialTest& test : margins[0].tests) test.looks.clear();
+    const std::vector<ClaimPower> measured = PowerIn(FindReproductions(sections, margins));
     const std::vector<ClaimPower> judged = PowerIn(FindReproductions(sections, looks));
     plan.rows.clear();
     std::vector<Candidate> candidates;
@@ -150,8 +152,8 @@ class Decider {
   }
 
  private:
-  RunQueue Queue(const std::vector<PlannedColumn>& columns) const {
-    return QueueColumns(paper_, columns, request_.out, find_);
+  RunQueue Queue(const std::vector<PlannedColumn>& columns) {
+    return QueueColumns(paper_, columns, request_.out, find_, results_);
   }
 
   std::vector<ClaimPower> PowerIn(const std::vector<Reproduction>& all) const {
@@ -205,7 +207,7 @@ class Decider {
 
   // Looks at the row's difference if a look is due. Returns the seeds until the next look. Without
   // one, the row has all its seeds.
-  int LookAt(DecideRow& row, const ClaimPower& measured, DecidePlan& plan) const {
+  int LookAt(DecideRow& row, const ClaimPower& measured, DecidePlan& plan) {
     SequentialTest test = row.test;
     int target = test.looks.empty() ? measured.seeds : *NextLook(test);
     while (IsDone(Queue({RunsOf(paper_, row, target)}))) {
@@ -225,10 +227,9 @@ class Decider {
   }
 
   static void AddLook(const ClaimPower& measured, SequentialTest& test, DecidePlan& plan) {
-    ContrastResult contrast = measured.contrast;
-    contrast.margin = test.margin;
     const double two_sided = LookLevels(test.Fractions({measured.seeds}), test.Error()).back();
-    Look look = TakeLook(measured.metric, contrast, test.margin ? two_sided / 2 : two_sided);
+    Look look =
+        TakeLook(measured.metric, measured.contrast, test.margin ? two_sided / 2 : two_sided);
     const int sign = look.sign;
     look.sign *= Orientation(test.contrast, measured.claim->contrast);
     test.looks.push_back(look);
@@ -251,6 +252,7 @@ class Decider {
   const Paper& paper_;
   const ReproduceRequest& request_;
   const TaskFinder& find_;
+  RunResults results_;
 };
 
 }  // namespace
@@ -282,7 +284,7 @@ DecidePlan MakeDecidePlan(const Paper& paper, const ReproduceRequest& request,
   plan.tests = before;
   plan.tests.paper = paper.name;
   const std::vector<Section> sections = Summarize(runs);
-  const Decider decider(paper, request, find);
+  Decider decider(paper, request, find);
   // A look can decide a claim, which then needs no look at its other columns.
   while (decider.Pass(sections, minutes, plan)) {
   }

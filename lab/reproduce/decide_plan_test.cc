@@ -188,7 +188,7 @@ TEST_F(DecidePlanTest, LooksUntilANormIsSurelyNoWorse) {
   ASSERT_EQ(row->test.looks.size(), 1u);
   EXPECT_EQ(row->test.looks[0].level, LookLevels({5.0 / row->test.planned}, kNoWorseError)[0] / 2);
   EXPECT_THAT(first.new_looks,
-              testing::Contains(HasSubstr("RT, layer-simple - layer, margin 0.71: 5 of ")));
+              testing::Contains(HasSubstr("RT, layer-simple - layer, margin 1.29: 5 of ")));
   const DecidePlan last = TrainAll(equal);
   row = RowOf(last, 2);
   EXPECT_EQ(row->status, Status::kDecided);
@@ -301,6 +301,23 @@ TEST_F(DecidePlanTest, LeavesOutWhatIsNotAskedFor) {
   request_.tasks = {"rt"};
   request_.norms = {"layer", "ada"};
   EXPECT_EQ(LayerAgainstNone(Plan())->status, Status::kNotAsked);
+}
+
+TEST_F(DecidePlanTest, ResultsAreReadOnce) {
+  const PaperColumn& column = *paper_.FindColumn("rt");
+  const std::vector<PlannedColumn> columns = {{&column, {"layer"}, 3, paper_.preset}};
+  RunResults results;
+  const auto done = [&](RunResults& by) {
+    return QueueColumns(paper_, columns, request_.out, FindTask, by).Done();
+  };
+  EXPECT_EQ(done(results), 0u);
+  TrainSeeds(2, Differing(0));
+  EXPECT_EQ(done(results), 0u) << "they were read before";
+  RunResults again;
+  EXPECT_EQ(done(again), 2u);
+  const RunQueue queue = QueueColumns(paper_, columns, request_.out, FindTask, again);
+  EXPECT_EQ(queue.Done(), 2u);
+  EXPECT_DOUBLE_EQ(queue.estimates.Left(queue.runs[2]).value(), 1);  // 60 seconds
 }
 
 TEST_F(DecidePlanTest, EndsAlthoughRunsDiverge) {
