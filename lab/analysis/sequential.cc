@@ -107,7 +107,7 @@ std::vector<double> Bounds(const std::vector<double>& fractions, double error) {
       (undecided.AboveAt(fraction, middle * std::sqrt(fraction)) > one_sided ? low : high) = middle;
     }
     bounds.push_back(high);
-    undecided.Look(fraction, high * std::sqrt(fraction));
+    if (bounds.size() < fractions.size()) undecided.Look(fraction, high * std::sqrt(fraction));
   }
   return bounds;
 }
@@ -120,7 +120,7 @@ double DecidedWith(const std::vector<double>& fractions, const std::vector<doubl
   for (size_t i = 0; i < fractions.size(); ++i) {
     const double bound = bounds[i] * std::sqrt(fractions[i]);
     decided += undecided.AboveAt(fractions[i], bound) + undecided.BelowAt(fractions[i], -bound);
-    undecided.Look(fractions[i], bound);
+    if (i + 1 < fractions.size()) undecided.Look(fractions[i], bound);
   }
   return decided;
 }
@@ -179,12 +179,28 @@ double DecidedBy(const std::vector<double>& fractions, double drift, double erro
 
 double DriftFor(const std::vector<double>& fractions, double power, double error) {
   const std::vector<double> bounds = Bounds(fractions, error);
+  // The Illinois variant of the false position method: an end that stays counts half.
   double low = 0, high = 20;
-  for (int i = 0; i < 40; ++i) {
-    const double middle = (low + high) / 2;
-    (DecidedWith(fractions, bounds, middle) < power ? low : high) = middle;
+  double at_low = error - power, at_high = DecidedWith(fractions, bounds, high) - power;
+  double drift = high;
+  int kept = 0;
+  for (int i = 0; i < 60; ++i) {
+    drift = (low * at_high - high * at_low) / (at_high - at_low);
+    const double at_drift = DecidedWith(fractions, bounds, drift) - power;
+    if (std::abs(at_drift) < 1e-12) break;
+    if (at_drift < 0) {
+      low = drift;
+      at_low = at_drift;
+      if (kept == 1) at_high /= 2;
+      kept = 1;
+    } else {
+      high = drift;
+      at_high = at_drift;
+      if (kept == -1) at_low /= 2;
+      kept = -1;
+    }
   }
-  return high;
+  return drift;
 }
 
 double ConditionalPower(const std::vector<double>& fractions, double z, double drift,

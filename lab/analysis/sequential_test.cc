@@ -94,6 +94,11 @@ TEST(SequentialTest, PowerIsReachedAtItsDrift) {
   const std::vector<double> fractions = {0.2, 0.4, 0.6, 0.8, 1};
   const double drift = DriftFor(fractions, 0.8);
   EXPECT_NEAR(DecidedBy(fractions, drift), 0.8, 1e-9);
+  for (const double error : {kDifferenceError, kNoWorseError}) {
+    for (const double power : {error + 0.001, 0.5, 0.999}) {
+      EXPECT_NEAR(DecidedBy({0.5, 1}, DriftFor({0.5, 1}, power, error), error), power, 1e-9);
+    }
+  }
   // Five looks need 2.8% more seeds than one (Jennison and Turnbull 2000, table 2.4, has 1.028 for
   // O'Brien and Fleming's own bounds, which differ in the third decimal).
   EXPECT_NEAR(std::pow(drift / DriftFor({1}, 0.8), 2), 1.028, 0.005);
