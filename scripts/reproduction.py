@@ -1,6 +1,6 @@
 """Fills the tables of docs/reproduction.md and docs/reproduction/ with the numbers of the committed results.
 
-The numbers come from `planish report --json` and `planish reproduce --power`. A table is between two marks:
+The numbers come from `planish report --json`. A table is between two marks:
 
     <!-- table: NAME ARGUMENT, ARGUMENT -->
     <!-- end of table -->
@@ -13,7 +13,6 @@ import argparse
 import collections
 import json
 import math
-import os
 import pathlib
 import re
 import subprocess
@@ -25,16 +24,10 @@ PAPERS = {"ba2016": "Ba, Kiros & Hinton 2016", "xu2019": "Xu et al. 2019"}
 FOLDERS = ("ba2016", "xu2019", "xu2019-enwik8-lr", "xu2019-as-coded", "arena", "theory")
 MARKS = re.compile(r"(<!-- table: (\S+)(?: ([^\n]*?))?? -->\n).*?(<!-- end of table -->)", re.S)
 
-# Units of differences: the first pattern that matches the column, or the label of the metric.
-UNITS = [
-    (r"steps", "updates"), (r"seconds", "s"), (r"mean rank", "ranks"), (r"correlation|squared|SICK", ""),
-    (r"R@|RT|SST5|MNIST|PTB|ConvNet|Online|reader|, (?:MR|CR|SUBJ|MPQA)$|error|accuracy|UAS|uas", "points"),
-    (r"BLEU|bleu|En-De|De-En|En-Vi", "BLEU"), (r"Enwik8|bits", "bits/byte"), (r"DRAW|Handwriting|NLL|loss|bound|nats", "nats"),
-]  # fmt: skip
-# Claims about something else than the columns' metric: updates, seconds, or the loss in training and validation.
-CLAIM_UNITS = {("ba2016", 1): "updates", ("ba2016", 2): "s", ("ba2016", 3): "s", ("ba2016", 9): "updates",
-               ("xu2019", 4): "loss", ("xu2019", 5): "loss", ("xu2019", 11): "loss", ("xu2019", 12): "loss"}  # fmt: skip
-LOSS_UNITS = {"Enwik8": "bits/byte", "PTB": "nats"}
+# Units that the pages name otherwise than the report.
+UNITS = {"steps": "updates"}
+# The report has no number of seeds above this one.
+MOST_SEEDS = 100_000
 # Pages of the columns.
 PAGES = [
     (r"Order", "order-embedding"), (r"Attentive", "attentive-reader"), (r"Skip", "skip-thoughts"), (r"DRAW", "draw"),
@@ -47,11 +40,6 @@ def first_match(patterns, text):
     return next((value for pattern, value in patterns if re.search(pattern, text)), "")
 
 
-def unit_of(label, task=""):
-    unit = first_match(UNITS, label)
-    return "bits/byte" if unit == "nats" and task == "enwik8" else unit
-
-
 def decimals_for(half_width):
     """Returns the number of decimals that shows two significant digits."""
     return max(0, 1 - math.floor(math.log10(half_width)))
@@ -61,22 +49,28 @@ def minus(text):
     return text.replace("-", "−")
 
 
-def estimate(value, scale=1.0, unit=""):
-    """Returns '73.28 ± 0.81'; percentages have two decimals, others two significant digits of the half-width."""
+def estimate(value, unit=""):
+    """Returns '73.28 ± 0.81'; percentages have two decimals, others two significant digits of the half-width.
+
+    Percentages are fractions in `value`, and have the unit of differences, 'points', or that of values, '%'.
+    """
     mean, half = value["mean"], value["half_width"]
+    percent = unit in ("points", "%")
+    scale = 100 if percent else 1
     if mean is None:
         return ""
     if half is None:
         return minus(f"{mean * scale:.4g}")
-    decimals = 2 if unit == "points" else decimals_for(half * scale) if half > 0 else 2
+    decimals = 2 if percent else decimals_for(half * scale) if half > 0 else 2
     return minus(f"{mean * scale:,.{decimals}f} ± {half * scale:,.{decimals}f}")
 
 
-def difference(value, unit=""):
-    """Returns '+0.46 ± 0.24', or '+15 (−215 to 248)' if the interval is not symmetric."""
+def difference(value):
+    """Returns '+0.46 ± 0.24 nats', or '+15 (−215 to 248) updates' if the interval is not symmetric."""
     mean, low, high = value["mean"], value["low"], value["high"]
     if mean is None:
         return ""
+    unit = UNITS.get(value["unit"], value["unit"])
     behind = f" {unit}" if unit else ""
     if low is None:
         return minus(f"{mean:+,.3g}") + behind + (" (one seed)" if value["seeds"] == 1 else "")
@@ -109,7 +103,7 @@ class Results:
     """The numbers of the committed results, and the tables made of them."""
 
     def __init__(self, program):
-        self.reports, self.trained, self.power_rows = {}, {}, []
+        self.reports, self.trained = {}, {}
         with tempfile.TemporaryDirectory() as folder:
             for name in FOLDERS:
                 path = pathlib.Path(folder) / f"{name}.json"
@@ -118,25 +112,17 @@ class Results:
                 if name != "theory":
                     text = self.run(program, "show", ROOT / "results" / name, "--json", "--runs")
                     self.trained[name] = json.loads(text)["runs"]
-        for paper in PAPERS:
-            text = self.run(program, "reproduce", paper, "--out", ROOT / "results" / paper, "--power")
-            pattern = r"^ +(\d+)  (\S.*?) {2,}(\S+) +(\S+) +(\d+) +((?:above )?[\d,]+) +(\S+)$"
-            self.power_rows += [(paper, *row) for row in re.findall(pattern, text, re.M)]
 
     @staticmethod
     def run(program, *arguments):
-        environment = os.environ | {"COLUMNS": "200"}
-        return subprocess.run([program, *map(str, arguments)], env=environment, check=True, capture_output=True, text=True).stdout
+        return subprocess.run([program, *map(str, arguments)], check=True, capture_output=True, text=True).stdout
 
     def claim_columns(self, paper, number):
         return [c for c in self.reports[paper]["paper_claim_columns"] if c["number"] == number]
 
-    @staticmethod
-    def effect(column):
-        unit = CLAIM_UNITS.get((column["paper"], column["number"])) or unit_of(column["column"])
-        if unit == "loss":
-            unit = LOSS_UNITS.get(column["column"], "nats")
-        return difference(column["difference"], unit)
+    def unit_of(self, paper, task, metric):
+        """Returns the unit of a metric's values: '%', 'nats'."""
+        return next(m["unit"] for m in self.reports[paper]["metrics"] if (m["task"], m["metric"]) == (task, metric))
 
     def claims(self, base="reproduction/"):
         """One row a claim: verdict, effect with interval, seeds and data."""
@@ -149,7 +135,7 @@ class Results:
                 shown = own if own and len(columns) > 2 else columns
                 names = {sign: [f"**{c['column']}**" if c["own_data"] else c["column"] for c in columns if c["sign"] == sign]
                          for sign in (1, -1)}  # fmt: skip
-                effects = [f"[{c['column']}]({base}{first_match(PAGES, c['column'])}.md) {self.effect(c)}" for c in shown]
+                effects = [f"[{c['column']}]({base}{first_match(PAGES, c['column'])}.md) {difference(c['difference'])}" for c in shown]
                 seeds = sorted({c["difference"]["seeds"] for c in columns})
                 rows.append([
                     f"{short} {claim['number']}", claim["claim"], f"**{claim['verdict']}**",
@@ -173,7 +159,7 @@ class Results:
             for c in self.claim_columns(paper, claim["number"]):
                 p = c["difference"]["p"]
                 rows.append([
-                    f"{claim['number']}", f"**{c['column']}**" if c["own_data"] else c["column"], self.effect(c),
+                    f"{claim['number']}", f"**{c['column']}**" if c["own_data"] else c["column"], difference(c["difference"]),
                     {1: "as claimed", 0: "open", -1: "the opposite"}[c["sign"]] + (", equivalent" if c["equivalent"] else ""),
                     c["difference"]["seeds"], "" if p is None else f"{p:.2g}", c["difference"]["doubt"],
                 ])  # fmt: skip
@@ -194,14 +180,13 @@ class Results:
                 continue
             seen.add(key)
             shown.add(key[:2])
-            unit = unit_of(cell["column"])
             here = cell.get("here")
             if not here and cell["printed"] is None:
                 continue
             rows.append([
                 f"**{cell['column']}**" if cell["own_data"] else cell["column"], cell["norm"],
-                estimate(here, 100 if unit == "points" else 1, unit) if here else "not run", plain(cell["printed"]),
-                cell.get("against", ""), difference(cell["difference"], unit) if cell.get("difference") else "",
+                estimate(here, cell["unit"]) if here else "not run", plain(cell["printed"]),
+                cell.get("against", ""), difference(cell["difference"]) if cell.get("difference") else "",
                 plain(cell.get("printed_difference"), signed=True),
                 cell["verdict"] if cell.get("printed_difference") is not None else "", cell.get("finished", ""),
             ])  # fmt: skip
@@ -219,11 +204,11 @@ class Results:
             cells = []
             for metric in metrics:
                 name, _, at = metric.partition(".")
-                unit = unit_of(name, task)
-                cells.append(estimate(group["metrics"][name][at or "best"], 100 if unit == "points" else 1, unit))
+                cells.append(estimate(group["metrics"][name][at or "best"], self.unit_of(paper, task, name)))
             seconds = group["seconds"]["mean"]
             rows.append([settings.replace("_", " "), group["value"], *cells, group["seeds"]["finished"], f"{seconds:,.0f}"])
-        heads = [metric.replace("_", " ").replace(".final", ", at the end") + (" (%)" if unit_of(metric) == "points" else "")
+        percent = {m["metric"] for m in self.reports[paper]["metrics"] if m["task"] == task and m["unit"] == "%"}
+        heads = [metric.replace("_", " ").replace(".final", ", at the end") + (" (%)" if metric.partition(".")[0] in percent else "")
                  for metric in metrics]  # fmt: skip
         return table(["settings", "norm", *heads, "seeds", "seconds a run"], rows)
 
@@ -236,25 +221,41 @@ class Results:
                 continue
             runs = f"{claim['data']}, {claim['panel']}" if several else ""
             where = re.sub(r"^(?:Ba, Kiros & Hinton 2016|Xu et al. 2019),? ?", "", claim["source"])
-            effect = difference(claim["difference"], unit_of(claim["metric"], claim["task"]))
+            effect = difference(claim["difference"])
             doubt = claim["difference"]["doubt"]
             rows.append([claim["claim"], where, runs, effect + (f" ({doubt})" if doubt else ""), claim["difference"]["seeds"],
                          f"**{claim['verdict']}**"])  # fmt: skip
         return table(["claim", "where", "runs", "difference, 95% interval", "seeds", "verdict"], rows)
 
     def power(self, paper, *columns):
-        """Seeds that find a difference as large as the printed one with probability .8."""
+        """Seeds that find a difference as large as the printed one, or exclude one above the margin, with probability .8."""
         rows = []
-        for of, number, column, printed, deviation, seeds, needed, hours in self.power_rows:
-            if of != paper or not column.startswith(columns):
+        for row in self.reports[paper]["power"]:
+            if not row["column"].startswith(columns):
                 continue
-            label = f"{of[:2].capitalize()} {number}"
-            rows.append([label, column, minus(printed), deviation, seeds, needed, hours])
+            needed = f"above {MOST_SEEDS:,}" if row["needed"] is None else f"{row['needed']:,}"
+            effect = f"{row['printed_difference']:+.3g}" if row["margin"] is None else f"margin {row['margin']:.3g}"
+            rows.append([
+                f"{paper[:2].capitalize()} {row['number']}", row["column"], minus(effect),
+                f"{row['deviation']:.3g}", row["seeds"], needed, self.more_hours(row),
+            ])  # fmt: skip
         if len({row[1] for row in rows}) == 1:
             rows = [[row[0], "", *row[2:]] for row in rows]
         if not rows:
             return "The paper prints no difference from which a number of seeds follows."
-        return table(["claim", "column", "printed difference", "deviation of pairs", "seeds", "needed", "more hours"], rows)
+        return table(["claim", "column", "to find", "deviation of pairs", "seeds", "needed", "more hours"], rows)
+
+    @staticmethod
+    def more_hours(row):
+        """Returns the hours of training for the seeds that a row of the power analysis lacks."""
+        if row["decided"]:
+            return "decided"
+        if row["needed"] is None:
+            return "hopeless"
+        if row["more_minutes"] is None:
+            return "-"
+        hours = row["more_minutes"] / 60
+        return f"{hours:.{2 if hours < 1 else 1 if hours < 10 else 0}f}" if hours else "enough"
 
     def differences(self, paper, norms, *tasks):
         """The headline metric of `norms`, with commas between, minus that of the task's baseline."""
@@ -262,12 +263,10 @@ class Results:
         for row in self.reports[paper]["differences"]:
             if row["task"] not in tasks or row["value"] not in norms.split(","):
                 continue
-            gap = difference(row["difference"], unit_of(row["metric"], row["task"]))
             runs = f"{row['task']}, {row['data']}, {row['panel']}"
             group = next(g for g in self.reports[paper]["groups"] if self.belongs(g, row))
-            scale = 100 if unit_of(row["metric"]) == "points" else 1
-            here = estimate(group["metrics"][row["metric"]]["best"], scale, unit_of(row["metric"]))
-            rows.append([runs, row["value"], here, row["baseline"], gap, row["difference"]["seeds"]])
+            here = estimate(group["metrics"][row["metric"]]["best"], row["difference"]["unit"])
+            rows.append([runs, row["value"], here, row["baseline"], difference(row["difference"]), row["difference"]["seeds"]])
         if len({row[0] for row in rows}) == 1:
             rows = [["", *row[1:]] for row in rows]
         return table(["runs", "norm", "here", "minus", "difference, 95% interval", "seeds"], rows)

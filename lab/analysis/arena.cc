@@ -76,7 +76,8 @@ std::set<std::string> VaryingSettings(const std::vector<ArenaEntry>& entries) {
 void MeasureEntry(ArenaEntry& entry, const ArenaTask& task, const Grouped& grouped) {
   const auto at_rate = grouped.compared.find(entry.rate());
   if (at_rate == grouped.compared.end()) return;
-  const Group group{entry.label, at_rate->second};
+  entry.runs = at_rate->second;
+  const Group group{entry.label, entry.runs};
   entry.values = ValuesOf(group, task.metric->name, Measure::kBest);
   entry.estimate = EstimateMean(entry.values);
   entry.diverged = group.CountOf(Status::kDiverged);
@@ -156,6 +157,12 @@ std::optional<size_t> ChooseRate(const std::vector<RateTrial>& trials, bool lowe
     if (!best || key(i) < key(*best)) best = i;
   }
   return best;
+}
+
+TwoWayResult TwoWayBehind(const ArenaTask& arena, const ArenaEntry& entry) {
+  const ArenaEntry& first = arena.entries.front();
+  if (&entry == &first || entry.values.empty() || first.values.empty()) return {};
+  return TwoWayDifference({entry.label, entry.runs}, {first.label, first.runs}, *arena.metric);
 }
 
 void KeepComparedRuns(std::vector<Run>& runs) {

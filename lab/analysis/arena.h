@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lab/analysis/statistics.h"
+#include "lab/analysis/two_way.h"
 #include "lab/run/results.h"
 
 // The arena: norms at equal tuning (docs/arena.md). Tuning runs, which have seeds of their own,
@@ -49,8 +50,9 @@ struct ArenaEntry {
   nlohmann::json settings;        ///< all but the rate, including the preset
   std::vector<RateTrial> trials;  ///< by rate, ascending
   std::optional<size_t> chosen;   ///< index in `trials`, once tuning is complete
-  SeedValues values;              ///< headline metric of the finished runs at the chosen rate
-  int diverged = 0;               ///< runs at the chosen rate
+  std::vector<const Run*> runs;   ///< that are compared: at the chosen rate
+  SeedValues values;              ///< headline metric of the finished ones
+  int diverged = 0;               ///< of them
   Estimate estimate;              ///< of `values`
   Estimate behind;                ///< this entry minus the first, paired by seed
   /// Least clear difference: distance of `behind` from 0 above which the entry is told apart from
@@ -77,6 +79,10 @@ struct ArenaTask {
   int tuning_seeds = 0;       ///< most tuning runs of an entry at a rate
   int seeds = 0;              ///< most runs of an entry that are compared
 };
+
+/// Returns the interval over seeds and test items of an entry minus the first one; none for that
+/// one.
+TwoWayResult TwoWayBehind(const ArenaTask& arena, const ArenaEntry& entry);
 
 /// Removes the tuning runs, and marks the others of a task, preset and data if all are at the rates
 /// that these chose (Run::is_rate_tuned). They are then compared although their rates differ.

@@ -14,9 +14,6 @@
 namespace planish::lab {
 namespace {
 
-// Confidence of an interval each of whose sides is a one-sided test at 5%.
-constexpr double kOneSided = 0.90;
-
 constexpr char kDivergedMore[] = "more runs of the better norm diverged";
 
 bool Holds(const Panel& panel, const ClaimSpec& claim) {
@@ -121,7 +118,7 @@ Verdict VerdictOf(Evidence evidence, int holds) {
 
 bool IsWithin(const MetricSpec& metric, const Estimate& difference, double margin) {
   if (!(difference.half_width.value_or(0) > 0)) return false;
-  const Estimate tested = AtConfidence(difference, kOneSided);
+  const Estimate tested = AtConfidence(difference, kOneSidedConfidence);
   return std::max(std::abs(Shown(metric, tested.low())), std::abs(Shown(metric, tested.high()))) <
          margin;
 }
@@ -135,7 +132,8 @@ void CompareWithMargin(const MetricSpec& metric, double margin, ContrastResult& 
   }
   result.margin = margin;
   if (!(result.value().half_width.value_or(0) > 0)) return;
-  const Estimate tested = AtConfidence(result.value(), kOneSided);
+  if (result.doubt == kDivergedMore) result.doubt.clear();  // was about the sign of the difference
+  const Estimate tested = AtConfidence(result.value(), kOneSidedConfidence);
   double low = Shown(metric, tested.low()), high = Shown(metric, tested.high());
   if (metric.lower_is_better) low = -std::exchange(high, -low);
   if (high < -margin) {

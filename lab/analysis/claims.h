@@ -74,6 +74,9 @@ struct ContrastResult {
   const Estimate& value() const { return comparison.difference; }
 };
 
+/// Confidence of an interval each of whose sides is a one-sided test at 5%.
+inline constexpr double kOneSidedConfidence = 0.90;
+
 /// Returns true if a difference of `metric` is surely within -margin to margin: two one-sided tests
 /// at 5% each (TOST; Schuirmann 1987), for which the 90% interval must be within. `margin` is in
 /// the displayed unit.

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <ranges>
 
 #include "lab/analysis/format.h"
 #include "lab/analysis/summary.h"
+#include "lab/run/item_metrics.h"
 
 namespace planish::lab {
 namespace {
@@ -104,6 +106,53 @@ CurveDifference DifferenceOfCurves(const Run& a, const Run& b, const std::string
   return difference;
 }
 
+// Returns why predictions of two runs are not compared, or an empty text.
+std::string WhyNotCompared(const Run& a, const Run& b) {
+  for (const auto& [run, name] : {std::pair(&a, "first"), {&b, "second"}}) {
+    if (run->predictions) continue;
+    if (run->predictions_fault.empty()) return fmt::format("the {} run has none", name);
+    return fmt::format("those of the {} run cannot be read ({})", name, run->predictions_fault);
+  }
+  if (a.config.task != b.config.task) return "the runs are of different tasks";
+  if (a.config.data.sha256 != b.config.data.sha256) return "the runs have different data";
+  if (a.predictions->columns != b.predictions->columns) return "they have different columns";
+  return "";
+}
+
+PredictionDifference DifferenceOfPredictions(const Run& run_a, const Run& run_b) {
+  PredictionDifference difference{.left_out = WhyNotCompared(run_a, run_b)};
+  if (!difference.left_out.empty()) return difference;
+  const Predictions &a = *run_a.predictions, &b = *run_b.predictions;
+  const std::vector<int64_t>* const labels = a.Find(kLabelColumn);
+  const std::vector<int64_t>* const answers_a = a.Find(kPredictionColumn);
+  const std::vector<int64_t>* const answers_b = b.Find(kPredictionColumn);
+  if (labels && answers_a) difference.right.emplace();
+  for (size_t i = 0, j = 0; i < a.items.size() && j < b.items.size();) {
+    if (a.items[i] != b.items[j]) {
+      a.items[i] < b.items[j] ? ++i : ++j;
+      continue;
+    }
+    ++difference.common;
+    if (difference.right && (*labels)[i] != (*b.Find(kLabelColumn))[j]) {
+      return {.left_out = "they are of different test items"};
+    }
+    const bool differs = std::ranges::any_of(
+        std::views::iota(size_t{0}, a.columns.size()),
+        [&](size_t column) { return a.values[column][i] != b.values[column][j]; });
+    difference.differ += differs;
+    if (differs && difference.right) {
+      const bool a_right = (*answers_a)[i] == (*labels)[i];
+      const bool b_right = (*answers_b)[j] == (*labels)[i];
+      ++(a_right ? difference.right->a : b_right ? difference.right->b : difference.right->neither);
+    }
+    ++i;
+    ++j;
+  }
+  difference.only_a = a.size() - difference.common;
+  difference.only_b = b.size() - difference.common;
+  return difference;
+}
+
 }  // namespace
 
 RunDifference Difference(const Run& a, const Run& b) {
@@ -120,6 +169,9 @@ RunDifference Difference(const Run& a, const Run& b) {
     }
   }
   difference.results = Differences(ResultTexts(a), ResultTexts(b));
+  if (a.predictions || b.predictions || !(a.predictions_fault + b.predictions_fault).empty()) {
+    difference.predictions = DifferenceOfPredictions(a, b);
+  }
   difference.machine = Differences(MachineTexts(a), MachineTexts(b));
   return difference;
 }

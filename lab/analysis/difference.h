@@ -35,17 +35,40 @@ struct CurveDifference {
   std::optional<Point> largest;  ///< common step with the largest absolute difference
 };
 
+/// Comparison of the predictions of two runs, item by item.
+struct PredictionDifference {
+  int64_t common = 0;  ///< test items of both runs
+  int64_t only_a = 0;  ///< test items of `a` only; seeds can have test sets of their own
+  int64_t only_b = 0;
+  int64_t differ = 0;  ///< common items with different predictions
+
+  /// Items of `differ` by which run predicts the right class (McNemar's counts).
+  struct Right {
+    int64_t a = 0;
+    int64_t b = 0;
+    int64_t neither = 0;
+  };
+  std::optional<Right> right{};  ///< of classification
+  std::string left_out = {};     ///< why they are not compared; empty if they are
+
+  /// Returns true if nothing differs, or they are not compared.
+  bool IsSame() const { return differ + only_a + only_b == 0; }
+};
+
 /// Everything in which two runs differ.
 struct RunDifference {
   std::vector<ValueDifference> settings;  ///< task, preset, seed and the task's settings
   std::vector<ValueDifference> data;      ///< name and checksum
   std::vector<CurveDifference> curves;
   std::vector<ValueDifference> results;  ///< status, steps, parameters, final and best values
-  std::vector<ValueDifference> machine;  ///< stamps and seconds
+  std::optional<PredictionDifference> predictions;  ///< absent if neither run has any
+  std::vector<ValueDifference> machine;             ///< stamps and seconds
 
-  /// Returns true if only `machine` differs: it changes from run to run.
+  /// Returns true if only `machine` differs, which changes from run to run. Predictions that are
+  /// not compared do not count: runs of earlier versions have none.
   bool IsSame() const {
-    return settings.empty() && data.empty() && curves.empty() && results.empty();
+    return settings.empty() && data.empty() && curves.empty() && results.empty() &&
+           (!predictions || predictions->IsSame());
   }
 };
 

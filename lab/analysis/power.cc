@@ -9,10 +9,17 @@ namespace planish::lab {
 namespace {
 
 // Returns true if `seeds` pairs suffice.
-bool Suffices(int seeds, double ratio) {
+bool Suffices(int seeds, double ratio, double confidence) {
   // The one-sided quantile at kPower is a two-sided one at 2 * kPower - 1.
-  const double t = StudentT(seeds - 1) + StudentT(seeds - 1, 2 * kPower - 1);
+  const double t = StudentT(seeds - 1, confidence) + StudentT(seeds - 1, 2 * kPower - 1);
   return seeds >= t * t * ratio * ratio;
+}
+
+// Returns the difference that the runs of a column must find for the claim.
+std::optional<double> EffectOf(const Paper& paper, const PaperClaim& claim,
+                               const PaperClaimResult::Column& column) {
+  return claim.no_worse ? column.contrast.margin
+                        : paper.PrintedContrast(*column.runs->column, claim.contrast);
 }
 
 // Returns the mean minutes of the finished runs of the contrast's norms, summed over these.
@@ -30,19 +37,19 @@ std::optional<double> MinutesOfPair(const ColumnRuns& runs, const Contrast& cont
 
 }  // namespace
 
-std::optional<int> SeedsNeeded(double effect, double deviation) {
+std::optional<int> SeedsNeeded(double effect, double deviation, double confidence) {
   const double ratio = deviation / std::abs(effect);
   if (!(ratio * ratio * 7 < kMaxSeeds)) return std::nullopt;
   // StudentT sums as many terms as it has degrees of freedom, so seeds are doubled, then bisected.
   int high = 2;
-  while (!Suffices(high, ratio)) {
+  while (!Suffices(high, ratio, confidence)) {
     if (high >= kMaxSeeds) return std::nullopt;
     high = std::min(2 * high, kMaxSeeds);
   }
   int low = std::max(2, high / 2);
   while (low < high) {
     const int middle = low + (high - low) / 2;
-    Suffices(middle, ratio) ? high = middle : low = middle + 1;
+    Suffices(middle, ratio, confidence) ? high = middle : low = middle + 1;
   }
   return high;
 }
@@ -52,28 +59,26 @@ std::vector<ClaimPower> PowerOf(const Reproduction& reproduction) {
   int number = 0;
   for (const PaperClaimResult& result : JudgeClaims(reproduction)) {
     ++number;
-    if (result.claim->of != PaperClaim::Of::kTest || result.claim->no_worse ||
-        !result.claim->against.empty()) {
-      continue;
-    }
+    if (result.claim->of != PaperClaim::Of::kTest || !result.claim->against.empty()) continue;
     for (const PaperClaimResult::Column& column : result.columns) {
-      const std::optional<double> printed =
-          reproduction.paper->PrintedContrast(*column.runs->column, result.claim->contrast);
+      const std::optional<double> effect = EffectOf(*reproduction.paper, *result.claim, column);
       const Estimate& value = column.contrast.value();
-      if (!column.contrast.measured || !printed || *printed == 0 || !value.half_width) continue;
+      if (!column.contrast.measured || !effect || *effect == 0 || !value.half_width) continue;
       ClaimPower row;
       row.number = number;
       row.claim = result.claim;
       row.verdict = result.verdict;
       row.of = column.runs->column;
       row.preset = column.runs->panel->config().preset;
+      row.metric = column.metric;
       row.contrast = column.contrast;
       row.column = result.LabelOf(column);
-      row.printed = *printed;
+      row.effect = *effect;
       row.seeds = value.count;
       row.deviation = std::abs(Shown(column.metric, *value.half_width)) /
                       StudentT(value.count - 1) * std::sqrt(static_cast<double>(value.count));
-      row.needed = SeedsNeeded(row.printed, row.deviation);
+      row.needed = SeedsNeeded(row.effect, row.deviation,
+                               result.claim->no_worse ? kOneSidedConfidence : 0.95);
       row.is_decided = column.contrast.sign != 0;
       if (row.needed && !row.is_decided) {
         const std::optional<double> pair = MinutesOfPair(*column.runs, result.claim->contrast);

@@ -20,8 +20,9 @@ inline constexpr int kMaxSeeds = 100'000;
 /// Returns the smallest number of pairs with which a two-sided t-test at 5% finds a mean difference
 /// of `effect` with probability kPower, if differences have the standard deviation `deviation`:
 /// n = ((t(0.975) + t(0.8)) * deviation / effect)^2 with n - 1 degrees of freedom. This is within
-/// one of the exact number (by the noncentral t). nullopt if it exceeds kMaxSeeds.
-std::optional<int> SeedsNeeded(double effect, double deviation);
+/// one of the exact number (by the noncentral t). nullopt if it exceeds kMaxSeeds. With a
+/// `confidence` of kOneSidedConfidence the test is one-sided, with t(0.95).
+std::optional<int> SeedsNeeded(double effect, double deviation, double confidence = 0.95);
 
 /// Power of one claim in one column.
 struct ClaimPower {
@@ -31,17 +32,20 @@ struct ClaimPower {
   const PaperColumn* of = nullptr;          ///< the column
   std::string column;                       ///< its label
   std::string preset;                       ///< of the runs
+  MetricSpec metric;                        ///< of the contrast's values
   ContrastResult contrast;
-  double printed = 0;             ///< printed contrast, in the displayed unit
+  /// Difference to find, in the displayed unit: the printed contrast. Of a claim of "no worse" it
+  /// is the margin, and seeds are planned for norms that do not differ.
+  double effect = 0;
   double deviation = 0;           ///< of the paired differences
   int seeds = 0;                  ///< pairs that exist
-  std::optional<int> needed;      ///< to find a difference as large as the printed one
+  std::optional<int> needed;      ///< to find `effect`
   bool is_decided = false;        ///< the column surely holds, or surely not
   std::optional<double> minutes;  ///< of training for the missing seeds, on one core
 };
 
 /// Returns the power of a paper's claims on the test metric, in each column that prints the
-/// contrast and has two pairs of runs or more.
+/// contrast, or has a margin for a claim of "no worse", and has two pairs of runs or more.
 std::vector<ClaimPower> PowerOf(const Reproduction& reproduction);
 
 }  // namespace planish::lab

@@ -164,10 +164,7 @@ std::optional<double> PValueOf(const PaperClaimResult& result) {
 }
 
 // A contrast that is looked at while seeds are added has the sign of the look that decided.
-void ApplyLooks(const Reproduction& reproduction, const PaperColumn& column,
-                const Contrast& contrast, ContrastResult& result) {
-  const SequentialTest* const test =
-      reproduction.looks ? reproduction.looks->Find(column.name, contrast) : nullptr;
+void ApplyLooks(const SequentialTest* test, const Contrast& contrast, ContrastResult& result) {
   if (!test || test->looks.empty() || !result.measured || result.by_divergence) return;
   const int sign = test->SignOf(contrast);
   if (!result.doubt.empty() || sign == result.sign) return;
@@ -177,6 +174,24 @@ void ApplyLooks(const Reproduction& reproduction, const PaperColumn& column,
                     test->looks.back().level, test->looks.back().seeds, test->planned);
   }
   result.sign = sign;
+}
+
+// Judges by the looks at a difference, if there are any.
+void JudgeDifference(const Reproduction& reproduction, const PaperColumn& column,
+                     const Contrast& contrast, ContrastResult& result) {
+  if (reproduction.looks) {
+    ApplyLooks(reproduction.looks->Find(column.name, contrast), contrast, result);
+  }
+}
+
+// Judges a claim of "no worse" by its margin, and by the looks at it, if there are any.
+void JudgeNoWorse(const Reproduction& reproduction, const PaperColumn& column,
+                  const Contrast& contrast, const MetricSpec& metric, ContrastResult& result) {
+  const SequentialTest* const test =
+      reproduction.looks ? reproduction.looks->FindNoWorse(column.name, contrast) : nullptr;
+  CompareWithMargin(metric, test ? *test->margin : reproduction.paper->MarginOf(column, contrast),
+                    result);
+  ApplyLooks(test, contrast, result);
 }
 
 // Returns the groups of a claim's norms in a column; null for norms without runs.
@@ -206,6 +221,10 @@ bool IsEquivalent(const Paper& paper, const ColumnRuns& runs, const Contrast& co
 
 const Group* ColumnRuns::Find(std::string_view norm) const {
   return panel ? panel->Find(norm) : nullptr;
+}
+
+const std::string& ColumnRuns::Unit() const {
+  return metric && !metric->unit.empty() ? metric->unit : column->unit;
 }
 
 const ColumnRuns& Reproduction::At(std::string_view column) const {
@@ -273,7 +292,7 @@ LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
   if (!runs.metric) return result;
   result.difference = MeasureContrast(*runs.panel, contrast, *runs.metric, {Measure::kBest});
   if (!result.difference.measured) return result;
-  ApplyLooks(reproduction, *runs.column, contrast, result.difference);
+  JudgeDifference(reproduction, *runs.column, contrast, result.difference);
   result.verdict = VerdictOf(runs.evidence, result.difference.sign * result.printed);
   if (IsEquivalent(*reproduction.paper, runs, contrast, *runs.metric, result.difference)) {
     result.verdict = Verdict::kEquivalent;
@@ -331,15 +350,21 @@ std::vector<std::string> PaperClaimResult::Columns(int sign, bool own_data) cons
 
 TwoWayResult TwoWayOf(const Reproduction& reproduction, const PaperClaim& claim,
                       const PaperClaimResult::Column& column) {
-  if (claim.of != PaperClaim::Of::kTest || !column.contrast.measured) return {};
+  if (!column.contrast.measured) return {};
   return TwoWayOf(GroupsOf(reproduction, claim, *column.runs), WeightsOf(claim.contrast),
-                  column.metric);
+                  column.metric, MeasureOf(claim.of).measure);
 }
 
 TwoWayResult TwoWayOf(const ColumnRuns& runs, const PaperTable::Line& line) {
   const Group *a = runs.Find(line.norm), *b = runs.Find(line.against);
   if (!a || !b || !runs.metric) return {};
   return TwoWayDifference(*a, *b, *runs.metric);
+}
+
+TwoWayResult TwoWayOf(const ClaimResult& result) {
+  if (!result.panel) return {};
+  return TwoWayDifference(*result.panel->Find(result.claim.better),
+                          *result.panel->Find(result.claim.worse), result.metric, result.measure);
 }
 
 std::vector<PaperClaimResult> JudgeClaims(const Reproduction& reproduction) {
@@ -355,12 +380,10 @@ std::vector<PaperClaimResult> JudgeClaims(const Reproduction& reproduction) {
         column.metric = MetricOf(*metric, measure);
         column.contrast =
             MeasureContrast(GroupsOf(reproduction, claim, runs), claim.contrast, *metric, measure);
-        if (claim.of == PaperClaim::Of::kTest) {
-          ApplyLooks(reproduction, *runs.column, claim.contrast, column.contrast);
-        }
         if (claim.no_worse) {
-          CompareWithMargin(*metric, reproduction.paper->MarginOf(*runs.column, claim.contrast),
-                            column.contrast);
+          JudgeNoWorse(reproduction, *runs.column, claim.contrast, *metric, column.contrast);
+        } else if (claim.of == PaperClaim::Of::kTest) {
+          JudgeDifference(reproduction, *runs.column, claim.contrast, column.contrast);
         }
       }
       if (HasNoVerdict(runs.evidence)) {

@@ -27,6 +27,9 @@ struct ColumnRuns {
 
   /// Returns the group of runs with that norm, or null.
   const Group* Find(std::string_view norm) const;
+  /// Returns the unit of the column's values: "BLEU", or "%" for a percentage. Without runs it is
+  /// that of the printed values.
+  const std::string& Unit() const;
 };
 
 /// Paper with runs for some of its columns.
@@ -103,13 +106,15 @@ struct PaperClaimResult {
   std::vector<std::string> Columns(int sign, bool own_data) const;
 };
 
-/// Returns the interval over seeds and test items of a claim's contrast in a column; none for
-/// claims about curves, steps or seconds.
+/// Returns the interval over seeds and test items of a claim's contrast in a column.
 TwoWayResult TwoWayOf(const Reproduction& reproduction, const PaperClaim& claim,
                       const PaperClaimResult::Column& column);
 
 /// Returns that of a table row's difference.
 TwoWayResult TwoWayOf(const ColumnRuns& runs, const PaperTable::Line& line);
+
+/// Returns that of a claim about a task.
+TwoWayResult TwoWayOf(const ClaimResult& result);
 
 /// Judges a paper's claims on the paper's own data. Agrees if enough columns hold; differs if too
 /// few can hold, counting open columns as possible. Columns on other data and columns without a

@@ -21,7 +21,6 @@
 namespace planish::lab {
 namespace {
 
-constexpr double kError = 0.05;
 constexpr char kFormat[] = "planish-looks/1";
 
 // Returns the probability above z of a normal distribution.
@@ -94,44 +93,36 @@ class Undecided {
 };
 
 // Returns the bounds of the normal statistic.
-std::vector<double> Bounds(const std::vector<double>& fractions) {
+std::vector<double> Bounds(const std::vector<double>& fractions, double error) {
   CheckFractions(fractions);
   Undecided undecided(0);
   std::vector<double> bounds;
   double spent = 0;
   for (const double fraction : fractions) {
-    const double error = (SpentError(fraction) - spent) / 2;
-    spent = SpentError(fraction);
+    const double one_sided = (SpentError(fraction, error) - spent) / 2;
+    spent = SpentError(fraction, error);
     double low = 0, high = 40;  // Above(38) is the smallest positive number
     for (int i = 0; i < 100; ++i) {
       const double middle = (low + high) / 2;
-      (undecided.AboveAt(fraction, middle * std::sqrt(fraction)) > error ? low : high) = middle;
+      (undecided.AboveAt(fraction, middle * std::sqrt(fraction)) > one_sided ? low : high) = middle;
     }
     bounds.push_back(high);
-    undecided.Look(fraction, high * std::sqrt(fraction));
+    if (bounds.size() < fractions.size()) undecided.Look(fraction, high * std::sqrt(fraction));
   }
   return bounds;
 }
 
 // Returns the probability that a statistic goes beyond its bound.
-double DecidedBy(const std::vector<double>& fractions, const std::vector<double>& bounds,
-                 double drift) {
+double DecidedWith(const std::vector<double>& fractions, const std::vector<double>& bounds,
+                   double drift) {
   Undecided undecided(drift);
   double decided = 0;
   for (size_t i = 0; i < fractions.size(); ++i) {
     const double bound = bounds[i] * std::sqrt(fractions[i]);
     decided += undecided.AboveAt(fractions[i], bound) + undecided.BelowAt(fractions[i], -bound);
-    undecided.Look(fractions[i], bound);
+    if (i + 1 < fractions.size()) undecided.Look(fractions[i], bound);
   }
   return decided;
-}
-
-// Returns 1 for equal contrasts, -1 if one is the negative of the other, else 0.
-int Orientation(const Contrast& a, const Contrast& b) {
-  const std::map<std::string, double> first(a.begin(), a.end()), second(b.begin(), b.end());
-  std::map<std::string, double> negative;
-  for (const auto& [norm, weight] : second) negative[norm] = -weight;
-  return first == second ? 1 : first == negative ? -1 : 0;
 }
 
 SequentialTest TestFrom(const nlohmann::ordered_json& json) {
@@ -140,6 +131,10 @@ SequentialTest TestFrom(const nlohmann::ordered_json& json) {
   test.column = json.at("column").get<std::string>();
   for (const auto& [norm, weight] : json.at("contrast").items()) {
     test.contrast.emplace_back(norm, weight.get<double>());
+  }
+  if (json.contains("margin")) {
+    test.margin = NumberAt(json, "margin", 0, std::numeric_limits<double>::max());
+    if (*test.margin == 0) throw std::invalid_argument("margin must be above 0");
   }
   test.planned = static_cast<int>(IntegerAt(json, "planned_seeds", 2, kMaxSeeds));
   for (const auto& entry : json.at("looks")) {
@@ -168,39 +163,62 @@ double NormalQuantile(double probability) {
   return high;
 }
 
-double SpentError(double fraction) {
-  static const double z = NormalQuantile(1 - kError / 4);
-  return 4 * Above(z / std::sqrt(fraction));
+double SpentError(double fraction, double error) {
+  return 4 * Above(NormalQuantile(1 - error / 4) / std::sqrt(fraction));
 }
 
-std::vector<double> LookLevels(const std::vector<double>& fractions) {
+std::vector<double> LookLevels(const std::vector<double>& fractions, double error) {
   std::vector<double> levels;
-  for (const double bound : Bounds(fractions)) levels.push_back(2 * Above(bound));
+  for (const double bound : Bounds(fractions, error)) levels.push_back(2 * Above(bound));
   return levels;
 }
 
-double DecidedBy(const std::vector<double>& fractions, double drift) {
-  return DecidedBy(fractions, Bounds(fractions), drift);
+double DecidedBy(const std::vector<double>& fractions, double drift, double error) {
+  return DecidedWith(fractions, Bounds(fractions, error), drift);
 }
 
-double DriftFor(const std::vector<double>& fractions, double power) {
-  const std::vector<double> bounds = Bounds(fractions);
+double DriftFor(const std::vector<double>& fractions, double power, double error) {
+  const std::vector<double> bounds = Bounds(fractions, error);
+  // The Illinois variant of the false position method: an end that stays counts half.
   double low = 0, high = 20;
-  for (int i = 0; i < 40; ++i) {
-    const double middle = (low + high) / 2;
-    (DecidedBy(fractions, bounds, middle) < power ? low : high) = middle;
+  double at_low = error - power, at_high = DecidedWith(fractions, bounds, high) - power;
+  double drift = high;
+  int kept = 0;
+  for (int i = 0; i < 60; ++i) {
+    drift = (low * at_high - high * at_low) / (at_high - at_low);
+    const double at_drift = DecidedWith(fractions, bounds, drift) - power;
+    if (std::abs(at_drift) < 1e-12) break;
+    if (at_drift < 0) {
+      low = drift;
+      at_low = at_drift;
+      if (kept == 1) at_high /= 2;
+      kept = 1;
+    } else {
+      high = drift;
+      at_high = at_drift;
+      if (kept == -1) at_low /= 2;
+      kept = -1;
+    }
   }
-  return high;
+  return drift;
 }
 
-double ConditionalPower(const std::vector<double>& fractions, double z, double drift) {
+double ConditionalPower(const std::vector<double>& fractions, double z, double drift,
+                        double error) {
   std::vector<double> with_last = fractions;
   if (fractions.back() >= 1) return 0;
   with_last.push_back(1);
-  const double bound = Bounds(with_last).back();
+  const double bound = Bounds(with_last, error).back();
   const double now = fractions.back(), left = 1 - now;
   const double mean = z * std::sqrt(now) + drift * left, deviation = std::sqrt(left);
   return Above((bound - mean) / deviation) + Above((bound + mean) / deviation);
+}
+
+int Orientation(const Contrast& a, const Contrast& b) {
+  const std::map<std::string, double> first(a.begin(), a.end()), second(b.begin(), b.end());
+  std::map<std::string, double> negative;
+  for (const auto& [norm, weight] : second) negative[norm] = -weight;
+  return first == second ? 1 : first == negative ? -1 : 0;
 }
 
 int SequentialTest::SignOf(const Contrast& of) const {
@@ -221,7 +239,15 @@ std::vector<double> SequentialTest::Fractions(const std::vector<int>& more) cons
 const SequentialTest* SequentialTests::Find(std::string_view column,
                                             const Contrast& contrast) const {
   const auto found = std::ranges::find_if(tests, [&](const SequentialTest& test) {
-    return test.column == column && Orientation(test.contrast, contrast) != 0;
+    return test.column == column && !test.margin && Orientation(test.contrast, contrast) != 0;
+  });
+  return found == tests.end() ? nullptr : &*found;
+}
+
+const SequentialTest* SequentialTests::FindNoWorse(std::string_view column,
+                                                   const Contrast& contrast) const {
+  const auto found = std::ranges::find_if(tests, [&](const SequentialTest& test) {
+    return test.column == column && test.margin && Orientation(test.contrast, contrast) == 1;
   });
   return found == tests.end() ? nullptr : &*found;
 }
@@ -253,10 +279,11 @@ void WriteLooks(const std::filesystem::path& file, const SequentialTests& tests)
       looks.push_back(
           {{"seeds", look.seeds}, {"p", look.p}, {"level", look.level}, {"sign", look.sign}});
     }
-    json["tests"].push_back({{"column", test.column},
-                             {"contrast", std::move(contrast)},
-                             {"planned_seeds", test.planned},
-                             {"looks", std::move(looks)}});
+    nlohmann::ordered_json entry = {{"column", test.column}, {"contrast", std::move(contrast)}};
+    if (test.margin) entry["margin"] = *test.margin;
+    entry["planned_seeds"] = test.planned;
+    entry["looks"] = std::move(looks);
+    json["tests"].push_back(std::move(entry));
   }
   WriteFileAtomically(file, json.dump(2) + "\n");
 }

@@ -32,6 +32,15 @@ TEST(SequentialTest, LevelsAreThePublishedOnes) {
   for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(levels[i] / Level(exact[i]), 1, 1e-9) << i;
 }
 
+TEST(SequentialTest, LevelsOfNoWorseAreThoseOfOneSidedTests) {
+  const std::vector<double> levels = LookLevels({0.2, 0.4, 0.6, 0.8, 1}, kNoWorseError);
+  // scipy, as above, for the one-sided error 2 * (1 - Phi(1.96 / sqrt(fraction))).
+  const double exact[] = {4.229195059299924, 2.8881365482985726};
+  for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(levels[i] / Level(exact[i]), 1, 1e-9) << i;
+  EXPECT_THAT(LookLevels({1}, kNoWorseError), Pointwise(DoubleNear(1e-12), {0.10}));
+  EXPECT_NEAR(DecidedBy({0.2, 0.4, 0.6, 0.8, 1}, 0, kNoWorseError), 0.10, 1e-9);
+}
+
 TEST(SequentialTest, OneLookSpendsAllError) {
   EXPECT_THAT(LookLevels({1}), Pointwise(DoubleNear(1e-12), {0.05}));
   EXPECT_NEAR(SpentError(1), 0.05, 1e-12);
@@ -85,6 +94,11 @@ TEST(SequentialTest, PowerIsReachedAtItsDrift) {
   const std::vector<double> fractions = {0.2, 0.4, 0.6, 0.8, 1};
   const double drift = DriftFor(fractions, 0.8);
   EXPECT_NEAR(DecidedBy(fractions, drift), 0.8, 1e-9);
+  for (const double error : {kDifferenceError, kNoWorseError}) {
+    for (const double power : {error + 0.001, 0.5, 0.999}) {
+      EXPECT_NEAR(DecidedBy({0.5, 1}, DriftFor({0.5, 1}, power, error), error), power, 1e-9);
+    }
+  }
   // Five looks need 2.8% more seeds than one (Jennison and Turnbull 2000, table 2.4, has 1.028 for
   // O'Brien and Fleming's own bounds, which differ in the third decimal).
   EXPECT_NEAR(std::pow(drift / DriftFor({1}, 0.8), 2), 1.028, 0.005);
@@ -109,10 +123,11 @@ TEST(SequentialTest, LooksAreWrittenAndRead) {
   tests.tests.push_back({"rt", {{"layer", 1}, {"none", -1}}, 40, {{5, 0.25, 1e-9, 0}}});
   tests.tests.push_back({"sst5", {{"ada", 1}, {"layer", -1}}, 9, {{5, 0.5, 0.01, 0}}});
   tests.tests[1].looks.push_back({9, 0.03125, 0.05, -1});
+  tests.tests.push_back({"rt", {{"layer", 1}, {"none", -1}}, 20, {{5, 0.001, 0.01, 1}}, 0.125});
   WriteLooks(folder / kLooksFile, tests);
   const SequentialTests read = ReadLooks(folder / kLooksFile);
   EXPECT_EQ(read.paper, "xu2019");
-  ASSERT_EQ(read.tests.size(), 2u);
+  ASSERT_EQ(read.tests.size(), 3u);
   const SequentialTest* const rt = read.Find("rt", {{"layer", 1}, {"none", -1}});
   ASSERT_NE(rt, nullptr);
   EXPECT_EQ(rt->planned, 40);
@@ -124,6 +139,13 @@ TEST(SequentialTest, LooksAreWrittenAndRead) {
   EXPECT_EQ(read.Find("sst5", {{"layer", 1}, {"ada", -1}}), &read.tests[1]);
   EXPECT_EQ(read.tests[1].looks.at(1).p, 0.03125);
   EXPECT_EQ(read.Find("rt", {{"ada", 1}, {"layer", -1}}), nullptr);
+  // A test of "no worse" is of one direction, and has nothing to do with that of the difference.
+  EXPECT_EQ(read.FindNoWorse("rt", {{"none", -1}, {"layer", 1}}), &read.tests[2]);
+  EXPECT_EQ(read.FindNoWorse("rt", {{"none", 1}, {"layer", -1}}), nullptr);
+  EXPECT_EQ(read.FindNoWorse("sst5", {{"ada", 1}, {"layer", -1}}), nullptr);
+  EXPECT_EQ(read.tests[2].margin, 0.125);
+  EXPECT_EQ(read.tests[2].Error(), kNoWorseError);
+  EXPECT_FALSE(rt->margin);
   EXPECT_EQ(read.Find("sst5", {{"layer", 1}, {"none", -1}}), nullptr);
 }
 
@@ -138,6 +160,8 @@ TEST(SequentialTest, RefusesFilesThatAreNone) {
        head + test + R"("planned_seeds": 0, "looks": []}]})",
        head + test + R"("planned_seeds": 1e99, "looks": []}]})",
        head + test + R"("planned_seeds": 9}]})",
+       head + test + R"("margin": 0, "planned_seeds": 9, "looks": []}]})",
+       head + test + R"("margin": "x", "planned_seeds": 9, "looks": []}]})",
        head + test +
            R"("planned_seeds": 9, "looks": [{"seeds": 5, "p": 2, "level": 0, "sign": 0}]}]})",
        head + test +

@@ -137,13 +137,21 @@ double QuantileOf(const std::vector<double>& sorted, double share) {
 
 using RunsBySeed = std::map<int64_t, const Run*>;
 
-RunsBySeed FinishedRuns(const Group& group, const std::string& metric) {
+RunsBySeed FinishedRuns(const Group& group, const std::string& metric,
+                        Measure measure = Measure::kBest) {
   RunsBySeed runs;
   for (const Run* run : group.runs) {
     if (StatusOf(*run) != Status::kFinished || !run->result->best) continue;
-    if (run->result->best->values.contains(metric)) runs[run->config.seed] = run;
+    const RunResult& result = *run->result;
+    const auto& values = measure == Measure::kFinal ? result.final_values : result.best->values;
+    if (values.contains(metric)) runs[run->config.seed] = run;
   }
   return runs;
+}
+
+// Returns true if predictions are of the evaluation at which the measure reads a metric.
+bool IsMeasuredThere(const Run& run, Measure measure) {
+  return measure == Measure::kBest || run.result->best->step == run.result->steps;
 }
 
 // Use of a run's predictions for a metric.
@@ -227,11 +235,12 @@ std::optional<TwoWayInterval> TwoWayBootstrap(const std::vector<std::vector<Item
 }
 
 TwoWayResult TwoWayOf(const std::vector<const Group*>& groups, const std::vector<double>& weights,
-                      const MetricSpec& spec) {
+                      const MetricSpec& spec, Measure measure) {
+  if (measure != Measure::kBest && measure != Measure::kFinal) return {};
   const ItemMetric* metric = FindItemMetric(spec.name);
-  if (!metric) return {};
+  if (!metric) return {std::nullopt, "no predictions are saved for this metric"};
   std::vector<RunsBySeed> by_seed;
-  for (const Group* group : groups) by_seed.push_back(FinishedRuns(*group, spec.name));
+  for (const Group* group : groups) by_seed.push_back(FinishedRuns(*group, spec.name, measure));
   std::vector<std::vector<const Run*>> runs(groups.size());
   for (const auto& [seed, first] : by_seed.front()) {
     const bool is_complete =
@@ -239,16 +248,23 @@ TwoWayResult TwoWayOf(const std::vector<const Group*>& groups, const std::vector
     for (size_t k = 0; is_complete && k < runs.size(); ++k) runs[k].push_back(by_seed[k].at(seed));
   }
   if (runs.front().size() < 2) return {};
-  int64_t all = 0, unusable = 0;
+  int64_t all = 0, unusable = 0, elsewhere = 0;
   for (const std::vector<const Run*>& group : runs) {
     for (const Run* run : group) {
       ++all;
       unusable += CheckOf(*run, spec, *metric).use != Use::kGood;
+      elsewhere += !IsMeasuredThere(*run, measure);
     }
   }
   if (unusable > 0) {
     return {std::nullopt,
             fmt::format("{} of {} have no usable predictions", unusable, Count(all, "run"))};
+  }
+  if (elsewhere > 0) {
+    return {std::nullopt,
+            fmt::format("the predictions of {} of {} are those of the evaluation that validation "
+                        "chose, not of the last one",
+                        elsewhere, Count(all, "run"))};
   }
   if (!HaveEqualItems(runs, *metric)) {
     return {std::nullopt, "the runs' predictions are of different test items"};
@@ -263,8 +279,9 @@ TwoWayResult TwoWayOf(const std::vector<const Group*>& groups, const std::vector
   return {TwoWayBootstrap(results, weights, metric->value), ""};
 }
 
-TwoWayResult TwoWayDifference(const Group& a, const Group& b, const MetricSpec& metric) {
-  return TwoWayOf({&a, &b}, {1, -1}, metric);
+TwoWayResult TwoWayDifference(const Group& a, const Group& b, const MetricSpec& metric,
+                              Measure measure) {
+  return TwoWayOf({&a, &b}, {1, -1}, metric, measure);
 }
 
 LeftOutRuns& LeftOutRuns::operator+=(const LeftOutRuns& more) {

@@ -55,16 +55,19 @@ std::optional<TwoWayInterval> TwoWayBootstrap(const std::vector<std::vector<Item
 /// Interval over seeds and items, or why there is none.
 struct TwoWayResult {
   std::optional<TwoWayInterval> interval;
-  std::string left_out;  ///< a sentence; empty if the metric or the seeds do not permit an interval
+  std::string left_out;  ///< the reason; empty for steps, seconds and fewer than two seeds
 };
 
-/// Returns the interval of the sum of weight * metric over groups of a panel, at the evaluations
-/// that validation chose and over the seeds that finished in all groups.
+/// Returns the interval of the sum of weight * metric over groups of a panel, over the seeds that
+/// finished in all groups. Predictions are those of the evaluations that validation chose. So they
+/// give an interval for kFinal only if these are the last ones in all runs, and none for steps and
+/// seconds.
 TwoWayResult TwoWayOf(const std::vector<const Group*>& groups, const std::vector<double>& weights,
-                      const MetricSpec& metric);
+                      const MetricSpec& metric, Measure measure = Measure::kBest);
 
 /// Returns the interval of `a` minus `b`.
-TwoWayResult TwoWayDifference(const Group& a, const Group& b, const MetricSpec& metric);
+TwoWayResult TwoWayDifference(const Group& a, const Group& b, const MetricSpec& metric,
+                              Measure measure = Measure::kBest);
 
 /// Finished runs that TwoWayOf leaves out.
 struct LeftOutRuns {

@@ -258,8 +258,27 @@ TEST_F(TwoWayOfRuns, ContainsTheDifference) {
 TEST_F(TwoWayOfRuns, NeedsAnItemMetric) {
   metric.name = "loss";
   EXPECT_FALSE(Result().interval);
-  EXPECT_TRUE(Result().left_out.empty());
+  EXPECT_EQ(Result().left_out, "no predictions are saved for this metric");
   EXPECT_THAT(LeftOut(), IsEmpty());
+}
+
+TEST_F(TwoWayOfRuns, TheLastEvaluationNeedsToBeTheOneThatValidationChose) {
+  const auto at = [&](Measure measure) {
+    return TwoWayDifference(GroupOf(layer), GroupOf(none), metric, measure);
+  };
+  ASSERT_TRUE(at(Measure::kFinal).interval);
+  EXPECT_EQ(at(Measure::kFinal).interval->low, Result().interval->low);
+  EXPECT_EQ(at(Measure::kFinal).interval->high, Result().interval->high);
+  EXPECT_FALSE(at(Measure::kStepsToBest).interval);
+  EXPECT_EQ(at(Measure::kStepsToBest).left_out, "");
+  none[1].result->steps += 100;
+  EXPECT_FALSE(at(Measure::kFinal).interval);
+  EXPECT_EQ(at(Measure::kFinal).left_out,
+            "the predictions of 1 of 6 runs are those of the evaluation that validation chose, not "
+            "of the last one");
+  EXPECT_TRUE(Result().interval);
+  none[1].predictions = nullptr;
+  EXPECT_EQ(at(Measure::kFinal).left_out, "1 of 6 runs have no usable predictions");
 }
 
 TEST_F(TwoWayOfRuns, LeavesOutRunsWithoutPredictions) {

@@ -9,6 +9,7 @@
 
 #include "lab/analysis/difference.h"
 #include "lab/base/escape.h"
+#include "lab/base/format_integer.h"
 #include "lab/commands/commands.h"
 #include "lab/commands/options.h"
 #include "lab/error.h"
@@ -59,16 +60,45 @@ std::string CurveLine(const CurveDifference& curve) {
   return text + "\n";
 }
 
+std::string PredictionText(const PredictionDifference& difference) {
+  if (!difference.left_out.empty()) {
+    return fmt::format("\npredictions\n  not compared: {}\n", Escaped(difference.left_out));
+  }
+  if (difference.IsSame()) return "";
+  std::string text = "no common test item";
+  const std::string common = FormatInteger(difference.common);
+  if (difference.right) {
+    text = fmt::format(
+        "differ for {} of {} test items: only the first run is right for {}, only the second for "
+        "{}, neither for {}",
+        FormatInteger(difference.differ), common, FormatInteger(difference.right->a),
+        FormatInteger(difference.right->b), FormatInteger(difference.right->neither));
+  } else if (difference.common > 0) {
+    const int64_t equal = difference.common - difference.differ;
+    text = fmt::format("equal for {} of {} test items ({:.2f}%)", FormatInteger(equal), common,
+                       100.0 * static_cast<double>(equal) / static_cast<double>(difference.common));
+  }
+  const auto only = [&](int64_t items, const char* run) {
+    if (items > 0) text += fmt::format("; {} only in the {} run", Count(items, "item"), run);
+  };
+  only(difference.only_a, "first");
+  only(difference.only_b, "second");
+  return "\npredictions\n  " + text + "\n";
+}
+
 std::string RenderDifference(const RunDifference& difference) {
   std::string text;
   if (difference.IsSame()) {
-    text += "\nThe runs have the same settings, data, curves and final values.\n";
+    const bool compared = difference.predictions && difference.predictions->left_out.empty();
+    text += fmt::format("\nThe runs have the same settings, data, curves{}.\n",
+                        compared ? ", final values and predictions" : " and final values");
   }
   text += SectionText("settings", difference.settings);
   text += SectionText("data", difference.data);
   if (!difference.curves.empty()) text += "\ncurves\n";
   for (const CurveDifference& curve : difference.curves) text += CurveLine(curve);
   text += SectionText("results", difference.results);
+  if (difference.predictions) text += PredictionText(*difference.predictions);
   return text + SectionText("machine (does not count as a difference)", difference.machine);
 }
 
@@ -84,7 +114,9 @@ void AddDiff(CLI::App& app, Action& action) {
       "Prints the settings, data, curves and final values that differ, with exact values, as\n"
       "FIRST -> SECOND, '-' for a missing one. A curve is compared at the steps at which both "
       "runs\n"
-      "were evaluated. The runs can be of different tasks.\n\n"
+      "were evaluated. The runs can be of different tasks. Saved predictions for the same test "
+      "items\n"
+      "are compared too: how many differ, and which run is right for how many of these.\n\n"
       "Example:\n"
       "  planish diff runs/pi-mnist/small-none-b4-s1 runs/pi-mnist/small-layer-b4-s1\n\n"
       "Exit status:\n"

@@ -45,7 +45,7 @@ struct ReproduceFlags {
 // Prints how many seeds each claim of the paper needs, by the runs in `out`.
 int PrintPower(const Paper& paper, const fs::path& out) {
   const std::vector<Run> runs = FindReadableRuns({out});
-  const std::string table = RenderPower(paper, runs, StdoutTable());
+  const std::string table = RenderPower(paper, runs, FindReadableLooks({out}), StdoutTable());
   if (!table.empty()) {
     PrintText(fmt::format("{}\n\n{}", paper.title, table));
     return 0;

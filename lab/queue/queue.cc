@@ -50,39 +50,41 @@ bool HasSettings(const Run& run, const Settings& settings) {
   });
 }
 
-// Sets the completed fraction of a run: from its folder, the epochs up to its last evaluation, or
-// from its archived result.
-void ReadResult(QueuedRun& run, const ArchivedResults& archived, Estimates& estimates) {
-  const auto set_done = [&](const RunResult& result) {
-    run.done = true;
-    if (result.status == "finished") {
-      estimates.Add(run, (result.seconds + result.evaluation_seconds) / 60);
-    }
-  };
+RunResults::Found FoundOf(const RunResult& result) {
+  RunResults::Found found{.done = true};
+  if (result.status == "finished") {
+    found.minutes = (result.seconds + result.evaluation_seconds) / 60;
+  }
+  return found;
+}
+
+// Returns what is done of a run: in its folder, the epochs up to its last evaluation, or its
+// archived result.
+RunResults::Found ReadResult(const QueuedRun& run, const ArchivedResults& archived) {
   const fs::path& folder = run.plan.folder;
   if (!fs::exists(folder / "config.json")) {
     const auto result = archived.find(folder.filename().string());
-    if (result != archived.end() && HasSettings(result->second, run.plan.settings)) {
-      set_done(*result->second.result);
-    }
-    return;
+    if (result == archived.end() || !HasSettings(result->second, run.plan.settings)) return {};
+    return FoundOf(*result->second.result);
   }
-  Run found;
+  Run read;
   try {
-    found = ReadRun(folder);
+    read = ReadRun(folder);
   } catch (const RunError&) {
-    return;
+    return {};
   }
-  if (found.result) {
-    set_done(*found.result);
-    return;
-  }
-  const nlohmann::ordered_json& settings = found.config.settings;
+  if (read.result) return FoundOf(*read.result);
+  const nlohmann::ordered_json& settings = read.config.settings;
   const bool counts = settings.contains("epochs") && settings["epochs"].is_number();
   const double epochs = counts ? settings["epochs"].get<double>() : 0;
-  if (epochs > 0 && !found.evaluations.empty()) {
-    run.part_done = std::clamp(found.evaluations.back().epoch / epochs, 0.0, 1.0);
-  }
+  if (!(epochs > 0) || read.evaluations.empty()) return {};
+  return {.part_done = std::clamp(read.evaluations.back().epoch / epochs, 0.0, 1.0)};
+}
+
+void SetFound(const RunResults::Found& found, QueuedRun& run, Estimates& estimates) {
+  run.done |= found.done;
+  if (found.part_done > 0) run.part_done = found.part_done;
+  if (found.minutes) estimates.Add(run, *found.minutes);
 }
 
 std::string Minutes(const std::optional<double>& minutes) {
@@ -183,19 +185,29 @@ size_t RunQueue::Done() const {
   return static_cast<size_t>(std::ranges::count_if(runs, &QueuedRun::done));
 }
 
-void RunQueue::FindResults() {
-  std::map<fs::path, ArchivedResults> archived;
-  for (QueuedRun& run : runs) {
+const RunResults::Found& RunResults::Of(const QueuedRun& run) {
+  const auto [found, is_new_run] = found_.try_emplace(run.plan.folder);
+  if (is_new_run) {
     const fs::path folder = run.plan.folder.parent_path();
-    const auto [results, is_new] = archived.try_emplace(folder);
-    if (is_new) results->second = ReadArchivedResults(folder);
-    ReadResult(run, results->second, estimates);
+    const auto [archived, is_new_folder] = archived_.try_emplace(folder);
+    if (is_new_folder) archived->second = ReadArchivedResults(folder);
+    found->second = ReadResult(run, archived->second);
   }
+  return found->second;
+}
+
+void RunQueue::FindResults() {
+  RunResults results;
+  FindResults(results);
+}
+
+void RunQueue::FindResults(RunResults& results) {
+  for (QueuedRun& run : runs) SetFound(results.Of(run), run, estimates);
 }
 
 bool RunQueue::FindResult(QueuedRun& run) {
   if (std::error_code error; !run.done && fs::exists(run.plan.folder / "result.json", error)) {
-    ReadResult(run, {}, estimates);
+    SetFound(ReadResult(run, {}), run, estimates);
   }
   return run.done;
 }

@@ -11,6 +11,7 @@
 
 #include "lab/engine/sweep.h"
 #include "lab/engine/task.h"
+#include "lab/run/results.h"
 
 // Queues of runs: which, in which order, and how long they take. `planish reproduce` and `planish
 // sweep` plan them; runner.h trains them.
@@ -60,6 +61,26 @@ class Estimates {
   std::vector<std::map<std::string, Mean>> by_variant_;
 };
 
+/// Results of runs, read from their folders and from the archives beside them. Each is read once,
+/// although several queues ask for it.
+class RunResults {
+ public:
+  /// What is done of a run.
+  struct Found {
+    bool done = false;
+    double part_done = 0;             ///< QueuedRun::part_done
+    std::optional<double> minutes{};  ///< of a finished run
+  };
+
+  /// A run that cannot be read counts as nothing done. Throws RunError if the folder of the
+  /// archives exists and cannot be listed.
+  const Found& Of(const QueuedRun& run);
+
+ private:
+  std::map<std::filesystem::path, Found> found_;                          // by folder
+  std::map<std::filesystem::path, std::map<std::string, Run>> archived_;  // folder -> name -> run
+};
+
 struct RunQueue {
   std::vector<std::string> groups;  ///< names of groups of runs that read the same data
   std::vector<QueuedRun> runs;      ///< in the order of training
@@ -71,6 +92,8 @@ struct RunQueue {
   /// measured durations. A run that cannot be read counts as nothing done: `planish train` then
   /// fails with the reason. Throws RunError if a folder exists whose archives cannot be listed.
   void FindResults();
+  /// Like FindResults, but reads only what `results` has not read yet.
+  void FindResults(RunResults& results);
 
   /// Reads the folder of one of `runs`, which another process may have trained since. Returns true
   /// if the run is done; sets that, and adds its duration.

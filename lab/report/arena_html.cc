@@ -41,7 +41,17 @@ Markup VerdictOf(const ArenaTask& arena, size_t i) {
   return entry.is_told_apart ? Badge("worse") : Markup("not told apart");
 }
 
-Markup RenderRanking(const ArenaTask& arena) {
+// Returns the compared runs without predictions of use.
+LeftOutRuns LeftOutOfArena(const ArenaTask& arena) {
+  LeftOutRuns left_out;
+  for (const ArenaEntry& entry : arena.entries) {
+    const Group group{entry.label, entry.runs};
+    left_out += LeftOutOf({&group}, *arena.metric);
+  }
+  return left_out;
+}
+
+Markup RenderRanking(const ArenaTask& arena, bool has_items) {
   Markup rows;
   for (size_t i = 0; i < arena.entries.size(); ++i) {
     const ArenaEntry& entry = arena.entries[i];
@@ -52,6 +62,11 @@ Markup RenderRanking(const ArenaTask& arena) {
                                  : std::string(kMissing));
     row += NumberCell(i > 0 && has_values ? DifferenceText(*arena.metric, entry.behind)
                                           : std::string(kMissing));
+    if (has_items) {
+      const std::string items =
+          SeedsAndItemsText(*arena.metric, entry.behind, TwoWayBehind(arena, entry));
+      row += NumberCell(items.empty() ? std::string(kMissing) : items);
+    }
     row +=
         NumberCell(entry.bound ? FormatBare(*arena.metric, *entry.bound) : std::string(kMissing));
     row += Cell(VerdictOf(arena, i));
@@ -62,10 +77,11 @@ Markup RenderRanking(const ArenaTask& arena) {
     row += Cell(RunsText(arena, entry));
     rows += Tag("tr", {}, row);
   }
-  const Markup head = NumberHead("rank") + Head("norm") + NumberHead(LabelWithUnit(*arena.metric)) +
-                      NumberHead("minus the first") + NumberHead("least clear difference") +
-                      Head("compared with the first") + NumberHead("learning rate") +
-                      NumberHead("ms a step") + Head("runs");
+  Markup head = NumberHead("rank") + Head("norm") + NumberHead(LabelWithUnit(*arena.metric)) +
+                NumberHead("minus the first");
+  if (has_items) head += NumberHead("over seeds and test items");
+  head += NumberHead("least clear difference") + Head("compared with the first") +
+          NumberHead("learning rate") + NumberHead("ms a step") + Head("runs");
   return ScrollingTable("Ranking", Tag("tr", {}, head), rows);
 }
 
@@ -175,23 +191,29 @@ Part RenderArena(const ArenaTask& arena, const std::string& id) {
             .body = {},
             .links = {{id + "-ranking", "Ranking"}},
             .details = {}};
-  part.body = Fold(
-      part.links.back(),
-      RenderRanking(arena) +
-          Tag("div", {{"class", "note"}},
-              List({"Values are means ± half-widths of 95% intervals over seeds that did not take "
-                    "part in the choice of the rate. The rate is the one with the best mean "
-                    "validation metric of the tuning seeds; a rate at which runs diverge counts as "
-                    "worse than any other.",
-                    "Differences are paired by seed. A norm is worse than the first only if it is "
-                    "behind by more than its least clear difference, which grows with the spread "
-                    "over seeds and with the number of norms (one-sided Student's t with "
-                    "Bonferroni's correction). So the truly best norm is the first or one that is "
-                    "not told apart from it, with 95% confidence, although the data chose the "
-                    "first.",
-                    "* the lowest or highest rate of the grid: a rate outside of it can be better.",
-                    "Milliseconds a step are training time without evaluations, on the machine as "
-                    "it was; several runs at once share it."})));
+  const LeftOutRuns left_out = LeftOutOfArena(arena);
+  const bool has_items = left_out.all > left_out.missing;
+  std::vector<std::string> notes = {
+      "Values are means ± half-widths of 95% intervals over seeds that did not take part in the "
+      "choice of the rate. The rate is the one with the best mean validation metric of the tuning "
+      "seeds; a rate at which runs diverge counts as worse than any other.",
+      "Differences are paired by seed. A norm is worse than the first only if it is behind by more "
+      "than its least clear difference, which grows with the spread over seeds and with the number "
+      "of norms (one-sided Student's t with Bonferroni's correction). So the truly best norm is "
+      "the first or one that is not told apart from it, with 95% confidence, although the data "
+      "chose the first.",
+      "* the lowest or highest rate of the grid: a rate outside of it can be better.",
+      "Milliseconds a step are training time without evaluations, on the machine as it was; "
+      "several runs at once share it."};
+  if (has_items) {
+    notes.emplace_back(
+        "Over seeds and test items: 95% interval of a bootstrap that draws seeds and test items "
+        "again, with replacement. It also covers what another test set of this size would change. "
+        "It is not corrected for the number of norms, and the ranking does not go by it.");
+  }
+  for (std::string& line : left_out.Text()) notes.push_back(std::move(line));
+  part.body = Fold(part.links.back(),
+                   RenderRanking(arena, has_items) + Tag("div", {{"class", "note"}}, List(notes)));
   if (arena.chosen_by) part.details = RenderTuning(arena);
   return part;
 }

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "lab/analysis/arena.h"
 #include "lab/analysis/test_runs.h"
 #include "lab/report/report.h"
 
@@ -45,6 +50,33 @@ TEST(ArenaHtmlTest, HasARankingAndTheTuning) {
   EXPECT_THAT(page, Not(HasSubstr("No run has norm none and otherwise the same settings.")));
   // The tuning seeds are not in the task's own section.
   EXPECT_THAT(page, Not(HasSubstr("1000001")));
+}
+
+TEST(ArenaHtmlTest, HasIntervalsOverSeedsAndItems) {
+  Runs runs = ArenaRuns();
+  for (lab::Run& run : runs) {
+    if (IsTuningRun(run)) continue;
+    // Wrong for the first of 1,000 images.
+    std::vector<int64_t> labels(1000), answers(1000);
+    const auto wrong = std::lround(1000 * run.result->best->values.at("test_error"));
+    std::fill_n(answers.begin(), wrong, 1);
+    run.predictions =
+        std::make_shared<Predictions>(PredictionsOf({"label", "prediction"}, {labels, answers}));
+  }
+  const ArenaTask arena = FindArenas(runs).front();
+  EXPECT_FALSE(TwoWayBehind(arena, arena.entries[0]).interval);
+  const std::optional<TwoWayInterval> interval = TwoWayBehind(arena, arena.entries[1]).interval;
+  ASSERT_TRUE(interval);
+  // 200 or 199 of 1,000 items differ: the standard deviation of their share is 0.0126.
+  EXPECT_NEAR(interval->low, arena.entries[1].behind.mean - 1.96 * 0.0126, 0.003);
+  EXPECT_NEAR(interval->high, arena.entries[1].behind.mean + 1.96 * 0.0126, 0.003);
+  const std::string page = RenderReport(runs);
+  EXPECT_THAT(page, HasSubstr("<th scope=\"col\" class=\"number\">over seeds and test items</th>"));
+  EXPECT_THAT(page, HasSubstr("the ranking does not go by it."));
+  for (lab::Run& run : runs) run.predictions = nullptr;
+  const std::string without = RenderReport(runs);
+  EXPECT_THAT(without, Not(HasSubstr("the ranking does not go by it.")));
+  EXPECT_THAT(without, HasSubstr("<li>6 runs without predictions for the test items: intervals"));
 }
 
 TEST(ArenaHtmlTest, SaysWhatIsMissing) {

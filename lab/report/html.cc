@@ -12,6 +12,7 @@
 
 #include "lab/analysis/findings.h"
 #include "lab/analysis/format.h"
+#include "lab/analysis/reproduction.h"
 #include "lab/base/base64.h"
 #include "lab/base/format_integer.h"
 #include "lab/report/chart.h"
@@ -160,15 +161,25 @@ Markup RenderClaims(const Section& section) {
       ++elsewhere;
       continue;
     }
+    const auto add_note = [&](const std::string& note) {
+      if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+    };
     const std::string caveat = result.panel ? CaveatOf(section, result) : "";
-    if (!caveat.empty() && std::ranges::find(notes, caveat) == notes.end()) {
-      notes.push_back(caveat);
+    if (!caveat.empty()) add_note(caveat);
+    std::string measured = MeasuredText(section, result);
+    const TwoWayResult of_items = TwoWayOf(result);
+    const std::string interval =
+        SeedsAndItemsText(result.metric, result.contrast.value(), of_items);
+    if (!interval.empty()) measured += fmt::format(" Over seeds and test items: {}.", interval);
+    if (result.measure == Measure::kFinal && !of_items.left_out.empty()) {
+      add_note(fmt::format("After the last step, {} has no interval over seeds and test items: {}.",
+                           result.metric.label, of_items.left_out));
     }
     items += Tag("li", {}, Badge(VerdictText(result.verdict)),
                  Tag("div", {},
                      Tag("p", {}, Tag("strong", {}, claim.text), " ",
                          Tag("span", {{"class", "where"}}, claim.source)),
-                     Tag("p", {}, MeasuredText(section, result))));
+                     Tag("p", {}, measured)));
   }
   if (items.empty()) return {};
   if (elsewhere > 0) {

@@ -7,6 +7,7 @@
 
 #include "lab/analysis/claims.h"
 #include "lab/analysis/format.h"
+#include "lab/analysis/power.h"
 #include "lab/analysis/reproduction.h"
 #include "lab/papers/invariances.h"
 #include "lab/report/contents.h"
@@ -35,7 +36,11 @@ Json SeedsAndItemsJson(const MetricSpec& metric, const TwoWayResult& result) {
 Json DifferenceJson(const MetricSpec& metric, const ContrastResult& contrast,
                     const TwoWayResult& items) {
   const Estimate& value = contrast.value();
-  Json json = {{"mean", nullptr}, {"low", nullptr}, {"high", nullptr}, {"seeds", value.count}};
+  Json json = {{"mean", nullptr},
+               {"low", nullptr},
+               {"high", nullptr},
+               {"unit", DifferenceUnit(metric)},
+               {"seeds", value.count}};
   if (value.count > 0) json["mean"] = NumberJson(Shown(metric, value.mean));
   if (value.half_width) {
     json["low"] = NumberJson(Shown(metric, value.low()));
@@ -62,6 +67,17 @@ Json PanelJson(const Section& section, const Panel& panel) {
           {"data", section.config->data.name},
           {"panel", panel.title},
           {"settings", SettingsOf(panel)}};
+}
+
+void AddMetrics(const Section& section, JsonRows& rows) {
+  for (const MetricSpec& metric : section.config->metrics) {
+    rows.push_back({{"task", section.config->task},
+                    {"data", section.config->data.name},
+                    {"metric", metric.name},
+                    {"label", metric.label},
+                    {"unit", metric.unit},
+                    {"lower_is_better", metric.lower_is_better}});
+  }
 }
 
 void AddCurves(const Section& section, const Panel& panel, JsonRows& rows) {
@@ -95,11 +111,8 @@ void AddDifferences(const Section& section, const Panel& panel, JsonRows& rows) 
     row["value"] = group.value;
     row["baseline"] = report.baseline;
     row["sign"] = contrast.sign;
-    TwoWayResult items;
-    if (measure == Measure::kBest) {
-      items = TwoWayDifference(group, *panel.Find(report.baseline), *metric);
-    }
-    row["difference"] = DifferenceJson(*metric, contrast, items);
+    row["difference"] = DifferenceJson(
+        *metric, contrast, TwoWayDifference(group, *panel.Find(report.baseline), *metric, measure));
     rows.push_back(std::move(row));
   }
 }
@@ -136,12 +149,7 @@ void AddTaskClaims(const Section& section, JsonRows& rows) {
                 {"metric", result.metric.label}};
     if (result.panel) {
       row["p"] = NumberJson(PValueOf(result.metric, result.contrast));
-      TwoWayResult items;
-      if (result.measure == Measure::kBest) {
-        items = TwoWayDifference(*result.panel->Find(result.claim.better),
-                                 *result.panel->Find(result.claim.worse), result.metric);
-      }
-      row["difference"] = DifferenceJson(result.metric, result.contrast, items);
+      row["difference"] = DifferenceJson(result.metric, result.contrast, TwoWayOf(result));
     }
     rows.push_back(std::move(row));
   }
@@ -176,6 +184,22 @@ void AddPaperClaims(const Reproduction& reproduction, JsonRows& claims, JsonRows
   }
 }
 
+void AddPower(const Reproduction& reproduction, JsonRows& rows) {
+  for (const ClaimPower& power : PowerOf(reproduction)) {
+    rows.push_back({{"paper", reproduction.paper->name},
+                    {"number", power.number},
+                    {"column", power.column},
+                    {"printed_difference", power.claim->no_worse ? Json() : Json(power.effect)},
+                    {"margin", power.claim->no_worse ? Json(power.effect) : Json()},
+                    {"deviation", power.deviation},
+                    {"unit", DifferenceUnit(power.metric)},
+                    {"seeds", power.seeds},
+                    {"needed", power.needed ? Json(*power.needed) : Json()},
+                    {"decided", power.is_decided},
+                    {"more_minutes", NumberJson(power.minutes)}});
+  }
+}
+
 void AddPaperTables(const Reproduction& reproduction, JsonRows& rows) {
   const Paper& paper = *reproduction.paper;
   const TableTests tests = TestTables(reproduction);
@@ -187,6 +211,7 @@ void AddPaperTables(const Reproduction& reproduction, JsonRows& rows) {
                     {"table", table.name},
                     {"norm", line.norm},
                     {"column", runs.column->LabelOfMetric()},
+                    {"unit", runs.Unit().starts_with("%") ? "points" : runs.Unit()},
                     {"own_data", runs.own_data},
                     {"printed", NumberJson(paper.Printed(line.norm, *runs.column))}};
         const Group* group = runs.Find(line.norm);
@@ -248,6 +273,7 @@ void AddArena(const ArenaTask& arena, JsonRows& entries, JsonRows& tuning) {
     row["metric"] = arena.metric->name;
     row["value"] = EstimateJson(entry.estimate);
     row["behind"] = EstimateJson(entry.behind);
+    row["behind"]["seeds_and_items"] = SeedsAndItemsJson(*arena.metric, TwoWayBehind(arena, entry));
     row["least_clear_difference"] = NumberJson(entry.bound);
     row["worse"] = entry.is_told_apart;
     row["finished"] = entry.values.size();
@@ -265,6 +291,7 @@ void AddLooks(const SequentialTests& tests, JsonRows& rows) {
       rows.push_back({{"paper", tests.paper},
                       {"column", test.column},
                       {"contrast", contrast.dump()},
+                      {"margin", NumberJson(test.margin)},
                       {"planned_seeds", test.planned},
                       {"seeds", look.seeds},
                       {"p", look.p},
@@ -301,9 +328,10 @@ void AddTheory(const TheoryResult& result, JsonRows& statements, JsonRows& value
 
 std::vector<NumbersTable> NumbersOf(const std::vector<Run>& runs, const ReportExtras& extras) {
   const Contents contents = ContentsOf(runs);
-  JsonRows differences, targets, curves, task_claims, paper_claims, claim_columns, paper_tables,
-      invariances, looks, arena, tuning, statements, theory_values;
+  JsonRows metrics, differences, targets, curves, task_claims, paper_claims, claim_columns, power,
+      paper_tables, invariances, looks, arena, tuning, statements, theory_values;
   for (const Section& section : contents.sections) {
+    AddMetrics(section, metrics);
     for (const Panel& panel : section.panels) {
       AddDifferences(section, panel, differences);
       AddTargets(section, panel, targets);
@@ -313,6 +341,7 @@ std::vector<NumbersTable> NumbersOf(const std::vector<Run>& runs, const ReportEx
   }
   for (const Reproduction& reproduction : FindReproductions(contents.sections, extras.looks)) {
     AddPaperClaims(reproduction, paper_claims, claim_columns);
+    AddPower(reproduction, power);
     AddPaperTables(reproduction, paper_tables);
     AddInvariances(*reproduction.paper, invariances);
     if (reproduction.looks) AddLooks(*reproduction.looks, looks);
@@ -320,12 +349,14 @@ std::vector<NumbersTable> NumbersOf(const std::vector<Run>& runs, const ReportEx
   for (const ArenaTask& of_task : contents.arenas) AddArena(of_task, arena, tuning);
   for (const TheoryResult& result : extras.theory) AddTheory(result, statements, theory_values);
   return {{"groups", GroupRows(contents.sections)},
+          {"metrics", std::move(metrics)},
           {"differences", std::move(differences)},
           {"targets", std::move(targets)},
           {"curves", std::move(curves)},
           {"claims", std::move(task_claims)},
           {"paper_claims", std::move(paper_claims)},
           {"paper_claim_columns", std::move(claim_columns)},
+          {"power", std::move(power)},
           {"paper_tables", std::move(paper_tables)},
           {"invariances", std::move(invariances)},
           {"looks", std::move(looks)},

@@ -46,8 +46,15 @@ TEST(NumbersTest, HaveTheValuesOfThePaperAndTheRuns) {
   EXPECT_NEAR((*cell)["difference"]["mean"].get<double>(), 6.4 / 3, 1e-12);
   EXPECT_NEAR((*cell)["difference"]["p"].get<double>(), 0.004606643479995603, 1e-9);
   EXPECT_EQ((*cell)["difference"]["seeds"], 3);
+  EXPECT_EQ((*cell)["unit"], "points");
+  EXPECT_EQ((*cell)["difference"]["unit"], "points");
   const std::vector<Json>& claims = Table(tables, "paper_claims");
   EXPECT_EQ(claims.size(), FindPaper("xu2019").claims.size());
+  const std::vector<Json>& metrics = Table(tables, "metrics");
+  ASSERT_EQ(metrics.size(), 3u);
+  EXPECT_EQ(metrics[2]["metric"], "test_accuracy");
+  EXPECT_EQ(metrics[2]["unit"], "%");
+  EXPECT_EQ(metrics[2]["lower_is_better"], false);
   const std::vector<Json>& differences = Table(tables, "differences");
   EXPECT_FALSE(Table(tables, "curves").empty());
   EXPECT_LE(differences.size(), 1u);
@@ -57,6 +64,35 @@ TEST(NumbersTest, HaveTheValuesOfThePaperAndTheRuns) {
   const Json json = Json::parse(NumbersJson(tables));
   EXPECT_EQ(json["format"], "planish-report/1");
   for (const NumbersTable& table : tables) EXPECT_EQ(json[table.name].size(), table.rows.size());
+}
+
+TEST(NumbersTest, HaveThePowerOfThePapersClaims) {
+  Runs runs;
+  const double layer[] = {.770, .781, .779}, none[] = {.751, .760, .755};
+  for (int64_t seed = 1; seed <= 3; ++seed) {
+    runs.push_back(ColumnRun("rt", "layer", seed, layer[seed - 1], "rt"));
+    runs.push_back(ColumnRun("rt", "none", seed, none[seed - 1], "rt"));
+  }
+  std::vector<Json> rows = Table(NumbersOf(runs, {}), "power");
+  ASSERT_EQ(rows.size(), 1u);
+  const Json& row = rows[0];
+  EXPECT_EQ(row["number"], 1);
+  EXPECT_EQ(row["column"], "RT");
+  EXPECT_NEAR(row["printed_difference"].get<double>(), 77.21 - 76.85, 1e-12);
+  EXPECT_NEAR(row["deviation"].get<double>(), 0.2516611478423583, 1e-9);  // numpy.std, ddof=1
+  EXPECT_EQ(row["unit"], "points");
+  EXPECT_EQ(row["seeds"], 3);
+  EXPECT_NEAR(row["needed"].get<int>(), 7, 1);  // scipy.stats.nct, as in power_test.cc
+  EXPECT_EQ(row["decided"], true);
+  EXPECT_TRUE(row["more_minutes"].is_null());
+  // The same interval is not sure at an early look.
+  const SequentialTests looks{"xu2019",
+                              {{"rt", {{"layer", 1}, {"none", -1}}, 40, {{3, 0.0046, 1e-12, 0}}}}};
+  rows = Table(NumbersOf(runs, {.looks = {looks}}), "power");
+  EXPECT_EQ(rows.at(0)["decided"], false);
+  // Training takes 8 seconds a run.
+  const double missing = rows[0]["needed"].get<int>() - 3;
+  EXPECT_NEAR(rows[0]["more_minutes"].get<double>(), missing * 2 * 8 / 60, 1e-9);
 }
 
 // Returns the run with predictions of 1,000 test sentences that have its accuracy: right ones from
@@ -109,6 +145,28 @@ TEST(NumbersTest, HaveIntervalsOverSeedsAndItems) {
   EXPECT_THAT(RenderReport(runs), HasSubstr("1 run without predictions for the test items, of 6:"));
 }
 
+TEST(NumbersTest, SayWhyValuesAfterTheLastStepHaveNoIntervalOverItems) {
+  Runs runs;
+  for (int64_t seed = 1; seed <= 3; ++seed) {
+    const double noise = 0.001 * static_cast<double>(seed % 2);
+    runs.push_back(ColumnRun("enwik8", "layer", seed, 1.5, "a part", 1.1 + noise, 1.4));
+    runs.push_back(ColumnRun("enwik8", "layer-simple", seed, 1.6, "a part", 1.2, 1.3));
+  }
+  const std::vector<NumbersTable> tables = NumbersOf(runs, {});
+  int curves = 0;
+  for (const Json& row : Table(tables, "paper_claim_columns")) {
+    const Json& items = row["difference"]["seeds_and_items"];
+    EXPECT_TRUE(items["low"].is_null());
+    EXPECT_EQ(items["left_out"], "no predictions are saved for this metric");
+    curves += row["number"] == 4 || row["number"] == 5;
+  }
+  EXPECT_EQ(curves, 2);
+  const std::string page = RenderReport(runs);
+  EXPECT_THAT(page, HasSubstr("They have no interval over seeds and test items"));
+  EXPECT_THAT(page, HasSubstr("After the last step, training loss has no interval over seeds and "
+                              "test items: no predictions are saved for this metric."));
+}
+
 TEST(NumbersTest, HaveTheRankingOfTunedRuns) {
   Runs runs;
   for (const auto& [norm, error] : {std::pair("layer", 0.1), {"none", 0.2}}) {
@@ -129,6 +187,8 @@ TEST(NumbersTest, HaveTheRankingOfTunedRuns) {
   EXPECT_EQ(entries[0]["rank"], 1);
   EXPECT_EQ(entries[0]["lr"], 0.1);
   EXPECT_EQ(Table(tables, "tuning").size(), 4u);
+  EXPECT_EQ(entries[1]["behind"]["seeds_and_items"]["left_out"],
+            "4 of 4 runs have no usable predictions");
 }
 
 TEST(NumbersTest, HaveTheTheory) {

@@ -20,12 +20,6 @@ namespace {
 
 Markup Aside(const std::string& text) { return Tag("span", {{"class", "aside"}}, text); }
 
-// Returns the unit of a column's values: "BLEU", or "%" for a percentage.
-std::string UnitOf(const ColumnRuns& runs) {
-  if (runs.metric && !runs.metric->unit.empty()) return runs.metric->unit;
-  return runs.column->unit;
-}
-
 std::string_view Direction(bool lower_is_better) {
   return lower_is_better ? "lower is better" : "higher is better";
 }
@@ -146,7 +140,7 @@ Markup RenderTable(const Reproduction& reproduction, const TableTests& tests,
   for (const ColumnRuns* column : columns) {
     const ColumnRuns& runs = *column;
     Markup content = runs.column->label;
-    content += Aside(fmt::format("{}, {}", UnitOf(runs), Direction(runs.column->lower_is_better)));
+    content += Aside(fmt::format("{}, {}", runs.Unit(), Direction(runs.column->lower_is_better)));
     content +=
         Aside(fmt::format("{}, {}", runs.section->config->data.name, Count(SeedsOf(runs), "seed")));
     if (IsSmoke(runs.panel->config().preset)) {
@@ -698,8 +692,13 @@ Markup RenderColumns(const Reproduction& reproduction) {
          ScrollingTable("Columns", Tag("tr", {}, head), rows);
 }
 
+bool IsOfCurve(const PaperClaim& claim) {
+  return claim.of == PaperClaim::Of::kTrainCurve || claim.of == PaperClaim::Of::kValidCurve;
+}
+
 // Returns sentences on intervals over seeds and test items, and on runs without them.
-std::vector<std::string> ItemNotes(const Reproduction& reproduction) {
+std::vector<std::string> ItemNotes(const Reproduction& reproduction,
+                                   const std::vector<PaperClaimResult>& claims) {
   LeftOutRuns left_out;
   std::set<std::pair<const Panel*, std::string>> seen;
   for (const ColumnRuns& runs : reproduction.columns) {
@@ -709,6 +708,16 @@ std::vector<std::string> ItemNotes(const Reproduction& reproduction) {
   std::vector<std::string> notes;
   if (left_out.all > left_out.missing) notes.emplace_back(kSeedsAndItemsNote);
   for (std::string& line : left_out.Text()) notes.push_back(std::move(line));
+  const bool has_curves = std::ranges::any_of(claims, [](const PaperClaimResult& result) {
+    return IsOfCurve(*result.claim) && std::ranges::any_of(result.columns, [](const auto& column) {
+             return column.contrast.measured;
+           });
+  });
+  if (has_curves) {
+    notes.emplace_back(
+        "Claims about training and validation curves are measured after the last step. They have "
+        "no interval over seeds and test items: no predictions are saved for these metrics.");
+  }
   return notes;
 }
 
@@ -781,7 +790,7 @@ Part RenderReproduction(const Reproduction& reproduction, const std::string& id)
         "of 1e-5 would exceed {:g}.",
         paper.invariances->name, kInvariant));
   }
-  for (const std::string& line : ItemNotes(reproduction)) notes.push_back(line);
+  for (const std::string& line : ItemNotes(reproduction, claims)) notes.push_back(line);
   notes.insert(notes.end(), paper.notes.begin(), paper.notes.end());
   part.details = RenderColumns(reproduction) + Tag("h4", {}, "Notes") + List(notes);
   if (!timed.empty()) part.details += Tag("h4", {}, "Figures against seconds") + timed;

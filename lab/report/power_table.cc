@@ -17,13 +17,15 @@ std::string RenderPowerRows(const Paper& paper, const std::vector<ClaimPower>& r
                             const std::string& heading, const std::vector<std::string>& cells,
                             const TableOptions& options) {
   std::vector<std::vector<std::string>> table = {
-      {"claim, column", "printed", "deviation", "seeds", "needed", heading}};
+      {"claim, column", "effect", "deviation", "seeds", "needed", heading}};
   for (size_t i = 0; i < rows.size(); ++i) {
     const ClaimPower& row = rows[i];
-    table.push_back(
-        {fmt::format("{}  {}", row.number, row.column), fmt::format("{:+.3g}", row.printed),
-         fmt::format("{:.3g}", row.deviation), std::to_string(row.seeds),
-         row.needed ? FormatInteger(*row.needed) : "above " + FormatInteger(kMaxSeeds), cells[i]});
+    table.push_back({fmt::format("{}  {}", row.number, row.column),
+                     row.claim->no_worse ? fmt::format("margin {:.3g}", row.effect)
+                                         : fmt::format("{:+.3g}", row.effect),
+                     fmt::format("{:.3g}", row.deviation), std::to_string(row.seeds),
+                     row.needed ? FormatInteger(*row.needed) : "above " + FormatInteger(kMaxSeeds),
+                     cells[i]});
   }
   std::string claims;
   int number = 0;
@@ -35,9 +37,9 @@ std::string RenderPowerRows(const Paper& paper, const std::vector<ClaimPower>& r
 }
 
 std::string RenderPower(const Paper& paper, const std::vector<Run>& runs,
-                        const TableOptions& options) {
+                        const std::vector<SequentialTests>& looks, const TableOptions& options) {
   const std::vector<Section> sections = Summarize(runs);
-  const std::vector<Reproduction> all = FindReproductions(sections);
+  const std::vector<Reproduction> all = FindReproductions(sections, looks);
   const auto reproduction = std::ranges::find(all, &paper, &Reproduction::paper);
   if (reproduction == all.end()) return "";
   const std::vector<ClaimPower> rows = PowerOf(*reproduction);

@@ -23,7 +23,7 @@ std::string RenderPowerRows(const Paper& paper, const std::vector<ClaimPower>& r
 /// Returns RenderPowerRows of PowerOf(`runs`) with the hours that are missing; an empty text if no
 /// run is of the paper.
 std::string RenderPower(const Paper& paper, const std::vector<Run>& runs,
-                        const TableOptions& options);
+                        const std::vector<SequentialTests>& looks, const TableOptions& options);
 
 }  // namespace planish::lab
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "lab/analysis/test_runs.h"
 #include "lab/report/paper_html.h"
 #include "lab/report/power_table.h"
@@ -455,12 +457,41 @@ TEST(Contrasts, OfEffortCountStepsAndSecondsToTheOthersBest) {
   EXPECT_FALSE(measured(runs, {{"ada", 1}, {"none", -1}}, Effort::kSteps).measured);
 }
 
+TEST(PaperClaims, NoWorseIsAsSureAsItsLooks) {
+  Runs runs;
+  Add(runs, "rt", "rt", {{"layer-simple", {.700, .711, .720}}, {"layer", {.701, .710, .7201}}});
+  const std::vector<Section> sections = Summarize(runs);
+  const Contrast contrast = {{"layer-simple", 1}, {"layer", -1}};
+  const auto in_rt = [&](const std::vector<SequentialTests>& looks, size_t claim) {
+    const std::vector<Reproduction> found = FindReproductions(sections, looks);
+    const std::vector<PaperClaimResult> results = JudgeClaims(found.at(0));
+    for (const PaperClaimResult::Column& column : results.at(claim).columns) {
+      if (column.runs->column->name == "rt") return column.contrast;
+    }
+    throw std::out_of_range("rt");
+  };
+  // Claim 2 is "no worse", claim 3 "outperforms".
+  EXPECT_EQ(in_rt({}, 1).sign, 1);
+  const SequentialTest undecided{"rt", contrast, 40, {{3, 0.01, 1e-9, 0}}, 0.5};
+  EXPECT_EQ(in_rt({{"xu2019", {undecided}}}, 1).sign, 0);
+  EXPECT_EQ(in_rt({{"xu2019", {undecided}}}, 1).margin, 0.5);
+  EXPECT_THAT(in_rt({{"xu2019", {undecided}}}, 1).doubt,
+              HasSubstr("because 3 of 40 planned seeds were looked at"));
+  EXPECT_EQ(in_rt({{"xu2019", {undecided}}}, 2).doubt, "") << "it is another test";
+  const SequentialTest decided{"rt", contrast, 4, {{3, 0.01, 0.02, 1}}, 0.5};
+  EXPECT_EQ(in_rt({{"xu2019", {decided}}}, 1).sign, 1);
+  // Looks at the difference do not concern "no worse".
+  const SequentialTest difference{"rt", contrast, 40, {{3, 0.9, 1e-9, 0}}};
+  EXPECT_EQ(in_rt({{"xu2019", {difference}}}, 1).sign, 1);
+  EXPECT_EQ(in_rt({{"xu2019", {difference}}}, 1).doubt, "");
+}
+
 TEST(PowerTableTest, SaysWhatIsDecidedAndWhatIsHopeless) {
   Runs runs;
   Add(runs, "rt", "rt", {{"none", {.70, .71, .72}}, {"layer", {.72, .731, .739}}});
   Add(runs, "mnist", "mnist", {{"none", {.95, .99, .91}}, {"layer", {.99, .90, .99}}});
   const Measurement measured(std::move(runs));
-  const std::string table = RenderPower(Xu(), measured.runs, {.width = 100});
+  const std::string table = RenderPower(Xu(), measured.runs, {}, {.width = 100});
   EXPECT_THAT(table, testing::ContainsRegex("1  RT +.0\\.36 .*decided"));
   EXPECT_THAT(table, testing::ContainsRegex("1  MNIST +-0\\.01 .*above 100,000 +hopeless"));
   EXPECT_THAT(table, HasSubstr("1  LayerNorm is better than no normalization"));

@@ -28,10 +28,10 @@ std::vector<int> LooksAt(int first, int planned) {
 }
 
 // Returns how many seeds the looks need for the power that a single test has with `needed`.
-int PlannedSeeds(int first, int needed) {
+int PlannedSeeds(int first, int needed, double error) {
   SequentialTest test{.column = {}, .contrast = {}, .planned = needed, .looks = {}};
   const std::vector<double> fractions = test.Fractions(LooksAt(first, needed));
-  const double ratio = DriftFor(fractions, kPower) / DriftFor({1}, kPower);
+  const double ratio = DriftFor(fractions, kPower, error) / DriftFor({1}, kPower, error);
   return std::max(needed, static_cast<int>(std::ceil(ratio * ratio * needed)));
 }
 
@@ -68,19 +68,36 @@ bool IsAsked(const ReproduceRequest& request, const PaperColumn& column, const C
           }));
 }
 
-// Returns true if all planned seeds would hardly decide, whether the effect is as printed or as
+// Returns the normal statistic of the last look: of the difference in the unit of the metric, or of
+// the difference from the margin, above 0 if no worse.
+double StatisticOf(const DecideRow& row) {
+  const double p = std::max(row.test.looks.back().p, 1e-300);
+  const ContrastResult& contrast = row.power.contrast;
+  if (row.test.margin) {
+    const bool is_no_worse = PValueOf(row.power.metric, contrast).value_or(1) < 0.5;
+    return (is_no_worse ? 1 : -1) * NormalQuantile(1 - p);
+  }
+  return (contrast.comparison.difference.mean < 0 ? -1 : 1) * NormalQuantile(1 - p / 2);
+}
+
+// Returns true if all planned seeds would hardly decide, whether the effect is as planned or as
 // measured.
 bool IsHopeless(const DecideRow& row) {
   const SequentialTest& test = row.test;
-  const Look& last = test.looks.back();
   const std::vector<double> fractions = test.Fractions();
-  const int sign = row.power.contrast.comparison.difference.mean < 0 ? -1 : 1;
-  const double z = sign * NormalQuantile(1 - std::max(last.p, 1e-300) / 2);
-  const double printed =
-      row.power.printed / row.power.deviation * std::sqrt(static_cast<double>(test.planned));
+  const double z = StatisticOf(row);
+  const double planned =
+      row.power.effect / row.power.deviation * std::sqrt(static_cast<double>(test.planned));
   const double measured = z / std::sqrt(fractions.back());
-  return std::max(ConditionalPower(fractions, z, printed),
-                  ConditionalPower(fractions, z, measured)) < kHopelessPower;
+  return std::max(ConditionalPower(fractions, z, planned, test.Error()),
+                  ConditionalPower(fractions, z, measured, test.Error())) < kHopelessPower;
+}
+
+// Returns the finding of a look at a claim in words.
+std::string FindingOf(const PaperClaim& claim, int sign) {
+  if (sign == 0) return "not sure";
+  if (claim.no_worse) return sign > 0 ? "surely no worse" : "surely worse";
+  return sign > 0 ? "surely better" : "surely worse";
 }
 
 // A row that can go on.
@@ -96,9 +113,11 @@ class Decider {
       : paper_(paper), request_(request), find_(find) {}
 
   // Plans by the looks in `plan`, and adds those that are due. Returns true if it added some.
-  bool Pass(const std::vector<Section>& sections, double minutes, DecidePlan& plan) const {
+  bool Pass(const std::vector<Section>& sections, double minutes, DecidePlan& plan) {
     const std::vector<SequentialTests> looks = {plan.tests};
-    const std::vector<ClaimPower> measured = PowerIn(FindReproductions(sections));
+    std::vector<SequentialTests> margins = looks;  // which the first looks fixed
+    for (SequentialTest& test : margins[0].tests) test.looks.clear();
+    const std::vector<ClaimPower> measured = PowerIn(FindReproductions(sections, margins));
     const std::vector<ClaimPower> judged = PowerIn(FindReproductions(sections, looks));
     plan.rows.clear();
     std::vector<Candidate> candidates;
@@ -133,8 +152,8 @@ class Decider {
   }
 
  private:
-  RunQueue Queue(const std::vector<PlannedColumn>& columns) const {
-    return QueueColumns(paper_, columns, request_.out, find_);
+  RunQueue Queue(const std::vector<PlannedColumn>& columns) {
+    return QueueColumns(paper_, columns, request_.out, find_, results_);
   }
 
   std::vector<ClaimPower> PowerIn(const std::vector<Reproduction>& all) const {
@@ -146,7 +165,9 @@ class Decider {
   void SetStatus(const SequentialTests& looks, DecideRow& row) const {
     const ClaimPower& power = row.power;
     const Contrast& contrast = power.claim->contrast;
-    const SequentialTest* const test = looks.Find(power.of->name, contrast);
+    const SequentialTest* const test = power.claim->no_worse
+                                           ? looks.FindNoWorse(power.of->name, contrast)
+                                           : looks.Find(power.of->name, contrast);
     if (test) row.test = *test;
     const bool is_asked = IsAsked(request_, RunsOf(paper_, *power.of), contrast);
     // A first look can be less sure than the 95% interval that had no looks, so that the error of
@@ -170,8 +191,9 @@ class Decider {
     } else {
       row.test = {.column = power.of->name,
                   .contrast = contrast,
-                  .planned = PlannedSeeds(power.seeds, *power.needed),
-                  .looks = {}};
+                  .looks = {},
+                  .margin = power.contrast.margin};
+      row.test.planned = PlannedSeeds(power.seeds, *power.needed, row.test.Error());
     }
   }
 
@@ -185,7 +207,7 @@ class Decider {
 
   // Looks at the row's difference if a look is due. Returns the seeds until the next look. Without
   // one, the row has all its seeds.
-  int LookAt(DecideRow& row, const ClaimPower& measured, DecidePlan& plan) const {
+  int LookAt(DecideRow& row, const ClaimPower& measured, DecidePlan& plan) {
     SequentialTest test = row.test;
     int target = test.looks.empty() ? measured.seeds : *NextLook(test);
     while (IsDone(Queue({RunsOf(paper_, row, target)}))) {
@@ -205,35 +227,55 @@ class Decider {
   }
 
   static void AddLook(const ClaimPower& measured, SequentialTest& test, DecidePlan& plan) {
-    const ContrastResult& contrast = measured.contrast;
-    Look look{.seeds = measured.seeds, .p = PValue(contrast.value()).value_or(1)};
-    look.level = LookLevels(test.Fractions({look.seeds})).back();
-    // A doubt is one about the interval.
-    const int sign = look.p < look.level && contrast.doubt.empty() ? contrast.comparison.better : 0;
-    look.sign = test.contrast == measured.claim->contrast ? sign : -sign;
+    const double two_sided = LookLevels(test.Fractions({measured.seeds}), test.Error()).back();
+    Look look =
+        TakeLook(measured.metric, measured.contrast, test.margin ? two_sided / 2 : two_sided);
+    const int sign = look.sign;
+    look.sign *= Orientation(test.contrast, measured.claim->contrast);
     test.looks.push_back(look);
     const auto same = std::ranges::find_if(plan.tests.tests, [&](const SequentialTest& other) {
-      return other.column == test.column && other.contrast == test.contrast;
+      return other.column == test.column && other.contrast == test.contrast &&
+             other.margin == test.margin;
     });
     if (same == plan.tests.tests.end()) {
       plan.tests.tests.push_back(test);
     } else {
       *same = test;
     }
-    plan.new_looks.push_back(fmt::format(
-        "{}, {}: {} of {} planned seeds, p = {:.2g}, sure below {:.2g}: {}", measured.column,
-        FormulaOf(measured.claim->contrast), look.seeds, test.planned, look.p, look.level,
-        sign == 0  ? "not sure"
-        : sign > 0 ? "surely better"
-                   : "surely worse"));
+    plan.new_looks.push_back(
+        fmt::format("{}, {}{}: {} of {} planned seeds, p = {:.2g}, sure below {:.2g}: {}",
+                    measured.column, FormulaOf(measured.claim->contrast),
+                    test.margin ? fmt::format(", margin {:.3g}", *test.margin) : "", look.seeds,
+                    test.planned, look.p, look.level, FindingOf(*measured.claim, sign)));
   }
 
   const Paper& paper_;
   const ReproduceRequest& request_;
   const TaskFinder& find_;
+  RunResults results_;
 };
 
 }  // namespace
+
+Look TakeLook(const MetricSpec& metric, const ContrastResult& contrast, double level) {
+  Look look{.seeds = contrast.value().count, .level = level};
+  if (!contrast.margin) {
+    look.p = PValue(contrast.value()).value_or(1);
+    // A doubt is one about the interval.
+    if (look.p < level && contrast.doubt.empty()) look.sign = contrast.comparison.better;
+    return look;
+  }
+  const std::optional<double> no_worse = PValueOf(metric, contrast);
+  if (!no_worse) return look;
+  look.p = std::min(*no_worse, 1 - *no_worse);
+  if (look.p >= level) return look;
+  if (*no_worse > 0.5) {
+    look.sign = -1;
+  } else if (contrast.more_diverged <= 0) {
+    look.sign = 1;
+  }
+  return look;
+}
 
 DecidePlan MakeDecidePlan(const Paper& paper, const ReproduceRequest& request,
                           const TaskFinder& find, const std::vector<Run>& runs,
@@ -242,7 +284,7 @@ DecidePlan MakeDecidePlan(const Paper& paper, const ReproduceRequest& request,
   plan.tests = before;
   plan.tests.paper = paper.name;
   const std::vector<Section> sections = Summarize(runs);
-  const Decider decider(paper, request, find);
+  Decider decider(paper, request, find);
   // A look can decide a claim, which then needs no look at its other columns.
   while (decider.Pass(sections, minutes, plan)) {
   }

@@ -24,6 +24,10 @@ inline constexpr int kMoreLooks = 4;
 /// the printed effect and for the measured one.
 inline constexpr double kHopelessPower = 0.1;
 
+/// Returns the look at a contrast of `metric`, or at the claim that it is no worse if it has a
+/// margin. The look decides below `level`.
+Look TakeLook(const MetricSpec& metric, const ContrastResult& contrast, double level);
+
 /// Claim in a column, and what follows from its looks.
 struct DecideRow {
   enum class Status {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <numbers>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -56,13 +57,16 @@ class DecidePlanTest : public testing::Test {
     return MakeDecidePlan(paper_, request_, FindTask, runs_, tests_, minutes);
   }
 
-  // Returns the row of "LayerNorm is better than no normalization", or null.
-  static const DecideRow* LayerAgainstNone(const DecidePlan& plan) {
-    const auto found = std::ranges::find_if(plan.rows, [](const DecideRow& row) {
-      return row.power.number == 1 && row.power.column == "RT";
+  // Returns the row of a claim about RT, or null.
+  static const DecideRow* RowOf(const DecidePlan& plan, int number) {
+    const auto found = std::ranges::find_if(plan.rows, [&](const DecideRow& row) {
+      return row.power.number == number && row.power.column == "RT";
     });
     return found == plan.rows.end() ? nullptr : &*found;
   }
+
+  // Returns the row of "LayerNorm is better than no normalization", or null.
+  static const DecideRow* LayerAgainstNone(const DecidePlan& plan) { return RowOf(plan, 1); }
 
   // Trains stages until none is left. Returns the last plan.
   DecidePlan TrainAll(const Values& value) {
@@ -76,10 +80,11 @@ class DecidePlanTest : public testing::Test {
     }
   }
 
-  // Differences of layer and none with that mean and a deviation of 1, in percentage points.
-  static Values Differing(double mean) {
-    return [mean](const std::string& norm, int64_t seed) {
-      return 0.7 + (norm == "layer"
+  // Differences of `first` and another norm with that mean and a deviation of 1, in percentage
+  // points.
+  static Values Differing(double mean, const std::string& first = "layer") {
+    return [=](const std::string& norm, int64_t seed) {
+      return 0.7 + (norm == first
                         ? mean + std::numbers::sqrt2 * std::sin(2.4 * static_cast<double>(seed))
                         : 0) /
                        100;
@@ -143,7 +148,7 @@ TEST_F(DecidePlanTest, StopsWhereThereIsNoEffect) {
   EXPECT_LT(row.power.seeds, row.test.planned);
   // The probability of deciding with the rest of the seeds.
   const double z = 0;
-  const double printed = row.power.printed / row.power.deviation * std::sqrt(row.test.planned);
+  const double printed = row.power.effect / row.power.deviation * std::sqrt(row.test.planned);
   EXPECT_LT(ConditionalPower(row.test.Fractions(), z, printed), 0.15);
 }
 
@@ -169,6 +174,126 @@ TEST_F(DecidePlanTest, AFirstLookIsLessSureThanAnIntervalWithoutLooks) {
   EXPECT_EQ(LayerAgainstNone(none)->power.contrast.sign, 1);
 }
 
+TEST_F(DecidePlanTest, LooksUntilANormIsSurelyNoWorse) {
+  request_.norms = {"layer-simple", "layer"};
+  const Values equal = Differing(0, "layer-simple");
+  TrainSeeds(5, equal);
+  const DecidePlan first = Plan();
+  const DecideRow* row = RowOf(first, 2);
+  ASSERT_NE(row, nullptr);
+  ASSERT_EQ(row->status, Status::kGoesOn);
+  const double margin = paper_.MarginOf(*row->power.of, row->power.claim->contrast);
+  EXPECT_EQ(row->test.margin, margin);
+  EXPECT_EQ(row->power.needed, SeedsNeeded(margin, row->power.deviation, kOneSidedConfidence));
+  ASSERT_EQ(row->test.looks.size(), 1u);
+  EXPECT_EQ(row->test.looks[0].level, LookLevels({5.0 / row->test.planned}, kNoWorseError)[0] / 2);
+  EXPECT_THAT(first.new_looks,
+              testing::Contains(HasSubstr("RT, layer-simple - layer, margin 1.29: 5 of ")));
+  const DecidePlan last = TrainAll(equal);
+  row = RowOf(last, 2);
+  EXPECT_EQ(row->status, Status::kDecided);
+  EXPECT_EQ(row->power.contrast.sign, 1);
+  // "Outperforms" is another claim about this contrast, and has looks of its own.
+  EXPECT_NE(RowOf(last, 3)->power.contrast.sign, 1);
+  EXPECT_EQ(tests_.FindNoWorse("rt", row->power.claim->contrast)->looks.back().sign, 1);
+  EXPECT_EQ(tests_.Find("rt", row->power.claim->contrast)->looks.back().sign, 0);
+}
+
+TEST_F(DecidePlanTest, FindsANormWorseThanTheMargin) {
+  request_.norms = {"layer-simple", "layer"};
+  TrainSeeds(5, Differing(-2, "layer-simple"));
+  const DecidePlan last = TrainAll(Differing(-2, "layer-simple"));
+  EXPECT_EQ(RowOf(last, 2)->status, Status::kDecided);
+  EXPECT_EQ(RowOf(last, 2)->power.contrast.sign, -1);
+}
+
+TEST_F(DecidePlanTest, TheMarginIsThatOfTheFirstLook) {
+  request_.norms = {"layer-simple", "layer"};
+  tests_.tests = {{"rt", {{"layer-simple", 1}, {"layer", -1}}, 20, {{5, 0.3, 1e-9, 0}}, 0.25}};
+  TrainSeeds(8, Differing(0, "layer-simple"));
+  const DecidePlan plan = Plan();
+  EXPECT_EQ(RowOf(plan, 2)->power.effect, 0.25);
+  EXPECT_EQ(RowOf(plan, 2)->power.contrast.margin, 0.25);
+}
+
+// Returns the contrast of differences with these values; its metric is in the displayed unit, and
+// more is better.
+ContrastResult ContrastOf(const std::vector<double>& differences, double margin) {
+  ContrastResult contrast;
+  contrast.measured = true;
+  contrast.margin = margin;
+  contrast.comparison.difference = EstimateMean(differences);
+  return contrast;
+}
+
+TEST(TakeLookTest, NoWorseIsTestedAtTheMargin) {
+  const MetricSpec metric{"accuracy", "accuracy", "", false};
+  // scipy.stats.ttest_1samp(d, -0.5, alternative="greater").pvalue
+  const std::vector<double> d = {0.1, -0.3, 0.2, -0.1, 0.25};
+  const double p = 0.0032646140928963494;
+  const Look look = TakeLook(metric, ContrastOf(d, 0.5), 0.01);
+  EXPECT_EQ(look.seeds, 5);
+  EXPECT_NEAR(look.p, p, 1e-12);
+  EXPECT_EQ(look.sign, 1);
+  EXPECT_EQ(TakeLook(metric, ContrastOf(d, 0.5), 0.003).sign, 0);
+  // If less is better, the same values are worse by 0.03, and 0.5 is on the other side.
+  const MetricSpec error{"error", "error", "", true};
+  EXPECT_NEAR(TakeLook(error, ContrastOf(d, 0.5), 0.01).p, 0.004982588140304228, 1e-12);
+  EXPECT_EQ(TakeLook(error, ContrastOf({0.9, 0.8, 0.7, 0.8, 0.85}, 0.5), 0.01).sign, -1);
+  ContrastResult diverged = ContrastOf(d, 0.5);
+  diverged.more_diverged = 1;
+  EXPECT_EQ(TakeLook(metric, diverged, 0.01).sign, 0);
+  // Equal values have no interval.
+  EXPECT_EQ(TakeLook(metric, ContrastOf({1, 1, 1}, 0.5), 0.05).p, 1);
+}
+
+// Shares of simulated experiments whose looks find a norm no worse, and worse.
+struct Decisions {
+  double no_worse = 0, worse = 0;
+};
+
+// Simulates paired differences with that mean and the deviation 1.5 against the margin 1, looked at
+// after 5, 8, 12, 15 and 18 pairs.
+Decisions Simulated(double mean) {
+  constexpr int kTrials = 20'000;
+  const std::vector<size_t> at = {5, 8, 12, 15, 18};
+  std::vector<double> fractions;
+  for (const size_t seeds : at) fractions.push_back(static_cast<double>(seeds) / 18);
+  const std::vector<double> levels = LookLevels(fractions, kNoWorseError);
+  const MetricSpec metric{"accuracy", "accuracy", "", false};
+  std::mt19937_64 generator(1);
+  std::normal_distribution<double> normal(mean, 1.5);
+  Decisions decisions;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    std::vector<double> differences;
+    int sign = 0;
+    for (size_t i = 0; i < at.size() && sign == 0; ++i) {
+      while (differences.size() < at[i]) differences.push_back(normal(generator));
+      sign = TakeLook(metric, ContrastOf(differences, 1), levels[i] / 2).sign;
+    }
+    decisions.no_worse += sign > 0;
+    decisions.worse += sign < 0;
+  }
+  return {decisions.no_worse / kTrials, decisions.worse / kTrials};
+}
+
+TEST(TakeLookTest, NoWorseErrsInFivePercentOfSimulatedExperiments) {
+  // Four standard deviations of a share of 20,000 are 0.0062 at 0.05. The levels are those of
+  // normal statistics, but looks use Student's t: that changes the error by less than 0.003.
+  const Decisions at_margin = Simulated(-1);
+  EXPECT_NEAR(at_margin.no_worse, 0.05, 0.0062 + 0.003);
+  EXPECT_NEAR(at_margin.worse, 0.05, 0.0062 + 0.003);
+  EXPECT_LT(Simulated(-1.5).no_worse, 0.02);
+}
+
+TEST(TakeLookTest, NoWorseHasThePlannedPower) {
+  // 16 pairs are needed for a single test (scipy, power_test.cc); five looks need up to 6% more.
+  const Decisions equal = Simulated(0);
+  EXPECT_GT(equal.no_worse, kPower - 0.02);
+  EXPECT_LT(equal.worse, 0.001);
+  EXPECT_GT(Simulated(1).no_worse, 0.99);
+}
+
 TEST_F(DecidePlanTest, LeavesOutWhatIsNotAskedFor) {
   TrainSeeds(5, Differing(1));
   request_.tasks = {"sst5"};
@@ -176,6 +301,23 @@ TEST_F(DecidePlanTest, LeavesOutWhatIsNotAskedFor) {
   request_.tasks = {"rt"};
   request_.norms = {"layer", "ada"};
   EXPECT_EQ(LayerAgainstNone(Plan())->status, Status::kNotAsked);
+}
+
+TEST_F(DecidePlanTest, ResultsAreReadOnce) {
+  const PaperColumn& column = *paper_.FindColumn("rt");
+  const std::vector<PlannedColumn> columns = {{&column, {"layer"}, 3, paper_.preset}};
+  RunResults results;
+  const auto done = [&](RunResults& by) {
+    return QueueColumns(paper_, columns, request_.out, FindTask, by).Done();
+  };
+  EXPECT_EQ(done(results), 0u);
+  TrainSeeds(2, Differing(0));
+  EXPECT_EQ(done(results), 0u) << "they were read before";
+  RunResults again;
+  EXPECT_EQ(done(again), 2u);
+  const RunQueue queue = QueueColumns(paper_, columns, request_.out, FindTask, again);
+  EXPECT_EQ(queue.Done(), 2u);
+  EXPECT_DOUBLE_EQ(queue.estimates.Left(queue.runs[2]).value(), 1);  // 60 seconds
 }
 
 TEST_F(DecidePlanTest, EndsAlthoughRunsDiverge) {

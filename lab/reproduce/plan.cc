@@ -92,12 +92,13 @@ ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
         "[reproduce] --norms must be of norms that one of the columns' tasks has, got \"{}\"",
         *unused.begin()));
   }
-  plan.queue = QueueColumns(paper, plan.columns, request.out, find);
+  RunResults results;
+  plan.queue = QueueColumns(paper, plan.columns, request.out, find, results);
   return plan;
 }
 
 RunQueue QueueColumns(const Paper& paper, const std::vector<PlannedColumn>& columns,
-                      const fs::path& out, const TaskFinder& find) {
+                      const fs::path& out, const TaskFinder& find, RunResults& results) {
   struct Place {
     bool extra;
     int64_t seed;
@@ -136,7 +137,7 @@ RunQueue QueueColumns(const Paper& paper, const std::vector<PlannedColumn>& colu
   std::ranges::stable_sort(runs, {}, &std::pair<Place, QueuedRun>::first);
   for (auto& [place, run] : runs) queue.runs.push_back(std::move(run));
   queue.estimates = Estimates(std::move(reference));
-  queue.FindResults();
+  queue.FindResults(results);
   return queue;
 }
 

@@ -47,10 +47,11 @@ using TaskFinder = std::function<const Task&(std::string_view)>;
 /// and RunError if a folder has an unreadable result.
 ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request, const TaskFinder& find);
 
-/// Returns the runs of `columns`, each once, in the order of ReproducePlan::queue, and reads their
-/// folders in `out`. Throws like MakePlan.
+/// Returns the runs of `columns`, each once, in the order of ReproducePlan::queue. Finds their
+/// results in `out` by `results`. Throws like MakePlan.
 RunQueue QueueColumns(const Paper& paper, const std::vector<PlannedColumn>& columns,
-                      const std::filesystem::path& out, const TaskFinder& find);
+                      const std::filesystem::path& out, const TaskFinder& find,
+                      RunResults& results);
 
 /// Returns the plan as a table for a terminal.
 std::string RenderPlan(const ReproducePlan& plan);

@@ -1,5 +1,8 @@
 """planish diff against the files of the runs."""
 
+import csv
+import gzip
+import io
 import json
 import shutil
 
@@ -20,7 +23,7 @@ def trained(shared):
 def test_diff_of_a_run_with_itself(trained):
     folder = next(iter(trained.runs))
     result = trained.ok("diff", folder, folder)
-    assert "The runs have the same settings, data, curves and final values." in result.stdout
+    assert "The runs have the same settings, data, curves, final values and predictions." in result.stdout
     assert "->" not in result.stdout
 
 
@@ -64,6 +67,16 @@ def test_diff_of_other_settings_and_tasks(trained):
             assert f"differs from step {different[0][0]} (" in line
             largest = max(different, key=lambda pair: abs(pair[1] - pair[2]))
             assert float(line.split("at most by ")[1].split()[0]) == abs(largest[1] - largest[2])
+    answers = []
+    for folder in (none, layer):
+        text = gzip.decompress((trained.folder / folder / "predictions.csv.gz").read_bytes()).decode()
+        answers.append([(row["label"], row["prediction"]) for row in csv.DictReader(io.StringIO(text))])
+    differ = [(a, b) for a, b in zip(*answers, strict=True) if a != b]
+    first = sum(label == answer for (label, answer), _ in differ)
+    second = sum(label == answer for _, (label, answer) in differ)
+    line = (f"  differ for {len(differ):,} of {len(answers[0]):,} test items: only the first run is right for {first}, "
+            f"only the second for {second}, neither for {len(differ) - first - second}")  # fmt: skip
+    assert f"\npredictions\n{line}\n" in result.stdout
     other = next(folder for folder, r in trained.runs.items() if r["config"]["task"] == "rt")
     result = trained("diff", layer, other)
     assert result.returncode == 1

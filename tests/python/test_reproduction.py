@@ -65,11 +65,26 @@ def test_marks_are_closed():
 
 
 @pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [({"mean": -1.5, "low": -2.25, "high": -0.75, "seeds": 3}, "points", "−1.50 ± 0.75 points"),
-     ({"mean": 10, "low": -5, "high": 90, "seeds": 3}, "s", "+10 (−5 to 90) s"),
-     ({"mean": 2.5548, "low": None, "high": None, "seeds": 1}, "nats", "+2.55 nats (one seed)"),
-     ({"mean": None, "low": None, "high": None, "seeds": 0}, "nats", "")],
+    ("value", "text"),
+    [({"mean": -1.5, "low": -2.25, "high": -0.75, "unit": "points", "seeds": 3}, "−1.50 ± 0.75 points"),
+     ({"mean": 10, "low": -5, "high": 90, "unit": "s", "seeds": 3}, "+10 (−5 to 90) s"),
+     ({"mean": 52, "low": 40, "high": 64, "unit": "steps", "seeds": 3}, "+52 ± 12 updates"),
+     ({"mean": 2.5548, "low": None, "high": None, "unit": "nats", "seeds": 1}, "+2.55 nats (one seed)"),
+     ({"mean": None, "low": None, "high": None, "unit": "nats", "seeds": 0}, "")],
 )  # fmt: skip
-def test_differences_have_their_intervals(value, unit, text):
-    assert reproduction.difference(value, unit) == text
+def test_differences_have_their_intervals(value, text):
+    assert reproduction.difference(value) == text
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [({"decided": True, "needed": 5, "more_minutes": None}, "decided"),
+     ({"decided": False, "needed": None, "more_minutes": None}, "hopeless"),
+     ({"decided": False, "needed": 5, "more_minutes": None}, "-"),
+     ({"decided": False, "needed": 5, "more_minutes": 0}, "enough"),
+     ({"decided": False, "needed": 5, "more_minutes": 15}, "0.25"),
+     ({"decided": False, "needed": 5, "more_minutes": 90}, "1.5"),
+     ({"decided": False, "needed": 5, "more_minutes": 720}, "12")],
+)  # fmt: skip
+def test_missing_hours_have_a_text(row, text):
+    assert reproduction.Results.more_hours(row) == text
