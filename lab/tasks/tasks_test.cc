@@ -4,9 +4,11 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <iostream>
 #include <string>
 #include <vector>
 
+#include "lab/engine/allocation_limit.h"
 #include "lab/error.h"
 #include "lab/papers/paper.h"
 #include "lab/tasks/task_testing.h"
@@ -84,6 +86,37 @@ TEST(Tasks, TrainWithTheReleasedAdaNorm) {
       EXPECT_LT(*std::min_element(losses.end() - 4, losses.end()), losses.front());
     }
     EXPECT_NE(first[0], first[1]) << name;
+  }
+  unsetenv("XDG_CACHE_HOME");
+}
+
+// MakeStored refuses models that take more.
+TEST(Tasks, TakeLittleMoreMemoryThanTheirWeights) {
+  const TestFolder folder;
+  setenv("XDG_CACHE_HOME", (folder / "cache").c_str(), 1);  // vocabularies must not stay
+  for (const auto& task : Tasks()) {
+    const auto data = task->Load(PresetSettings(*task, "smoke"), {});
+    for (const Preset& preset : task->presets) {
+      Settings settings = PresetSettings(*task, preset.name);
+      for (const std::string& name : task->data_settings) {
+        settings.Set(name, Spelled(PresetSettings(*task, "smoke").values().at(name)));
+      }
+      for (const std::string name : {"batch_size", "window", "target", "memory"}) {
+        if (settings.Has(name)) {
+          settings.Set(name, Spelled(PresetSettings(*task, "smoke").values().at(name)));
+        }
+      }
+      SCOPED_TRACE(task->name + " " + preset.name);
+      AllocationLimit limit(int64_t{8} << 30);
+      const auto experiment = task->Make(settings, *data);
+      int64_t elements = 0, cases = 0;
+      for (const auto& [name, t] : WeightsOf(experiment->model())) elements += t.numel();
+      for (const auto& [split, size] : data->about.sizes) cases += size;
+      std::cerr << task->name << " " << preset.name << " elements " << elements << " cases "
+                << cases << " used/elements " << double(limit.used()) / double(elements) << " used "
+                << limit.used() << "\n";
+      EXPECT_LT(limit.used(), 32 * (elements + cases) + (int64_t{8} << 20));
+    }
   }
   unsetenv("XDG_CACHE_HOME");
 }

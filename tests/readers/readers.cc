@@ -58,7 +58,7 @@ void ReadCheckpoint(const fs::path& file) {
   Adam adam(ParametersOf(model), {});
   LoadCheckpoint(file, model, adam);
   LoadBestWeights(file, model);
-  CheckpointData(file);
+  SummarizeCheckpoint(file);
 }
 
 // Reads a checkpoint with another state, whose checksum is right.
