@@ -54,7 +54,8 @@ std::string LabelOf(const Json& settings, const std::string& compare,
     if (value.is_boolean()) {
       if (value.get<bool>()) label += ", " + name;
     } else {
-      label += ", " + (value.is_string() ? value.get<std::string>() : SettingPhrase(name, value));
+      const bool is_word = value.is_string() && value != "";
+      label += ", " + (is_word ? value.get<std::string>() : SettingPhrase(name, value));
     }
   }
   return label;

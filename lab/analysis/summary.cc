@@ -89,7 +89,8 @@ void SplitSettings(Section& section) {
       if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
     }
     if (values.size() == 1) {
-      section.common.push_back(SettingPhrase(name, values[0]));
+      // An empty text is the default of every setting that can have it.
+      if (values[0] != "") section.common.push_back(SettingPhrase(name, values[0]));
       continue;
     }
     std::sort(values.begin(), values.end(), ValueLess);

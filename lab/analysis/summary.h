@@ -65,7 +65,8 @@ struct Section {
   std::vector<std::string> values;   ///< of the compared setting, the baseline first
   std::vector<const Run*> runs;      ///< runs that count, in the order of the panels
   std::vector<const Run*> left_out;  ///< superseded by a newer or more complete run
-  std::vector<std::string> common;   ///< settings that all runs share, by SettingPhrase
+  /// Settings that all runs share, by SettingPhrase, without empty texts.
+  std::vector<std::string> common;
   std::vector<std::pair<std::string, std::string>> varying;  ///< setting -> its values, joined
   bool specs_differ = false;  ///< set if runs disagree about metrics or report
 
