@@ -115,9 +115,12 @@ void Rank(ArenaTask& task) {
   }
 }
 
-using TaskKey = std::tuple<std::string, std::string, std::string>;  // task, preset and data
+// Task, preset, data and unit.
+using TaskKey = std::tuple<std::string, std::string, std::string, std::string>;
 
-TaskKey TaskOf(const RunConfig& config) { return {config.task, config.preset, config.data.sha256}; }
+TaskKey TaskOf(const RunConfig& config) {
+  return {config.task, config.preset, config.data.sha256, HeadlineUnit(config)};
+}
 
 // Returns true if the run is of an entry of the task, at the entry's chosen rate.
 bool IsAtChosenRate(const Run& run, const ArenaTask& task) {
@@ -172,7 +175,7 @@ void KeepComparedRuns(std::vector<Run>& runs) {
 }
 
 std::vector<ArenaTask> FindArenas(const std::vector<Run>& runs) {
-  // Task, preset and data -> settings -> runs.
+  // Task -> settings -> runs.
   std::map<TaskKey, std::map<Json, Grouped>> tasks;
   std::set<TaskKey> tuned;
   for (const Run& run : runs) {

@@ -58,9 +58,11 @@ struct Panel {
   const RunConfig& config() const { return groups.front().runs.front()->config; }
 };
 
-/// Runs of one task on the same data.
+/// Runs of one task on the same data, whose headline metric has the same unit.
 struct Section {
   const RunConfig* config = nullptr;  ///< of the run started last: metrics, report and words
+  /// Name of the data, with the unit if that tells sections apart: "tale, bits/byte".
+  std::string data;
   std::vector<Panel> panels;
   std::vector<std::string> values;   ///< of the compared setting, the baseline first
   std::vector<const Run*> runs;      ///< runs that count, in the order of the panels
@@ -81,7 +83,10 @@ struct Section {
 /// Returns the settings of a run and its preset, which also determines it.
 nlohmann::ordered_json AllSettings(const RunConfig& config);
 
-/// Returns the sections of `runs`, ordered by task and data.
+/// Returns the unit of the headline metric of a run's report.
+std::string HeadlineUnit(const RunConfig& config);
+
+/// Returns the sections of `runs`, ordered by task, data and unit.
 std::vector<Section> Summarize(const std::vector<Run>& runs);
 
 /// Returns the measure of the findings: kBest if every finished run has it for the headline metric,
