@@ -51,7 +51,8 @@ class ImagesTask final : public ImageTask {
   ImagesTask() {
     name = "images";
     summary =
-        "images of your own, PNG, JPEG, idx or npy, in their classes: a convolutional network or "
+        "images of your own, PNG, JPEG, idx, npy or npz, in their classes: a convolutional network "
+        "or "
         "an MLP";
     settings = EngineSettings(NormSetting(NormNames()));
     Default("batch_size", 32);
