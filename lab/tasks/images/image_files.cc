@@ -112,8 +112,6 @@ bool HasClassFolders(const fs::path& folder) {
   return std::ranges::any_of(FoldersIn(folder), HasImages);
 }
 
-bool IsNpz(const fs::path& file) { return LowerCase(file.extension().string()) == ".npz"; }
-
 // Files of images and labels of a set, or arrays of an npz file: its path, a slash and the member.
 struct FilePair {
   fs::path images, labels;
@@ -267,14 +265,15 @@ class ImageReader {
   }
 
   void ReadNpyPair(const FilePair& files, Role role) {
-    AddNpyArrays(files, ReadNpyPixels(files.images), ReadNpyIntegers(files.labels), role);
+    const NpyElements<uint8_t> images = ReadNpyPixels(files.images);
+    AddNpyArrays(files, images, ReadNpyIntegers(files.labels), role);
   }
 
   void ReadNpzPair(const FilePair& files, Role role) {
     const ZipArchive npz(files.images.parent_path());
     const auto open = [&](const fs::path& array) { return npz.Open(array.filename().string()); };
-    AddNpyArrays(files, ReadNpyPixels(*open(files.images)), ReadNpyIntegers(*open(files.labels)),
-                 role);
+    const NpyElements<uint8_t> images = ReadNpyPixels(*open(files.images));
+    AddNpyArrays(files, images, ReadNpyIntegers(*open(files.labels)), role);
   }
 
   void AddNpyArrays(const FilePair& files, const NpyElements<uint8_t>& images,
@@ -507,6 +506,8 @@ std::unique_ptr<DigitCases> ReadFolder(const fs::path& folder, const ImageFiles&
 }
 
 }  // namespace
+
+bool IsNpz(const fs::path& file) { return LowerCase(file.extension().string()) == ".npz"; }
 
 std::unique_ptr<DigitCases> ReadImageFiles(const fs::path& path, const ImageFiles& options) {
   return ReadInMemory(path, [&] {

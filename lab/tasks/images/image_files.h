@@ -21,6 +21,9 @@ struct ImageFiles {
   SplitOptions sets;  ///< sets that are drawn
 };
 
+/// Returns true for the name of an npz file.
+bool IsNpz(const std::filesystem::path& file);
+
 /// Reads images with classes from `path` or its folder `images`, or from the npz file `path`. The
 /// folder has
 /// - a folder of PNG or JPEG files for each class, or folders train, valid and test with such
