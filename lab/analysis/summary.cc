@@ -438,7 +438,7 @@ Json AllSettings(const RunConfig& config) {
 
 std::string HeadlineUnit(const RunConfig& config) {
   const auto metric = std::ranges::find(config.metrics, config.report.headline, &MetricSpec::name);
-  return metric == config.metrics.end() ? "" : metric->unit;
+  return metric == config.metrics.end() ? "" : DifferenceUnit(*metric);
 }
 
 std::vector<Section> Summarize(const std::vector<Run>& runs) {

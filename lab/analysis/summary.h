@@ -83,7 +83,7 @@ struct Section {
 /// Returns the settings of a run and its preset, which also determines it.
 nlohmann::ordered_json AllSettings(const RunConfig& config);
 
-/// Returns the unit of the headline metric of a run's report.
+/// Returns the unit of the headline metric of a run's report (DifferenceUnit).
 std::string HeadlineUnit(const RunConfig& config);
 
 /// Returns the sections of `runs`, ordered by task, data and unit.

@@ -71,9 +71,9 @@ TEST(SummaryTest, RunsWithOtherUnitsAreNeverPooled) {
   metric->unit = "bits/byte";
   const std::vector<Section> sections = Summarize(runs);
   ASSERT_THAT(sections, SizeIs(2));
-  EXPECT_EQ(sections[0].data, runs[0].config.data.name + ", %");
-  EXPECT_EQ(sections[1].data, runs[0].config.data.name + ", bits/byte");
-  EXPECT_EQ(HeadlineUnit(*sections[1].config), "bits/byte");
+  EXPECT_EQ(sections[1].data, runs[0].config.data.name + ", points");
+  EXPECT_EQ(sections[0].data, runs[0].config.data.name + ", bits/byte");
+  EXPECT_EQ(HeadlineUnit(*sections[0].config), "bits/byte");
 }
 
 TEST(SummaryTest, SettingsInAnotherOrderAreTheSameSettings) {

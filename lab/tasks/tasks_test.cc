@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include <algorithm>
-#include <iostream>
 #include <string>
 #include <vector>
 
@@ -98,13 +97,11 @@ TEST(Tasks, TakeLittleMoreMemoryThanTheirWeights) {
     const auto data = task->Load(PresetSettings(*task, "smoke"), {});
     for (const Preset& preset : task->presets) {
       Settings settings = PresetSettings(*task, preset.name);
-      for (const std::string& name : task->data_settings) {
-        settings.Set(name, Spelled(PresetSettings(*task, "smoke").values().at(name)));
-      }
-      for (const std::string name : {"batch_size", "window", "target", "memory"}) {
-        if (settings.Has(name)) {
-          settings.Set(name, Spelled(PresetSettings(*task, "smoke").values().at(name)));
-        }
+      const Settings smoke = PresetSettings(*task, "smoke");
+      std::vector<std::string> of_smoke = task->data_settings;
+      of_smoke.insert(of_smoke.end(), {"batch_size", "window", "target", "memory"});
+      for (const std::string& name : of_smoke) {
+        if (settings.Has(name)) settings.Set(name, Spelled(smoke.values().at(name)));
       }
       SCOPED_TRACE(task->name + " " + preset.name);
       AllocationLimit limit(int64_t{8} << 30);
@@ -112,9 +109,6 @@ TEST(Tasks, TakeLittleMoreMemoryThanTheirWeights) {
       int64_t elements = 0, cases = 0;
       for (const auto& [name, t] : WeightsOf(experiment->model())) elements += t.numel();
       for (const auto& [split, size] : data->about.sizes) cases += size;
-      std::cerr << task->name << " " << preset.name << " elements " << elements << " cases "
-                << cases << " used/elements " << double(limit.used()) / double(elements) << " used "
-                << limit.used() << "\n";
       EXPECT_LT(limit.used(), 32 * (elements + cases) + (int64_t{8} << 20));
     }
   }

@@ -55,12 +55,12 @@ def test_bytes_and_characters_have_their_own_units(planish):
     for text in (trained.stdout, shown):
         headings = re.findall(r"^char-lm: .*$", text, re.M)
         assert headings == [f"char-lm: Character model (plain.txt, bits/{unit})" for unit in ("byte", "char")]
-        of_bytes, of_characters = re.split(r"^char-lm: ", text, flags=re.M)[1:]
+        of_bytes, of_characters = (part.replace("\n", " ") for part in re.split(r"^char-lm: ", text, flags=re.M)[1:])
         assert "unit byte" in of_bytes and "unit character" in of_characters
         assert "(bits/byte)" in of_bytes and "(bits/char)" not in of_bytes
         assert "(bits/char)" in of_characters and "(bits/byte)" not in of_characters
-    titles = re.findall(r"<h2[^>]*>.*?(Character model \([^<]*\))", page)
-    assert titles == ["Character model (plain.txt, bits/byte)", "Character model (plain.txt, bits/char)"], titles
+    titles = set(re.findall(r"Character model \([^<]*\)", page))
+    assert titles == {"Character model (plain.txt, bits/byte)", "Character model (plain.txt, bits/char)"}
     for file in planish.folder.glob("runs/*/*/config.json"):
         file.write_text(file.read_text().replace("/byte", "/char"))
     assert planish.ok("show", "runs").stdout == shown
