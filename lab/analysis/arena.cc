@@ -54,7 +54,8 @@ std::string LabelOf(const Json& settings, const std::string& compare,
     if (value.is_boolean()) {
       if (value.get<bool>()) label += ", " + name;
     } else {
-      label += ", " + (value.is_string() ? value.get<std::string>() : SettingPhrase(name, value));
+      const bool is_word = value.is_string() && value != "";
+      label += ", " + (is_word ? value.get<std::string>() : SettingPhrase(name, value));
     }
   }
   return label;
@@ -115,9 +116,12 @@ void Rank(ArenaTask& task) {
   }
 }
 
-using TaskKey = std::tuple<std::string, std::string, std::string>;  // task, preset and data
+// Task, preset, data and unit.
+using TaskKey = std::tuple<std::string, std::string, std::string, std::string>;
 
-TaskKey TaskOf(const RunConfig& config) { return {config.task, config.preset, config.data.sha256}; }
+TaskKey TaskOf(const RunConfig& config) {
+  return {config.task, config.preset, config.data.sha256, HeadlineUnit(config)};
+}
 
 // Returns true if the run is of an entry of the task, at the entry's chosen rate.
 bool IsAtChosenRate(const Run& run, const ArenaTask& task) {
@@ -178,7 +182,7 @@ void KeepComparedRuns(std::vector<Run>& runs) {
 }
 
 std::vector<ArenaTask> FindArenas(const std::vector<Run>& runs) {
-  // Task, preset and data -> settings -> runs.
+  // Task -> settings -> runs.
   std::map<TaskKey, std::map<Json, Grouped>> tasks;
   std::set<TaskKey> tuned;
   for (const Run& run : runs) {

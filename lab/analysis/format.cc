@@ -75,6 +75,7 @@ std::string Words(std::string_view name) {
 }
 
 std::string SettingText(const nlohmann::ordered_json& value) {
+  if (value == "") return "\"\"";  // would be lost in a list
   if (value.is_string()) return value.get<std::string>();
   if (value.is_null()) return "—";  // a setting that the run does not have
   return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);

@@ -72,6 +72,7 @@ TEST(FormatTest, SettingsAndNames) {
   EXPECT_EQ(SettingText(0.001), "0.001");
   EXPECT_EQ(SettingText(true), "true");
   EXPECT_EQ(SettingText(nullptr), "—");
+  EXPECT_EQ(SettingText(""), "\"\"");
   EXPECT_EQ(SettingPhrase("batch_size", 4), "batch size 4");
   EXPECT_EQ(SettingPhrase("norm_at", "all"), "norm at all");
 }

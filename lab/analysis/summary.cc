@@ -89,7 +89,8 @@ void SplitSettings(Section& section) {
       if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
     }
     if (values.size() == 1) {
-      section.common.push_back(SettingPhrase(name, values[0]));
+      // An empty text is the default of every setting that can have it.
+      if (values[0] != "") section.common.push_back(SettingPhrase(name, values[0]));
       continue;
     }
     std::sort(values.begin(), values.end(), ValueLess);
@@ -435,13 +436,28 @@ Json AllSettings(const RunConfig& config) {
   return settings;
 }
 
+std::string HeadlineUnit(const RunConfig& config) {
+  const auto metric = std::ranges::find(config.metrics, config.report.headline, &MetricSpec::name);
+  return metric == config.metrics.end() ? "" : DifferenceUnit(*metric);
+}
+
 std::vector<Section> Summarize(const std::vector<Run>& runs) {
-  std::map<std::tuple<std::string, std::string, std::string>, std::vector<const Run*>> sections;
+  // Task and data -> unit -> runs.
+  std::map<std::tuple<std::string, std::string, std::string>,
+           std::map<std::string, std::vector<const Run*>>>
+      sections;
   for (const Run& run : runs) {
-    sections[{run.config.task, run.config.data.name, run.config.data.sha256}].push_back(&run);
+    const RunConfig::Data& data = run.config.data;
+    sections[{run.config.task, data.name, data.sha256}][HeadlineUnit(run.config)].push_back(&run);
   }
   std::vector<Section> summaries;
-  for (auto& [key, members] : sections) summaries.push_back(MakeSection(std::move(members)));
+  for (auto& [key, units] : sections) {
+    for (auto& [unit, members] : units) {
+      Section& section = summaries.emplace_back(MakeSection(std::move(members)));
+      section.data = section.config->data.name;
+      if (units.size() > 1 && !unit.empty()) section.data += ", " + unit;
+    }
+  }
   return summaries;
 }
 

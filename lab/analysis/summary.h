@@ -58,14 +58,17 @@ struct Panel {
   const RunConfig& config() const { return groups.front().runs.front()->config; }
 };
 
-/// Runs of one task on the same data.
+/// Runs of one task on the same data, whose headline metric has the same unit.
 struct Section {
   const RunConfig* config = nullptr;  ///< of the run started last: metrics, report and words
+  /// Name of the data, with the unit if that tells sections apart: "tale, bits/byte".
+  std::string data;
   std::vector<Panel> panels;
   std::vector<std::string> values;   ///< of the compared setting, the baseline first
   std::vector<const Run*> runs;      ///< runs that count, in the order of the panels
   std::vector<const Run*> left_out;  ///< superseded by a newer or more complete run
-  std::vector<std::string> common;   ///< settings that all runs share, by SettingPhrase
+  /// Settings that all runs share, by SettingPhrase, without empty texts.
+  std::vector<std::string> common;
   std::vector<std::pair<std::string, std::string>> varying;  ///< setting -> its values, joined
   bool specs_differ = false;  ///< set if runs disagree about metrics or report
 
@@ -80,7 +83,10 @@ struct Section {
 /// Returns the settings of a run and its preset, which also determines it.
 nlohmann::ordered_json AllSettings(const RunConfig& config);
 
-/// Returns the sections of `runs`, ordered by task and data.
+/// Returns the unit of the headline metric of a run's report (DifferenceUnit).
+std::string HeadlineUnit(const RunConfig& config);
+
+/// Returns the sections of `runs`, ordered by task, data and unit.
 std::vector<Section> Summarize(const std::vector<Run>& runs);
 
 /// Returns the measure of the findings: kBest if every finished run has it for the headline metric,

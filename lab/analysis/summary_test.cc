@@ -50,6 +50,32 @@ TEST(SummaryTest, EachValueOfAnotherSettingHasAPanel) {
   EXPECT_EQ(sections[0].panels[1].title, "batch size 4, lr 0.01");
 }
 
+TEST(SummaryTest, EmptySettingsAreOnlyShownBesideOthers) {
+  Runs runs = {FinishedRun("none", 4, 1, {.1}), FinishedRun("none", 4, 2, {.2})};
+  for (auto& run : runs) run.config.settings["text"] = run.config.settings["label"] = "";
+  EXPECT_THAT(Summarize(runs)[0].common,
+              ElementsAre("norm none", "batch size 4", "lr 0.001", "preset small"));
+  runs[1].config.settings["label"] = "rating";
+  const Section section = Summarize(runs)[0];
+  EXPECT_THAT(section.varying, ElementsAre(std::pair("label", "\"\", rating")));
+  ASSERT_THAT(section.panels, SizeIs(2));
+  EXPECT_EQ(section.panels[0].title, "batch size 4, label \"\"");
+  EXPECT_EQ(section.panels[1].title, "batch size 4, label rating");
+}
+
+TEST(SummaryTest, RunsWithOtherUnitsAreNeverPooled) {
+  Runs runs = {FinishedRun("none", 4, 1, {.1}), FinishedRun("none", 4, 2, {.2})};
+  EXPECT_EQ(Summarize(runs)[0].data, runs[0].config.data.name);
+  const auto metric =
+      std::ranges::find(runs[1].config.metrics, runs[1].config.report.headline, &MetricSpec::name);
+  metric->unit = "bits/byte";
+  const std::vector<Section> sections = Summarize(runs);
+  ASSERT_THAT(sections, SizeIs(2));
+  EXPECT_EQ(sections[1].data, runs[0].config.data.name + ", points");
+  EXPECT_EQ(sections[0].data, runs[0].config.data.name + ", bits/byte");
+  EXPECT_EQ(HeadlineUnit(*sections[0].config), "bits/byte");
+}
+
 TEST(SummaryTest, SettingsInAnotherOrderAreTheSameSettings) {
   Runs runs = {FinishedRun("none", 4, 1, {.1}), FinishedRun("none", 4, 2, {.2})};
   runs[1].config.settings = {{"lr", 0.001}, {"batch_size", 4}, {"norm", "none"}};

@@ -108,6 +108,33 @@ void PrintFound(const std::string& title, const RunConfig::Data& data) {
                             : fmt::format("a paper's own data by its checksum: {}", known)));
 }
 
+// Data set of a task that is not in the folder.
+struct Missing {
+  std::string value;  // of the setting `data`; empty if the task has one data set
+  std::string error;
+};
+
+// Prints the data sets of a task that are found. Returns the others.
+std::vector<Missing> CheckTask(const Task& task, const CheckFlags& flags) {
+  std::vector<Missing> missing;
+  for (const std::string& value : DataSetsOf(task, flags.sets)) {
+    std::vector<std::string> sets = flags.sets;
+    if (!value.empty()) sets.push_back(fmt::format("{}={}", kDataSetting, value));
+    const std::string title =
+        value.empty() ? task.name : fmt::format("{}, {}={}", task.name, kDataSetting, value);
+    const Settings settings = SettingsForCheck(task, flags.preset, sets, flags.data);
+    try {
+      PrintFound(title, Inspect(task, settings, flags.data));
+    } catch (const DataError& e) {
+      missing.push_back({value, e.what()});
+    } catch (const UsageError& e) {  // settings that do not fit the data, such as train_cases
+      if (!flags.task.empty() && value.empty()) throw;
+      missing.push_back({value, e.what()});
+    }
+  }
+  return missing;
+}
+
 int RunCheck(const CheckFlags& flags) {
   CheckDataPath(flags.data);
   const bool all = flags.task.empty();
@@ -123,35 +150,25 @@ int RunCheck(const CheckFlags& flags) {
   } else {
     tasks.push_back(&FindTask(flags.task));
   }
-  int64_t found = 0;
-  std::string first_error;
-  bool printed = false;
+  bool found = false;
   for (const Task* task : tasks) {
-    for (const std::string& value : DataSetsOf(*task, flags.sets)) {
-      std::vector<std::string> sets = flags.sets;
-      if (!value.empty()) sets.push_back(fmt::format("{}={}", kDataSetting, value));
-      const std::string title =
-          value.empty() ? task->name : fmt::format("{}, {}={}", task->name, kDataSetting, value);
-      const Settings settings = SettingsForCheck(*task, flags.preset, sets, flags.data);
-      std::string error;
-      try {
-        PrintFound(title, Inspect(*task, settings, flags.data));
-        ++found;
-        continue;
-      } catch (const DataError& e) {
-        error = e.what();
-      } catch (const UsageError& e) {  // settings that do not fit the data, such as train_cases
-        error = e.what();
-        if (!all && value.empty()) throw;
-      }
-      if (first_error.empty()) first_error = error;
-      if (!all && value.empty()) continue;
-      PrintText(fmt::format("{}: no: {}\n", title, error));
-      printed = true;
+    const std::vector<Missing> missing = CheckTask(*task, flags);
+    const bool has_data = std::ssize(missing) < std::ssize(DataSetsOf(*task, flags.sets));
+    found |= has_data;
+    // Reading a folder as another data set of the task says nothing about the folder.
+    if (has_data) continue;
+    if (missing.size() == 1) {
+      if (!all) throw DataError(missing.front().error);
+      PrintText(fmt::format("{}: no: {}\n", task->name, missing.front().error));
+      continue;
     }
+    std::string text = fmt::format("{}: no:\n", task->name);
+    for (const Missing& one : missing) {
+      text += fmt::format("  {}={}: {}\n", kDataSetting, one.value, one.error);
+    }
+    PrintText(text);
   }
-  if (found > 0) return 0;
-  if (!all && !printed) throw DataError(first_error);
+  if (found) return 0;
   throw DataError(fmt::format("{} has no data of {}", Escaped(flags.data.string()),
                               all ? "any task" : flags.task));
 }

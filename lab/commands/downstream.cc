@@ -147,9 +147,8 @@ std::map<std::string, double> JudgeRun(const fs::path& folder, const DownstreamF
   TrainedRun run("downstream", {.run = folder, .data = flags.training_data});
   auto& encoder = run.As<SentenceEncoder>();
   if (!data && fs::is_directory(folder)) {
-    if (const std::string read = CheckpointData(CheckpointFile(folder)); !read.empty()) {
-      data = GivenData(read);
-    }
+    const std::string read = SummarizeCheckpoint(CheckpointFile(folder)).data;
+    if (!read.empty()) data = GivenData(read);
   }
   std::map<std::string, at::Tensor> kept;
   const auto vectors = [&](const std::string& name, const std::vector<std::string>& sentences) {

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,6 +61,7 @@ std::vector<std::string> GridOf(const TuneFlags& flags) {
 // Entry of the grid with its tuning.
 struct Entry {
   std::string label;  // "layer", or "layer, batch_size=4" if a sweep has several
+  MetricSpec metric;  // which chooses the rate
   TuningEntry runs;
   Tuning tuning{};
 };
@@ -72,7 +75,10 @@ std::vector<Entry> EntriesOf(const Task& task, const SweepRequest& request) {
       if (name == task.report.compare || values.size() == 1) continue;
       label += fmt::format(", {}={}", name, Spelled(plan.settings.values().at(name)));
     }
-    entries.push_back({std::move(label), TuningEntry(task, combination, 0)});
+    const std::vector<MetricSpec> metrics = task.MetricsOf(plan.settings);
+    entries.push_back({std::move(label),
+                       *std::ranges::find(metrics, task.choose_by, &MetricSpec::name),
+                       TuningEntry(task, combination, 0)});
   }
   return entries;
 }
@@ -215,12 +221,21 @@ int RunTune(const TuneFlags& flags) {
   for (Entry& entry : entries) {
     entry.tuning = ReadTuning(task, entry.runs, rates, flags.seeds, found);
   }
-  const MetricSpec& metric = *std::ranges::find(task.metrics, task.choose_by, &MetricSpec::name);
   const std::string next = NextCommand(task, request, flags.runs);
   if (flags.runs.json) {
-    Print(JsonOf(task, metric, request, entries, next));
+    Print(JsonOf(task, entries.front().metric, request, entries, next));
   } else {
-    Print(TableOf(task, metric, request, rates, flags.seeds, entries, StdoutTable()));
+    // Entries whose metric has another unit are in a table of their own.
+    std::set<std::string> units;
+    for (const Entry& first : entries) {
+      if (!units.insert(first.metric.unit).second) continue;
+      std::vector<Entry> of_unit;
+      std::ranges::copy_if(entries, std::back_inserter(of_unit), [&](const Entry& entry) {
+        return entry.metric.unit == first.metric.unit;
+      });
+      if (units.size() > 1) PrintText("\n");
+      Print(TableOf(task, first.metric, request, rates, flags.seeds, of_unit, StdoutTable()));
+    }
     if (std::ranges::all_of(entries, [](const Entry& e) { return e.tuning.chosen.has_value(); })) {
       PrintText("\nTrain with these rates:\n  " + next + "\n");
     }

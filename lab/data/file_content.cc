@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +14,7 @@
 
 #include "lab/base/escape.h"
 #include "lab/base/lower_case.h"
+#include "lab/data/inflation.h"
 #include "lab/error.h"
 #include "lab/run/posix_file.h"
 
@@ -28,11 +28,6 @@ using namespace std::string_view_literals;
 
 // Bytes at the start of the content that are compared with signatures: tar's is at byte 257.
 constexpr size_t kHead = 512;
-
-// Gzip files that unpack to more bytes than kMaxUnpackedUnchecked and than kMaxRatio times their
-// size are refused: text shrinks by a factor of 3 to 20.
-constexpr int64_t kMaxRatio = 200;
-constexpr int64_t kMaxUnpackedUnchecked = int64_t{64} << 20;
 
 // File format that is recognized only to be refused.
 struct Format {
@@ -108,6 +103,18 @@ bool IsGzip(std::string_view head) { return head.starts_with("\x1f\x8b"); }
 
 }  // namespace
 
+RegularFile OpenRegularFile(const fs::path& file) {
+  // A FIFO without a writer would block.
+  RegularFile opened{
+      FileDescriptor(open(file.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC))};
+  struct stat status;
+  if (!opened.fd || fstat(opened.fd.get(), &status) != 0) FailToRead(file, SystemReason(errno));
+  if (S_ISDIR(status.st_mode)) FailToRead(file, "it is a folder, not a file");
+  if (!S_ISREG(status.st_mode)) FailToRead(file, "it is a device or pipe, not a regular file");
+  opened.size = status.st_size;
+  return opened;
+}
+
 void FailToRead(const fs::path& file, const std::string& reason) {
   throw DataError(fmt::format("cannot read {}: {}", Escaped(file.string()), reason));
 }
@@ -121,13 +128,9 @@ void FailAtLine(const fs::path& file, int64_t line, const std::string& reason) {
 class FileContent::Stream {
  public:
   explicit Stream(fs::path file) : file_(std::move(file)) {
-    // A FIFO without a writer would block.
-    fd_ = FileDescriptor(open(file_.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-    struct stat status;
-    if (!fd_ || fstat(fd_.get(), &status) != 0) FailToRead(file_, SystemReason(errno));
-    if (S_ISDIR(status.st_mode)) FailToRead(file_, "it is a folder, not a file");
-    if (!S_ISREG(status.st_mode)) FailToRead(file_, "it is a device or pipe, not a regular file");
-    size_ = status.st_size;
+    RegularFile opened = OpenRegularFile(file_);
+    fd_ = std::move(opened.fd);
+    size_ = opened.size;
     Refill();
     const std::string_view raw = Buffered();
     gzip_ = IsGzip(raw);
@@ -155,8 +158,7 @@ class FileContent::Stream {
   const fs::path& file() const { return file_; }
   bool is_gzip() const { return gzip_; }
 
-  // Deflate shrinks by at most a factor of 1032 (zlib's technical details).
-  int64_t UpperBound() const { return gzip_ ? size_ * 1032 : size_; }
+  int64_t UpperBound() const { return gzip_ ? size_ * kMaxDeflateRatio : size_; }
 
   // Writes at least one byte, or none at the end of the content. Returns the number written.
   int64_t ReadSome(std::span<uint8_t> out) {
@@ -176,12 +178,6 @@ class FileContent::Stream {
   }
 
  private:
-  // zlib's state. It is also freed if the constructor of Stream throws.
-  struct Inflation : z_stream {
-    Inflation() : z_stream() {}
-    ~Inflation() { inflateEnd(this); }  // does nothing before inflateInit2
-  };
-
   [[noreturn]] void Refuse(const Format& format, std::string_view where) const {
     FailToRead(file_, fmt::format("it is {}{}, and only gzip is read: {}", format.name, where,
                                   format.advice));
@@ -227,7 +223,7 @@ class FileContent::Stream {
     }
     const int64_t got = room - zlib_.avail_out;
     unpacked_ += got;
-    if (unpacked_ > std::max(kMaxUnpackedUnchecked, kMaxRatio * size_)) {
+    if (unpacked_ > MaxUnpacked(size_)) {
       FailToRead(file_, fmt::format("its gzip stream unpacks to more than {} times its size: "
                                     "unpack it first (gunzip) if that is right",
                                     kMaxRatio));
@@ -277,7 +273,9 @@ FileContent::FileContent(fs::path file) : stream_(std::make_unique<Stream>(std::
 
 FileContent::~FileContent() = default;
 
-bool FileContent::is_gzip() const { return stream_->is_gzip(); }
+const fs::path& FileContent::path() const { return stream_->file(); }
+
+bool FileContent::is_packed() const { return stream_->is_gzip(); }
 
 int64_t FileContent::UpperBound() const { return stream_->UpperBound(); }
 
@@ -298,7 +296,7 @@ std::string FileContent::Rest(int64_t max_bytes) {
     const int64_t bound = std::max<int64_t>(UpperBound(), 4096) + 1;
     std::string content;
     // Growing while reading would take twice the memory.
-    if (!is_gzip()) content.reserve(static_cast<size_t>(std::min(max_bytes, bound + kPiece)));
+    if (!is_packed()) content.reserve(static_cast<size_t>(std::min(max_bytes, bound + kPiece)));
     while (std::ssize(content) < max_bytes) {
       const size_t old = content.size();
       const int64_t want = std::min({kPiece, bound, max_bytes - std::ssize(content)});

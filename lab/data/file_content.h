@@ -12,6 +12,9 @@
 #include <string_view>
 #include <utility>
 
+#include "lab/data/byte_stream.h"
+#include "lab/run/posix_file.h"
+
 namespace planish::lab {
 
 /// Bytes of a data file in order. A gzip file is unpacked, whatever its name.
@@ -20,21 +23,17 @@ namespace planish::lab {
 /// is a damaged or truncated gzip file, or unpacks to more than 64 MiB and 200 times its size. The
 /// constructor also refuses other archives and compressed
 /// formats (docs/data.md#compression).
-class FileContent {
+class FileContent final : public ByteStream {
  public:
   explicit FileContent(std::filesystem::path file);
-  ~FileContent();
+  ~FileContent() override;
   FileContent(const FileContent&) = delete;
   FileContent& operator=(const FileContent&) = delete;
 
-  bool is_gzip() const;
-
-  /// Returns an upper bound of the content's bytes, to reject a size in a header before allocating
-  /// memory for it.
-  int64_t UpperBound() const;
-
-  /// Fills `out` as far as the content goes. Returns the number of bytes written.
-  int64_t Read(std::span<uint8_t> out);
+  const std::filesystem::path& path() const override;
+  bool is_packed() const override;  ///< true for a gzip file
+  int64_t UpperBound() const override;
+  int64_t Read(std::span<uint8_t> out) override;
 
   /// Returns the unread bytes, but at most `max_bytes` of them.
   std::string Rest(int64_t max_bytes = std::numeric_limits<int64_t>::max());
@@ -43,6 +42,16 @@ class FileContent {
   class Stream;
   std::unique_ptr<Stream> stream_;
 };
+
+/// Open file and its size in bytes.
+struct RegularFile {
+  FileDescriptor fd;
+  int64_t size = 0;
+};
+
+/// Opens a file for reading. Throws DataError naming it if it is missing, a folder, a device or a
+/// pipe.
+RegularFile OpenRegularFile(const std::filesystem::path& file);
 
 /// Throws DataError: "cannot read FILE: REASON".
 [[noreturn]] void FailToRead(const std::filesystem::path& file, const std::string& reason);

@@ -52,7 +52,7 @@ TEST_P(FileContentTest, RestIsAllOfIt) {
   for (const std::string& content : {std::string(), std::string("x"), Numbers(400'000)}) {
     const std::filesystem::path file = Write(content);
     FileContent read(file);
-    EXPECT_EQ(read.is_gzip(), GetParam());
+    EXPECT_EQ(read.is_packed(), GetParam());
     EXPECT_GE(read.UpperBound(), std::ssize(content));
     EXPECT_EQ(read.Rest(), content);
     EXPECT_EQ(read.Rest(), "");

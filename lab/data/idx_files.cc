@@ -75,7 +75,7 @@ std::vector<uint8_t> ReadIdx(const fs::path& file, int64_t magic, std::span<int6
     FailToRead(file, fmt::format("it has {} bytes; its header requires {}", has, expected));
   };
   if (header_size + size > content.UpperBound()) {
-    fail_short((content.is_gzip() ? "at most " : "") + FormatInteger(content.UpperBound()));
+    fail_short((content.is_packed() ? "at most " : "") + FormatInteger(content.UpperBound()));
   }
   std::vector<uint8_t> data =
       ReadInMemory(file, [&] { return std::vector<uint8_t>(static_cast<size_t>(size)); });

@@ -66,7 +66,7 @@ std::string ReadTextFile(const fs::path& file) {
     constexpr int64_t kPiece = 1 << 20;
     FileContent content(file);
     std::string text = ReadTextStart(file, content);
-    if (!content.is_gzip()) text.reserve(static_cast<size_t>(content.UpperBound()) + 1);
+    if (!content.is_packed()) text.reserve(static_cast<size_t>(content.UpperBound()) + 1);
     int64_t number = 1;
     size_t begin = 0;  // of the last line
     while (true) {

@@ -235,7 +235,8 @@ std::string TypeNames() {
 
 class NpyReader {
  public:
-  explicit NpyReader(const fs::path& file) : file_(file), content_(file), header_(ReadHeader()) {}
+  explicit NpyReader(ByteStream& content)
+      : file_(content.path()), content_(content), header_(ReadHeader()) {}
 
   const std::string& descr() const { return *header_.descr; }
 
@@ -268,9 +269,17 @@ class NpyReader {
                            count, what, offset_));
   }
 
+  // Returns `count` bytes, or those until the end.
+  std::string Bytes(int64_t count) {
+    std::string bytes(static_cast<size_t>(count), '\0');
+    const int64_t got = content_.Read({reinterpret_cast<uint8_t*>(bytes.data()), bytes.size()});
+    bytes.resize(static_cast<size_t>(got));
+    return bytes;
+  }
+
   // Reads `count` bytes. `what` names them in errors.
   std::string Take(int64_t count, const std::string& what) {
-    const std::string bytes = content_.Rest(count);
+    const std::string bytes = Bytes(count);
     if (std::ssize(bytes) < count) {
       FailTruncated(std::to_string(offset_ + std::ssize(bytes)), std::to_string(count), what);
     }
@@ -279,7 +288,7 @@ class NpyReader {
   }
 
   Header ReadHeader() {
-    const std::string magic = content_.Rest(std::ssize(kMagic));
+    const std::string magic = Bytes(std::ssize(kMagic));
     if (magic != kMagic) {
       FailToRead(file_, fmt::format("it begins with {}; NumPy's {} was expected",
                                     magic.empty() ? "no bytes" : Hex(magic), Hex(kMagic)));
@@ -322,7 +331,7 @@ class NpyReader {
     // Checked before allocating memory for the size in the header.
     const int64_t max_end = content_.UpperBound();
     if (overflow || bytes > max_end - offset_) {
-      FailTruncated(fmt::format("{}{}", max_end, content_.is_gzip() ? " or before" : ""),
+      FailTruncated(fmt::format("{}{}", max_end, content_.is_packed() ? " or before" : ""),
                     overflow ? "2^63 or more" : std::to_string(bytes), what);
     }
     array.values.resize(static_cast<size_t>(count));
@@ -343,7 +352,7 @@ class NpyReader {
   }
 
   const fs::path& file_;
-  FileContent content_;
+  ByteStream& content_;
   int64_t offset_ = 0;
   Header header_;  // read from content_
 };
@@ -385,12 +394,19 @@ NpyElements<uint8_t> PixelsOf(const fs::path& file, const NpyArray& array) {
 }  // namespace
 
 NpyArray ReadNpy(const fs::path& file) {
-  return ReadInMemory(file, [&] { return NpyReader(file).Read<float>(); });
+  FileContent content(file);
+  return ReadInMemory(file, [&] { return NpyReader(content).Read<float>(); });
 }
 
 NpyElements<uint8_t> ReadNpyPixels(const fs::path& file) {
+  FileContent content(file);
+  return ReadNpyPixels(content);
+}
+
+NpyElements<uint8_t> ReadNpyPixels(ByteStream& content) {
+  const fs::path& file = content.path();
   return ReadInMemory(file, [&] {
-    NpyReader reader(file);
+    NpyReader reader(content);
     if (std::ranges::find(kTypes<float>, reader.descr(), &Type<float>::descr) !=
         kTypes<float>.end()) {
       return PixelsOf(file, reader.Read<float>());
@@ -400,7 +416,12 @@ NpyElements<uint8_t> ReadNpyPixels(const fs::path& file) {
 }
 
 NpyElements<int64_t> ReadNpyIntegers(const fs::path& file) {
-  return ReadInMemory(file, [&] { return NpyReader(file).Read<int64_t>(); });
+  FileContent content(file);
+  return ReadNpyIntegers(content);
+}
+
+NpyElements<int64_t> ReadNpyIntegers(ByteStream& content) {
+  return ReadInMemory(content.path(), [&] { return NpyReader(content).Read<int64_t>(); });
 }
 
 }  // namespace planish::lab

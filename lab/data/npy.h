@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "lab/data/byte_stream.h"
+
 namespace planish::lab {
 
 /// Array of elements of type T.
@@ -25,9 +27,11 @@ NpyArray ReadNpy(const std::filesystem::path& file);
 /// 1 have the range 0 to 1, others 0 to 255. Throws DataError naming the index of a value that is
 /// not finite, negative or above 255.
 NpyElements<uint8_t> ReadNpyPixels(const std::filesystem::path& file);
+NpyElements<uint8_t> ReadNpyPixels(ByteStream& content);
 
 /// Like ReadNpy, for integers of 8, 16, 32 or 64 bits, signed or, up to 32 bits, unsigned.
 NpyElements<int64_t> ReadNpyIntegers(const std::filesystem::path& file);
+NpyElements<int64_t> ReadNpyIntegers(ByteStream& content);
 
 }  // namespace planish::lab
 

@@ -210,8 +210,9 @@ void LoadBestWeights(const fs::path& file, torch::nn::Module& model) {
   for (const auto& [name, tensor] : WeightsOf(model)) LoadInto(file, stored, kBest + name, tensor);
 }
 
-std::string CheckpointData(const fs::path& file) {
-  return ReadState(file, ReadCheckpoint(file)).data;
+CheckpointSummary SummarizeCheckpoint(const fs::path& file) {
+  const SafetensorsFile stored = ReadCheckpoint(file);
+  return {ReadState(file, stored).data, ElementsOf(stored, kModel)};
 }
 
 }  // namespace planish::lab

@@ -54,8 +54,14 @@ TrainingState LoadCheckpoint(const std::filesystem::path& file, torch::nn::Modul
 /// Reads only the weights of the best evaluation into `model`. Throws RunError like LoadCheckpoint.
 void LoadBestWeights(const std::filesystem::path& file, torch::nn::Module& model);
 
-/// Returns TrainingState::data of a checkpoint. Throws RunError like LoadCheckpoint.
-std::string CheckpointData(const std::filesystem::path& file);
+/// What is known of a checkpoint without its model.
+struct CheckpointSummary {
+  std::string data;      ///< TrainingState::data
+  int64_t elements = 0;  ///< of the weights and buffers of the model
+};
+
+/// Returns the summary of a checkpoint. Throws RunError like LoadCheckpoint.
+CheckpointSummary SummarizeCheckpoint(const std::filesystem::path& file);
 
 /// Returns the path of the checkpoint in the run folder `run`.
 std::filesystem::path CheckpointFile(const std::filesystem::path& run);

@@ -111,7 +111,7 @@ TEST_F(CheckpointTest, BringsEverythingBack) {
   EXPECT_EQ(back.input_seconds, 0.25);
   EXPECT_EQ(back.cpu_seconds, 0.125);
   EXPECT_EQ(back.data, "where it was");
-  EXPECT_EQ(CheckpointData(file), "where it was");
+  EXPECT_EQ(SummarizeCheckpoint(file).data, "where it was");
   ASSERT_EQ(back.best_weights.size(), state.best_weights.size());
   Net best(4);
   LoadBestWeights(file, best);
@@ -241,7 +241,7 @@ TEST_F(CheckpointTest, RefusesAStateThatIsNestedTooDeeply) {
   metadata["state"] = state + "}";
   WriteSafetensors(file, stored.tensors(), metadata);
   EXPECT_THAT(FaultOf(file), HasSubstr("nested too deeply"));
-  EXPECT_THROW(CheckpointData(file), RunError);
+  EXPECT_THROW(SummarizeCheckpoint(file), RunError);
   EXPECT_THROW(LoadBestWeights(file, net), RunError);
 }
 

@@ -9,6 +9,7 @@
 #include "lab/base/escape.h"
 #include "lab/data/file_content.h"
 #include "lab/data/lines.h"
+#include "lab/engine/archive_reader.h"
 #include "lab/engine/memory.h"
 #include "lab/error.h"
 
@@ -23,8 +24,12 @@ std::unique_ptr<Dataset> LoadData(const Task& task, const Settings& settings,
     throw DataError(fmt::format("the data path {} is not UTF-8: rename it", Escaped(name)));
   }
   // Refuses archives and pipes for all tasks, also those that read a folder.
+  const auto* const archives = dynamic_cast<const ArchiveReader*>(&task);
+  const bool is_own = path && archives != nullptr && archives->ReadsArchive(*path);
   std::error_code error;
-  if (path && fs::exists(*path, error) && !fs::is_directory(*path, error)) FileContent check(*path);
+  if (path && !is_own && fs::exists(*path, error) && !fs::is_directory(*path, error)) {
+    FileContent check(*path);
+  }
   try {
     std::unique_ptr<Dataset> data = task.Load(settings, path);
     data->about.name = Escaped(data->about.name);

@@ -133,7 +133,8 @@ Trained OpenModel(const Task& task, const ExportedModel& model) {
   }
   trained.data->about = model.run.config.data;
   try {
-    trained.experiment = task.Make(settings, *trained.data);
+    trained.experiment = MakeStored(file, task, settings, *trained.data, /*cases=*/0,
+                                    ElementsOf(model.weights, kWeights));
   } catch (const UsageError& e) {
     throw CannotRead(file, e.what());
   }

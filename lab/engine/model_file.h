@@ -35,7 +35,7 @@ bool IsExportedModel(const std::filesystem::path& path);
 ExportedModel ReadModel(const std::filesystem::path& file);
 
 /// Rebuilds the experiment of a model, whose task is `task`, without cases. Throws RunError naming
-/// the file if its settings, data or weights do not fit.
+/// the file if its settings, data or weights do not fit, and DataError like MakeStored.
 Trained OpenModel(const Task& task, const ExportedModel& model);
 
 }  // namespace planish::lab

@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -183,6 +184,68 @@ TEST_F(ModelFileTest, NamesFaultsOfAFile) {
   bytes[bytes.size() - 3] ^= 1;
   WriteFile(folder / "changed", bytes);
   EXPECT_THAT(Fault(folder / "changed"), HasSubstr("checksum"));
+}
+
+// A task whose model has `width` units and buffers of `steps` rows.
+struct WideTask final : PackingTask {
+  struct Wide final : Experiment {
+    explicit Wide(const Settings& s) {
+      const int64_t width = s.Int("width");
+      for (int64_t i = 0; i < s.Int("layers"); ++i) {
+        net.register_parameter(fmt::format("weight{}", i), at::ones({width, width}));
+      }
+      net.register_buffer("state", at::zeros({s.Int("steps"), width}));
+    }
+    torch::nn::Module& model() override { return net; }
+    EpochPlan PlanEpoch(at::Generator& /*generator*/) override { return {}; }
+    Tensors Batch(const at::Tensor& /*cases*/) override { return {}; }
+    at::Tensor Loss(const Tensors& /*batch*/) override { return {}; }
+    Values Evaluate() override { return {}; }
+    torch::nn::Module net;
+  };
+  WideTask() {
+    AddSettings({{"width", 8, "", 2, 1 << 20, {}},
+                 {"heads", 2, "", 1, 1 << 20, {}},
+                 {"layers", 2, "", 1, 1 << 20, {}},
+                 {"steps", 4, "", 1, 1 << 30, {}}});
+  }
+  std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& /*data*/) const override {
+    if (s.Int("width") % s.Int("heads") != 0) throw UsageError("heads must divide width");
+    return std::make_unique<Wide>(s);
+  }
+};
+
+TEST_F(ModelFileTest, NamesTheSettingOfAModelThatIsTooLarge) {
+  const WideTask wide;
+  const Settings small(wide.settings);
+  trained.experiment = wide.Make(small, *trained.data);
+  run.config.settings = small.values();
+  ExportModel(file, wide, run, trained, at::kFloat);
+  const auto fault = [&](const std::map<std::string, int64_t>& changes) -> std::string {
+    ExportedModel model = ReadModel(file);
+    for (const auto& [name, value] : changes) model.run.config.settings[name] = value;
+    try {
+      OpenModel(wide, model);
+    } catch (const DataError& e) {
+      return e.what();
+    } catch (const RunError& e) {
+      return fmt::format("[RunError] {}", e.what());
+    }
+    return "no error";
+  };
+  const std::string before = fmt::format(
+      "cannot read {}: its settings give a larger model than the 160 weights that are stored",
+      file.string());
+  EXPECT_EQ(fault({}), "no error");
+  EXPECT_EQ(fault({{"width", 1 << 20}}), before + ": width is 1048576");  // 4 TB
+  EXPECT_EQ(fault({{"steps", 1 << 30}}), before + ": steps is 1073741824");
+  EXPECT_EQ(fault({{"layers", 1 << 20}}), before + ": layers is 1048576");
+  // The smallest width is not divisible.
+  EXPECT_EQ(fault({{"width", 1 << 20}, {"heads", 8}}), before + ": width is 1048576");
+  EXPECT_EQ(fault({{"width", 1 << 20}, {"steps", 1 << 30}}), before);
+  // A model that is a little too large is built, and its shapes are compared.
+  EXPECT_THAT(fault({{"width", 10}}), HasSubstr("[RunError] "));
+  EXPECT_THAT(fault({{"width", 10}}), HasSubstr("must have type F32 and shape [10,10]"));
 }
 
 }  // namespace

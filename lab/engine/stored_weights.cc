@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -47,6 +48,15 @@ at::Tensor ToTensor(const std::filesystem::path& file, const StoredTensor& store
   }
   throw CannotRead(file, fmt::format("{} has the unknown type {}", BriefText(stored.name),
                                      BriefText(stored.dtype)));
+}
+
+int64_t ElementsOf(const SafetensorsFile& stored, std::string_view prefix) {
+  int64_t elements = 0;
+  for (const StoredTensor& t : stored.tensors()) {
+    const int64_t width = DtypeWidth(t.dtype);
+    if (t.name.starts_with(prefix) && width > 0) elements += std::ssize(t.data) / width;
+  }
+  return elements;
 }
 
 void LoadInto(const std::filesystem::path& file, const SafetensorsFile& stored,

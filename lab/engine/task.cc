@@ -56,6 +56,8 @@ void Task::Check(const Settings& chosen, const Dataset& data) const {
 
 Settings Task::LoadSettings(const Settings& chosen, int64_t /*seed*/) const { return chosen; }
 
+std::vector<MetricSpec> Task::MetricsOf(const Settings& /*chosen*/) const { return metrics; }
+
 std::unique_ptr<Dataset> Task::Unpack(const Settings& /*chosen*/,
                                       const PackedData& /*packed*/) const {
   throw std::invalid_argument(fmt::format("models of task {} have no data", name));

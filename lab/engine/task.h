@@ -165,7 +165,7 @@ class Task {
   std::string summary;                ///< one line for `planish list`
   std::vector<SettingSpec> settings;  ///< EngineSettings and the task's own, from the paper
   std::vector<Preset> presets;        ///< the first is the default; small and smoke always exist
-  std::vector<MetricSpec> metrics;    ///< of Evaluate, of Test, and kTrainLoss
+  std::vector<MetricSpec> metrics;    ///< of Evaluate, of Test, and kTrainLoss (MetricsOf)
   std::string choose_by;              ///< validation metric that chooses the best evaluation
   ReportSpec report;                  ///< content of the section in the report
 
@@ -184,6 +184,10 @@ class Task {
   /// the data do not depend on the seed. A task that splits its data by the seed changes one of
   /// data_settings.
   virtual Settings LoadSettings(const Settings& settings, int64_t seed) const;
+
+  /// Returns the metrics of a run with these settings. The default returns `metrics`; a task whose
+  /// units depend on settings changes the units.
+  virtual std::vector<MetricSpec> MetricsOf(const Settings& settings) const;
 
   /// Throws UsageError if settings do not fit the data, so that a sweep fails before its first run.
   /// The default requires a batch size of at most the training cases.

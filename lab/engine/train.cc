@@ -81,6 +81,7 @@ class Training {
         plan_(plan),
         options_(options),
         progress_(progress),
+        metrics_(task.MetricsOf(plan.settings)),
         schedule_{plan.settings.Text("schedule"), plan.settings.Real("lr"),
                   plan.settings.Int("warmup")},
         epochs_(static_cast<double>(plan.settings.Int("epochs"))) {
@@ -372,7 +373,7 @@ class Training {
   }
 
   void ChooseBest(const Evaluation& evaluation) {
-    const auto spec = std::ranges::find(task_.metrics, task_.choose_by, &MetricSpec::name);
+    const auto spec = std::ranges::find(metrics_, task_.choose_by, &MetricSpec::name);
     const double value = evaluation.values.at(task_.choose_by);
     if (state_.best) {
       const double best = state_.best->values.at(task_.choose_by);
@@ -449,7 +450,7 @@ class Training {
     const std::string& shown = state_.last.values.contains(task_.report.headline)
                                    ? task_.report.headline
                                    : task_.choose_by;
-    const auto spec = std::ranges::find(task_.metrics, shown, &MetricSpec::name);
+    const auto spec = std::ranges::find(metrics_, shown, &MetricSpec::name);
     now.metric = {spec->label, state_.last.values.at(shown), spec->unit};
     now.cases_per_second = static_cast<double>(state_.cases) / state_.seconds;
     const double spent = state_.seconds + state_.evaluation_seconds;
@@ -465,6 +466,7 @@ class Training {
   std::unique_ptr<Optimizer> optimizer_;
   Clipping clipping_;
   TrainingState state_;
+  std::vector<MetricSpec> metrics_;
   Schedule schedule_;
   double epochs_;
   std::vector<std::pair<std::string, std::shared_ptr<NormModule>>> norms_;
@@ -537,7 +539,7 @@ RunConfig MakeConfig(const Task& task, const Dataset& data, const RunPlan& plan,
   config.settings = StoredSettings(plan.settings);
   config.seed = plan.seed;
   config.data = data.about;
-  config.metrics = task.metrics;
+  config.metrics = task.MetricsOf(plan.settings);
   config.report = task.report;
   config.stamps = stamps;
   return config;

@@ -813,7 +813,7 @@ Summary SummaryOf(const Section& section, const std::string& id) {
   summary.asked = fmt::format(
       "Asked: how does the {} change the {}? {} of {} on {}, {}.",
       compare.empty() ? "setting" : compare, metric ? metric->label : "result",
-      Count(std::ssize(section.runs), "run"), config.task, config.data.name,
+      Count(std::ssize(section.runs), "run"), config.task, section.data,
       section.values.empty() ? "" : fmt::format("compared: {}", fmt::join(section.values, ", ")));
   std::map<std::string, size_t> counts;
   for (const Panel& panel : section.panels) {
@@ -871,8 +871,8 @@ Summary SummaryOf(const Section& section, const std::string& id) {
 Part RenderSection(const Section& section, const std::string& id) {
   const ReportSpec& report = section.config->report;
   Part part{.id = id,
-            .title = fmt::format("{} ({})", report.title, section.config->data.name),
-            .source = fmt::format("Task: {}. Data: {}.", report.source, section.config->data.name),
+            .title = fmt::format("{} ({})", report.title, section.data),
+            .source = fmt::format("Task: {}. Data: {}.", report.source, section.data),
             .group = "Tasks",
             .summary = SummaryOf(section, id),
             .body = {},

@@ -139,7 +139,7 @@ std::string RenderTable(const std::vector<Run>& runs, const TableOptions& option
     const RunConfig& config = *section.config;
     if (!text.empty()) text += "\n";
     const std::string heading =
-        CleanLine(fmt::format("{}: {} ({})", config.task, config.report.title, config.data.name));
+        CleanLine(fmt::format("{}: {} ({})", config.task, config.report.title, section.data));
     text += Painted(Cut(heading, width), "1", options.colour) + "\n";
     const auto [fewest, most] = UpdatesOf(section);
     text += Wrapped(

@@ -51,6 +51,14 @@ std::string PresentValue(std::string_view name, std::string_view value) {
   return std::string(is_former ? row->present_value : value);
 }
 
+std::string PresentUnit(const std::string& task, const Json& settings, std::string unit) {
+  constexpr std::string_view kFormer = "/char";
+  if (task == "char-lm" && settings.value("unit", Json()) == "byte" && unit.ends_with(kFormer)) {
+    unit.replace(unit.size() - kFormer.size(), kFormer.size(), "/byte");
+  }
+  return unit;
+}
+
 void UpdateSettings(const std::string& task, Json& settings) {
   Json updated = Json::object();
   for (const auto& [name, value] : settings.items()) {

@@ -17,6 +17,11 @@ std::string PresentSetting(std::string_view name);
 /// syntax of --set.
 std::string PresentValue(std::string_view name, std::string_view value);
 
+/// Returns the present unit of a metric, of a run of `task` with present settings. Earlier versions
+/// wrote "bits/char" for runs that counted bytes.
+std::string PresentUnit(const std::string& task, const nlohmann::ordered_json& settings,
+                        std::string unit);
+
 /// Gives the settings of a run of `task` their present names, and adds those that the version that
 /// wrote them lacked, with the values that it used.
 void UpdateSettings(const std::string& task, nlohmann::ordered_json& settings);

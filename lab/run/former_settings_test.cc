@@ -56,5 +56,28 @@ TEST(FormerSettings, AreUpdatedInAConfig) {
   EXPECT_EQ(read.report.panel, "placement");
 }
 
+TEST(FormerSettings, UnitsOfByteRunsAreUpdatedInAConfig) {
+  RunConfig config;
+  config.task = "char-lm";
+  config.metrics = {{"train_loss", "training loss of the batches", "nats/char", true},
+                    {"test_bits", "test loss", "bits/char", true},
+                    {"other", "other", "%", true}};
+  const auto units = [&](const nlohmann::ordered_json& settings) {
+    config.settings = settings;
+    std::vector<std::string> texts;
+    for (const MetricSpec& metric : Json(config).get<RunConfig>().metrics) {
+      texts.push_back(metric.unit);
+    }
+    return texts;
+  };
+  const std::vector<std::string> of_bytes = {"nats/byte", "bits/byte", "%"};
+  const std::vector<std::string> of_characters = {"nats/char", "bits/char", "%"};
+  EXPECT_EQ(units({{"unit", "byte"}}), of_bytes);
+  EXPECT_EQ(units({{"unit", "character"}}), of_characters);
+  EXPECT_EQ(units({{"hidden", 3}}), of_bytes);  // of a version that counted only bytes
+  config.task = "other";
+  EXPECT_EQ(units({{"unit", "byte"}}), of_characters);
+}
+
 }  // namespace
 }  // namespace planish::lab

@@ -130,6 +130,9 @@ void from_json(const Json& j, RunConfig& c) {
   j.at("data").get_to(c.data);
   j.at("stamps").get_to(c.stamps);
   j.at("metrics").get_to(c.metrics);
+  for (MetricSpec& metric : c.metrics) {
+    metric.unit = PresentUnit(c.task, c.settings, std::move(metric.unit));
+  }
   j.at("report").get_to(c.report);
   c.report.panel = PresentSetting(c.report.panel);
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lab/engine/allocation_limit.h"
 #include "lab/error.h"
 #include "lab/papers/paper.h"
 #include "lab/tasks/task_testing.h"
@@ -84,6 +85,32 @@ TEST(Tasks, TrainWithTheReleasedAdaNorm) {
       EXPECT_LT(*std::min_element(losses.end() - 4, losses.end()), losses.front());
     }
     EXPECT_NE(first[0], first[1]) << name;
+  }
+  unsetenv("XDG_CACHE_HOME");
+}
+
+// MakeStored refuses models that take more.
+TEST(Tasks, TakeLittleMoreMemoryThanTheirWeights) {
+  const TestFolder folder;
+  setenv("XDG_CACHE_HOME", (folder / "cache").c_str(), 1);  // vocabularies must not stay
+  for (const auto& task : Tasks()) {
+    const auto data = task->Load(PresetSettings(*task, "smoke"), {});
+    for (const Preset& preset : task->presets) {
+      Settings settings = PresetSettings(*task, preset.name);
+      const Settings smoke = PresetSettings(*task, "smoke");
+      std::vector<std::string> of_smoke = task->data_settings;
+      of_smoke.insert(of_smoke.end(), {"batch_size", "window", "target", "memory"});
+      for (const std::string& name : of_smoke) {
+        if (settings.Has(name)) settings.Set(name, Spelled(smoke.values().at(name)));
+      }
+      SCOPED_TRACE(task->name + " " + preset.name);
+      AllocationLimit limit(int64_t{8} << 30);
+      const auto experiment = task->Make(settings, *data);
+      int64_t elements = 0, cases = 0;
+      for (const auto& [name, t] : WeightsOf(experiment->model())) elements += t.numel();
+      for (const auto& [split, size] : data->about.sizes) cases += size;
+      EXPECT_LT(limit.used(), 32 * (elements + cases) + (int64_t{8} << 20));
+    }
   }
   unsetenv("XDG_CACHE_HOME");
 }

@@ -33,6 +33,51 @@ def test_a_text_of_the_user_is_trained_on(planish):
         assert html.escape(sample["text"]) in page
 
 
+def test_bytes_and_characters_have_their_own_units(planish):
+    """Also in runs of versions that wrote bits/char for both."""
+    (planish.folder / "plain.txt").write_text("round and round the ragged rock\n" * 100)
+    trained = planish.ok(*SMOKE, "--data", "plain.txt", "--unit", "character,byte", "--cell", "lstm,gru")
+
+    def test_losses(text):
+        """Returns the units of the losses in the lines of runs."""
+        return re.findall(r"test loss [\d.]+ (\S+)", text)
+
+    assert sorted(test_losses(trained.stderr)) == ["bits/byte"] * 2 + ["bits/char"] * 2
+    configs = {file.parent.name: json.loads(file.read_text()) for file in planish.folder.glob("runs/*/*/config.json")}
+    for name, config in configs.items():
+        unit = "byte" if "unit=byte" in name else "char"
+        assert [metric["unit"] for metric in config["metrics"]] == [f"nats/{unit}"] + [f"bits/{unit}"] * 3, name
+    # The data are the same, but no table or chart has both.
+    assert len({config["data"]["sha256"] for config in configs.values()}) == 1
+    shown = planish.ok("show", "runs").stdout
+    planish.ok("report", "runs")
+    page = (planish.folder / "report.html").read_text()
+    for text in (trained.stdout, shown):
+        headings = re.findall(r"^char-lm: .*$", text, re.M)
+        assert headings == [f"char-lm: Character model (plain.txt, bits/{unit})" for unit in ("byte", "char")]
+        of_bytes, of_characters = (part.replace("\n", " ") for part in re.split(r"^char-lm: ", text, flags=re.M)[1:])
+        assert "unit byte" in of_bytes and "unit character" in of_characters
+        assert "(bits/byte)" in of_bytes and "(bits/char)" not in of_bytes
+        assert "(bits/char)" in of_characters and "(bits/byte)" not in of_characters
+    titles = set(re.findall(r"Character model \([^<]*\)", page))
+    assert titles == {"Character model (plain.txt, bits/byte)", "Character model (plain.txt, bits/char)"}
+    for file in planish.folder.glob("runs/*/*/config.json"):
+        file.write_text(file.read_text().replace("/byte", "/char"))
+    assert planish.ok("show", "runs").stdout == shown
+    alone = planish.ok("show", "runs/char-lm/smoke-lstm-b8-unit=byte-s1").stdout
+    assert alone.startswith("char-lm: Character model (plain.txt)\n") and "(bits/byte)" in alone
+
+
+def test_rates_of_bytes_and_characters_are_in_tables_of_their_own(planish):
+    (planish.folder / "plain.txt").write_text("round and round\n" * 100)
+    arguments = ("--data", "plain.txt", "--lr", "1e-3..1e-2", "--points", 2, "--threads", 1, "--set", "epochs=1")
+    text = planish.ok("tune", "char-lm", "--preset", "smoke", "--unit", "byte,character", *arguments).stdout
+    of_bytes, of_characters = re.split(r"^char-lm, preset", text, flags=re.M)[1:]
+    assert "validation loss (bits/byte)" in of_bytes and "character" not in of_bytes.split("*: chosen")[0]
+    assert "validation loss (bits/char)" in of_characters and "unit=byte" not in of_characters.split("*: chosen")[0]
+    assert text.count("Train with these rates:") == 1
+
+
 NOVEL = "« Où est-il ? » — “Là-bas”, dit Élise, 你好。\n"
 
 

@@ -32,7 +32,9 @@ def test_says_what_every_task_finds_and_lacks(planish):
     for task in MNIST_TASKS:
         assert found[task].startswith("no: all has none of the files of MNIST"), task
     assert found["sst5"].startswith("no: all has no file stsa.fine.train")
-    assert found["mt, data=tatoeba"].startswith("no: all has no file deu.txt")
+    assert found["mt"] == "no:"
+    assert "\nmt: no:\n  data=multi30k: all has no files NAME.de" in result.stdout
+    assert "\n  data=tatoeba: all has no file deu.txt" in result.stdout
     assert "data=synthetic" not in result.stdout
     names = {name.split(",")[0] for name in found}
     assert names == set(re.findall(r"^([a-z][a-z0-9-]*) +\S", planish.ok("list").stdout, re.M))
@@ -75,7 +77,12 @@ def test_settings_of_a_task(planish):
     text = planish.ok(*check, "--set", "data=files", "--set", "direction=en-vi").stdout
     assert text.startswith("mt: found files en-vi\n") and "train 54, valid 3, test 3" in text
     assert not (planish.folder / "cache").exists()  # no vocabulary is trained
-    assert sections(planish.ok(*check).stdout)["mt, data=files"] == "found files source-target"
+    assert sections(planish.ok(*check).stdout) == {"mt, data=files": "found files source-target"}
+    # Nor does it say why they are not another data set.
+    assert planish.ok(*check).stdout.startswith("mt, data=files: found files source-target\n")
+    everything = planish.ok("data", "check", "pairs").stdout
+    assert "mt, data=files: found" in everything and "mt: no" not in everything
+    assert "iwslt14" not in everything
 
 
 @pytest.mark.parametrize(
@@ -103,7 +110,8 @@ def test_a_folder_without_any_data(planish):
     result = planish("data", "check", "empty")
     assert result.returncode == 3
     assert result.stderr == "planish: empty has no data of any task\n"
-    assert "found" not in result.stdout and result.stdout.count(": no: ") >= 17
+    assert "found" not in result.stdout and result.stdout.count(": no:") >= 14
     result = planish("data", "check", "empty", "mt")
     assert result.returncode == 3 and result.stderr == "planish: empty has no data of mt\n"
-    assert result.stdout.count(": no: ") == 4
+    assert re.findall(r"^  data=(\w+): ", result.stdout, re.M) == ["multi30k", "tatoeba", "iwslt14", "files"]
+    assert result.stdout.startswith("mt: no:\n") and result.stdout.count(": no:") == 1

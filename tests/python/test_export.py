@@ -5,10 +5,12 @@ import pathlib
 import re
 import shutil
 import subprocess
+import time
 
 import numpy as np
 import pytest
 from safetensors import safe_open
+from safetensors.numpy import save_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODELS = ROOT / "results/models"
@@ -139,6 +141,63 @@ def test_damaged_files_are_named(trained, tmp_path):
     text = tmp_path / "some.txt"
     text.write_text(LINES)
     assert str(text) in error_of(trained("sample", text), 1)
+
+
+def rewritten(file, out, changes):
+    """Writes an exported model whose settings are changed, without a checksum."""
+    with safe_open(file, "np") as model:
+        metadata = {key: value for key, value in model.metadata().items() if key != "planish.crc32"}
+        tensors = {name: model.get_tensor(name) for name in model.keys()}  # noqa: SIM118
+    config = json.loads(metadata["config"])
+    config["settings"].update(changes)
+    metadata["config"] = json.dumps(config)
+    save_file(tensors, out, metadata)
+
+
+# Settings that give models of at least 16 GB; some would take longer than the test's limit to draw.
+HUGE = {
+    "char-lm": {"hidden": 65536, "embedding": 65536},
+    "enwik8": {"width": 65536, "inner": 1 << 20, "head_width": 65536, "memory": 1 << 20},
+    "mt": {"width": 65536, "ffn": 1 << 20},
+    "handwriting": {"hidden": 65536},
+    "draw": {"hidden": 65536, "latents": 65536},
+    "skip-thoughts": {"hidden": 65536, "words": 65536},
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("use", ["file", "run"])
+def test_settings_of_absurd_sizes_are_named_before_a_model_is_built(trained, task, use, tmp_path):
+    source = trained.runs[task]
+    for name, value in HUGE[task].items():
+        if use == "file":
+            changed = named = tmp_path / "huge.safetensors"
+            trained.ok("export", source, "-o", tmp_path / "model.safetensors")
+            rewritten(tmp_path / "model.safetensors", changed, {name: value})
+        else:
+            changed = tmp_path / name
+            shutil.copytree(source, changed)
+            named = changed / "config.json"
+            config = json.loads(named.read_text())
+            config["settings"][name] = value
+            named.write_text(json.dumps(config))
+        command = [part.format(changed) for part in USES[task]]
+        start = time.monotonic()
+        error = error_of(trained(*command, input=LINES), 3)
+        assert time.monotonic() - start < 30, name
+        assert re.search(rf"cannot read {named}: its settings give a larger model than the [\d,]+ weights that are "
+                         rf"stored: {name} is {value}\n", error), error  # fmt: skip
+
+
+def test_settings_that_fit_no_weights_are_named(trained, tmp_path):
+    trained.ok("export", trained.runs["char-lm"], "-o", tmp_path / "model.safetensors")
+    changed = tmp_path / "changed.safetensors"
+    rewritten(tmp_path / "model.safetensors", changed, {})
+    trained.ok("sample", changed, "--length", 3)
+    rewritten(tmp_path / "model.safetensors", changed, {"hidden": 17})
+    assert "must have type F32 and shape" in error_of(trained("sample", changed), 1)
+    rewritten(tmp_path / "model.safetensors", changed, {"hidden": 10**9})
+    assert "hidden must be " in error_of(trained("sample", changed), 1)
 
 
 # The models of results/models. README.md there has their values.

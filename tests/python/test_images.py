@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import struct
 import zlib
 
@@ -109,6 +110,110 @@ def test_the_checksum_is_of_the_pixels(planish):
     text = planish.ok("data", "check", "set", "images").stdout
     assert f"sha256 {sha.hexdigest()}\n" in text
     assert "; 4 images converted to color" in text
+
+
+def write_npz(file, save=np.savez_compressed, seed=1, names=("x_train", "y_train", "x_test", "y_test"), **more):
+    """Writes 60 images for training and 12 for the test, as Keras' mnist.npz has them. Returns the arrays."""
+    rng = np.random.default_rng(seed)
+    arrays = {}
+    for (images, labels), count in zip((names[:2], names[2:]), (60, 12), strict=True):
+        arrays[labels] = np.arange(count) % 3
+        arrays[images] = np.stack([draw(rng, label, (18, 20), 1)[..., 0] for label in arrays[labels]])
+    save(file, **arrays | more)
+    return arrays
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_npz_files_are_read(planish, save):
+    (planish.folder / "mnist").mkdir()
+    arrays = write_npz(planish.folder / "mnist/mnist.npz", save)
+    planish.ok(*TRAIN, "--data", "mnist/mnist.npz", "--set", "epochs=20", "--set", "valid_share=.2")
+    config, result = run_of(planish)
+    assert config["data"]["sizes"] == {"train": 48, "valid": 12, "test": 12}
+    assert config["data"]["name"] == "mnist.npz"
+    assert result["best"]["values"]["test_accuracy"] > 0.7  # a guess has 1/3
+    sha = hashlib.sha256(b"18 x 20 1\n")
+    for role, name in ((0, "train"), (2, "test")):
+        for image, label in zip(arrays[f"x_{name}"], arrays[f"y_{name}"], strict=True):
+            sha.update(f"{role} {label}\n".encode() + image.tobytes())
+    for path in ("mnist", "mnist/mnist.npz"):
+        assert f"sha256 {sha.hexdigest()}\n" in planish.ok("data", "check", path, "images").stdout
+    write_npz(planish.folder / "mnist/mnist.npz", save, names=("X_train", "y_train", "val_images", "val_labels"))
+    assert "train 54, valid 12, test 6" in planish.ok("data", "check", "mnist", "images").stdout
+    # One array of all images; floats, labels in a column, colors.
+    rng = np.random.default_rng(1)
+    labels = np.arange(40, dtype=np.uint8) % 2
+    images = np.stack([draw(rng, label) for label in labels]).astype(np.float16)
+    save(planish.folder / "mnist/mnist.npz", images=images / 255, labels=labels[:, None])
+    found = planish.ok("data", "check", "mnist", "images").stdout
+    assert "40 color images of 18 x 20 pixels" in found and '2 classes: "0" (20), "1" (20)' in found
+
+
+def changed(data, at, value):
+    return data[:at] + value + data[at + len(value) :]
+
+
+def encrypted(data):
+    """Sets the flag of all members in the directory."""
+    for at in [match.start() for match in re.finditer(b"PK\1\2", data)]:
+        data = changed(data, at + 8, b"\1\0")
+    return data
+
+
+def of_absurd_size(data):
+    """States 4 GB for all members in the directory."""
+    for at in [match.start() for match in re.finditer(b"PK\1\2", data)]:
+        data = changed(data, at + 24, struct.pack("<I", 2**32 - 2))
+    return data
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda data: data[:-1], "d/a.npz: it does not end with the directory of a zip archive: it is truncated"),
+        (lambda data: data[: len(data) // 2], "d/a.npz: it does not end with the directory of a zip archive"),
+        (lambda data: b"no archive", "d/a.npz: it does not end with the directory of a zip archive: it is damaged, or"),
+        (lambda data: b"", "d/a.npz: it does not end with the directory of a zip archive"),
+        (lambda data: changed(data, 200, bytes(1000)), "d/a.npz/x_train.npy: its deflate stream is damaged ("),
+        (encrypted, "d/a.npz/x_train.npy: it is encrypted: save it without a password"),
+        (of_absurd_size, "d/a.npz/x_train.npy: it unpacks to 4,294,967,294 bytes, more than 200 times its size"),
+    ],
+)
+def test_damaged_npz_files(planish, change, message):
+    (planish.folder / "d").mkdir()
+    file = planish.folder / "d/a.npz"
+    write_npz(file)
+    file.write_bytes(change(file.read_bytes()))
+    for path in ("d", "d/a.npz"):
+        assert_one_line(planish(*TRAIN, "--data", path), 3, message)
+
+
+@pytest.mark.parametrize(
+    "arrays, message",
+    [
+        ({}, "d/a.npz: it has no arrays of images and labels, such as x_train and y_train, or images and labels; its "
+         "keys are none"),
+        ({"data": 1, "target": 2}, 'or images and labels; its keys are "data", "target"'),
+        ({"x_train": np.zeros((4, 2, 2), np.uint8), "Y": 0}, 'it has x_train but no y_train; its keys are "Y", "x_t'),
+        ({"x_test": np.zeros((4, 2, 2), np.uint8), "y_test": np.arange(4)},
+         "d/a.npz/x_test.npy: there are no training images beside it"),
+        ({"x": np.zeros((4, 2, 2), np.int32), "y": np.arange(4)},
+         'd/a.npz/x.npy: its elements have the type "<i4"; |u1, <f4, <f8 or <f2 was expected'),
+        ({"x": np.zeros((4, 2, 2), np.uint8), "y": np.ones(4)}, 'd/a.npz/y.npy: its elements have the type "<f8"'),
+        ({"x": np.array([[1], [2, 3]], object), "y": np.arange(2)},
+         'd/a.npz/x.npy: its elements have the type "|O"'),
+        ({"x": np.zeros((4, 2, 2), np.uint8), "y": np.arange(5)},
+         "d/a.npz/y.npy: it has 5 labels for the 4 images of x.npy"),
+        ({"x": np.zeros((4, 4), np.uint8), "y": np.arange(4)}, "d/a.npz/x.npy: its shape is (4, 4); (images, height"),
+        ({"x": np.full((4, 2, 2), np.nan), "y": np.arange(4)}, "d/a.npz/x.npy: its element [0, 0, 0] is nan"),
+        ({"x_train": np.zeros((4, 2, 2), np.uint8), "y_train": np.arange(4) % 2, "x_test": np.zeros((2, 3, 2), np.uint8),
+          "y_test": np.arange(2)}, "d/a.npz/x_test.npy: it has 3 x 2 pixels, but d/a.npz/x_train.npy has 2 x 2"),
+    ],
+)  # fmt: skip
+def test_wrong_arrays_of_npz_files(planish, arrays, message):
+    (planish.folder / "d").mkdir()
+    np.savez(planish.folder / "d/a.npz", **arrays)
+    assert_one_line(planish(*TRAIN, "--data", "d"), 3, message)
 
 
 def test_sets_in_folders_are_kept(planish):

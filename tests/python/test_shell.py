@@ -1,8 +1,16 @@
 """Usage errors, completion in shells, and the manual page: all from the commands' own definitions."""
 
+import fcntl
+import os
+import pty
 import re
+import select
 import shutil
+import signal
+import struct
 import subprocess
+import termios
+import time
 
 import pytest
 from test_command import assert_one_line
@@ -133,6 +141,124 @@ def test_values_complete(complete, shared):
     else:
         found = complete("train", "rt", "--data=a")
         assert [name.removeprefix("--data=") for name in found] == [folder, "afile"]
+
+
+# Shells on a terminal: the script is where the shell looks for it, and planish prints its arguments, one a line.
+PRINTS = 'planish() { printf "%s\\n" "$@" > arguments.part; mv arguments.part arguments; }; '
+TERMINALS = {
+    "bash": ("planish.bash", ("--norc", "-i"), f". ./planish.bash; {PRINTS} PS1='ready> '"),
+    "zsh": (
+        "functions/_planish",
+        ("-f", "-i"),
+        f"fpath=($PWD/functions $fpath); autoload -Uz compinit; compinit -u -d dump; {PRINTS} PS1='ready> '",
+    ),
+    "zsh, sourced": (
+        "planish.zsh",
+        ("-f", "-i"),
+        f"autoload -Uz compinit; compinit -u -d dump; . ./planish.zsh; {PRINTS} PS1='ready> '",
+    ),
+    "fish": (
+        "fish/completions/planish.fish",
+        ("--private", "-i"),
+        "set -g fish_autosuggestion_enabled 0; function planish; printf '%s\\n' $argv > arguments.part; mv arguments.part arguments; end; "
+        "function fish_prompt; echo 'ready> '; end",
+    ),
+}
+
+
+class Terminal:
+    """An interactive shell in `folder`, with its own configuration."""
+
+    def __init__(self, folder, shell, options, start):
+        self.folder, self.output = folder, b""
+        environment = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "XDG_DATA_HOME": str(folder),
+                       "PATH": os.environ["PATH"], "TERM": "xterm", "LC_ALL": "C.UTF-8"}  # fmt: skip
+        self.pid, self.terminal = pty.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            os.execve(shell, [shell, *options], environment)
+        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
+        self.type(start + "\r")
+        # The prompt, which is not what was typed.
+        self.wait(lambda: re.search(rb"(?m)(?<!')ready> (?!')", self.output))
+
+    def type(self, keys):
+        os.write(self.terminal, keys.encode())
+
+    def wait(self, condition):
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline, self.output.decode(errors="replace")
+            if select.select([self.terminal], [], [], 0.05)[0]:
+                self.output += os.read(self.terminal, 65536)
+
+    def arguments(self, keys):
+        """Types keys and Return. Returns the arguments that planish gets."""
+        file = self.folder / "arguments"
+        file.unlink(missing_ok=True)
+        self.type(f"planish {keys}\r")
+        self.wait(file.exists)
+        return file.read_text().splitlines()
+
+    def offers(self, keys, words):
+        """Types keys and Tab twice. Returns what the terminal shows, without escapes, once it has the words."""
+        before = len(self.output)
+
+        def shown():
+            return re.sub(r"\x1b[\[(][0-9;?]*[A-Za-z]", "", self.output[before:].decode(errors="replace"))
+
+        self.type(f"planish {keys}\t\t")
+        self.wait(lambda: all(word in shown() for word in words))
+        self.type("\x15")  # Ctrl-U removes the line
+        return shown()
+
+    def close(self):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.terminal)
+
+
+@pytest.fixture(scope="module", params=TERMINALS)
+def terminal(request, shared):
+    name = request.param.split(",")[0]
+    shell = shutil.which(name) or pytest.skip(f"{name} is not installed")
+    script, options, start = TERMINALS[request.param]
+    folder = shared.folder / f"terminal {request.param}"
+    (folder / script).parent.mkdir(parents=True)
+    (folder / script).write_text(shared.ok("completion", name).stdout)
+    (folder / "a folder").mkdir()
+    (folder / "onefile").touch()
+    (folder / "other").touch()
+    (folder / "one more").touch()
+    terminal = Terminal(folder, shell, options, start)
+    yield terminal
+    terminal.close()
+
+
+@pytest.mark.parametrize(
+    "keys, arguments",
+    [
+        ("compl\t", ["completion"]),
+        ("trai\trt --batch\t4 --dev\tcu\t", ["train", "rt", "--batch-size", "4", "--device", "cuda"]),
+        ("list pi\t", ["list", "pi-mnist"]),
+        ("make c\t", ["make", "cloze"]),
+        ("reproduce x\t", ["reproduce", "xu2019"]),
+        ("show onef\t", ["show", "onefile"]),
+        ("show a\t", ["show", "a folder"]),
+        ("train rt --data onef\t", ["train", "rt", "--data", "onefile"]),
+        ("train rt --data=onef\t", ["train", "rt", "--data=onefile"]),
+    ],
+)
+def test_a_shell_on_a_terminal_completes(terminal, keys, arguments):
+    # zsh removes the slash of a folder again.
+    assert [argument.removesuffix("/") for argument in terminal.arguments(keys)] == arguments
+
+
+def test_a_shell_on_a_terminal_lists_completions(terminal, shared):
+    of_s = [command for command in commands_of(shared) if command.startswith("s")]
+    # fish draws earlier lines again.
+    assert "downstream" not in terminal.offers("s", of_s)
+    assert "other" not in terminal.offers("train rt --data one", ["onefile", "more"])
 
 
 # Manual page.

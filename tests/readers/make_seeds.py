@@ -62,6 +62,11 @@ write("npy-pixels/images.npy", npy(numpy.arange(12, dtype=numpy.uint8).reshape(2
 write("npy-pixels/floats.npy", npy(numpy.linspace(0, 1, 8, dtype=numpy.float32).reshape(2, 2, 2)))
 write("npy-integers/labels.npy", npy(numpy.array([3, -1, 3], numpy.int32)))
 write("npy-integers/column.npy", npy(numpy.array([[3], [250]], numpy.uint8)))
+arrays = {"x_train": numpy.arange(20, dtype=numpy.uint8).reshape(20, 1, 1), "y_train": numpy.arange(20) % 2}
+for name, save in (("plain", numpy.savez), ("packed", numpy.savez_compressed)):
+    out = io.BytesIO()
+    save(out, **arrays)
+    write(f"npz/{name}.npz", out.getvalue())
 write("png/grey.png", png([[1, 2, 255], [0, 7, 9]], 0))
 write("png/wide.png", png([[1, 2, 3, 4, 5, 6], [7, 8, 9, 10, 11, 12]], 2, 16))
 write("png/palette.png", png([[0b00011011], [0b11100100]], 3, 2, bytes(range(12))))

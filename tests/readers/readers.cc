@@ -33,6 +33,7 @@
 #include "lab/tasks/enwik8/bytes.h"
 #include "lab/tasks/handwriting/digilets.h"
 #include "lab/tasks/handwriting/iam_ondb.h"
+#include "lab/tasks/images/image_files.h"
 #include "lab/tasks/mt/parallel.h"
 #include "lab/tasks/order-embedding/captions.h"
 #include "lab/tasks/skip-thoughts/books.h"
@@ -58,7 +59,7 @@ void ReadCheckpoint(const fs::path& file) {
   Adam adam(ParametersOf(model), {});
   LoadCheckpoint(file, model, adam);
   LoadBestWeights(file, model);
-  CheckpointData(file);
+  SummarizeCheckpoint(file);
 }
 
 // Reads a checkpoint with another state, whose checksum is right.
@@ -129,6 +130,7 @@ std::vector<Reader> AllReaders() {
       {"npy", "array.npy", [](const fs::path& file) { ReadNpy(file); }},
       {"npy-pixels", "array.npy", [](const fs::path& file) { ReadNpyPixels(file); }},
       {"npy-integers", "array.npy", [](const fs::path& file) { ReadNpyIntegers(file); }},
+      {"npz", "arrays.npz", [](const fs::path& file) { ReadImageFiles(file, {}); }},
       {"pair-table", "pairs.tsv",
        [](const fs::path& file) { OpenParallel(file, {.data = "files"}); }},
       {"parallel", "deu.txt",

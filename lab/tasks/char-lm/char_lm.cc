@@ -212,21 +212,18 @@ class CharLmTask final : public Task {
           {"characters", 10'000},
           {"sample", 60}}},
     };
-    const std::string bits = "bits/char";
-    metrics = {
-        {kTrainLoss, "training loss of the batches", "nats/char", true},
-        {"train_bits", "training loss", bits, true},
-        {"valid_bits", "validation loss", bits, true},
-        {"test_bits", "test loss", bits, true},
-    };
+    metrics = MetricsPer("char");
     choose_by = "valid_bits";
     report = MakeReport();
   }
 
+  std::vector<MetricSpec> MetricsOf(const Settings& s) const override {
+    return MetricsPer(UnitOf(s) == TextUnit::kByte ? "byte" : "char");
+  }
+
   std::unique_ptr<Dataset> Load(const Settings& s,
                                 const std::optional<std::filesystem::path>& path) const override {
-    const TextUnit unit = s.Text("unit") == "byte" ? TextUnit::kByte : TextUnit::kCharacter;
-    return SplitText(OpenText(path, s.Int("characters"), unit), name, kEvaluationStreams + 1);
+    return SplitText(OpenText(path, s.Int("characters"), UnitOf(s)), name, kEvaluationStreams + 1);
   }
 
   std::optional<PackedData> Pack(const Dataset& data) const override { return PackText(data); }
@@ -247,6 +244,20 @@ class CharLmTask final : public Task {
   }
 
  private:
+  static TextUnit UnitOf(const Settings& s) {
+    return s.Text("unit") == "byte" ? TextUnit::kByte : TextUnit::kCharacter;
+  }
+
+  static std::vector<MetricSpec> MetricsPer(const std::string& unit) {
+    const std::string bits = "bits/" + unit;
+    return {
+        {kTrainLoss, "training loss of the batches", "nats/" + unit, true},
+        {"train_bits", "training loss", bits, true},
+        {"valid_bits", "validation loss", bits, true},
+        {"test_bits", "test loss", bits, true},
+    };
+  }
+
   static void CheckBatchNorm(const Settings& s) {
     const int64_t streams = s.Int("batch_size"), shards = s.Int("shards");
     if (streams < 2 * shards) {

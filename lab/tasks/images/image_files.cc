@@ -25,6 +25,7 @@
 #include "lab/data/npy.h"
 #include "lab/data/png_reader.h"
 #include "lab/data/sha256.h"
+#include "lab/data/zip.h"
 #include "lab/error.h"
 
 namespace planish::lab {
@@ -39,16 +40,19 @@ constexpr std::string_view kOtherFormats[] = {".gif", ".bmp", ".webp", ".tif",  
 
 constexpr std::string_view kIdxImages = "images-idx3-ubyte", kIdxLabels = "labels-idx1-ubyte";
 
-// Names of npy files of images and labels; {} is the name of a set.
-struct NpyNames {
+// Names of arrays of images and labels, of npy files before .npy and of keys of npz files; {} is
+// the name of a set.
+struct ArrayNames {
   std::string_view images, labels;
 };
-constexpr NpyNames kNpyNames[] = {{"{}_images.npy", "{}_labels.npy"},
-                                  {"{}-images.npy", "{}-labels.npy"},
-                                  {"x_{}.npy", "y_{}.npy"},
-                                  {"X_{}.npy", "y_{}.npy"}};
-constexpr NpyNames kNpyNamesOfAll[] = {
-    {"images.npy", "labels.npy"}, {"x.npy", "y.npy"}, {"X.npy", "y.npy"}};
+constexpr ArrayNames kArrayNames[] = {{"{}_images", "{}_labels"},
+                                      {"{}-images", "{}-labels"},
+                                      {"images_{}", "labels_{}"},
+                                      {"x_{}", "y_{}"},
+                                      {"X_{}", "y_{}"},
+                                      {"{}_x", "{}_y"},
+                                      {"{}_X", "{}_y"}};
+constexpr ArrayNames kArrayNamesOfAll[] = {{"images", "labels"}, {"x", "y"}, {"X", "y"}};
 constexpr std::string_view kSetNames[] = {"train", "training", "valid", "validation",
                                           "val",   "dev",      "test",  "t10k"};
 
@@ -108,17 +112,7 @@ bool HasClassFolders(const fs::path& folder) {
   return std::ranges::any_of(FoldersIn(folder), HasImages);
 }
 
-// Throws DataError for an archive of NumPy in a folder without other images.
-void RefuseNpz(const fs::path& folder) {
-  for (const fs::path& entry : EntriesOf(folder)) {
-    if (entry.extension() != ".npz") continue;
-    FailToRead(entry,
-               "npz archives are not read: save its arrays as images.npy and labels.npy, "
-               "or as those of sets, first (numpy.save)");
-  }
-}
-
-// Files of images and labels of a set.
+// Files of images and labels of a set, or arrays of an npz file: its path, a slash and the member.
 struct FilePair {
   fs::path images, labels;
 };
@@ -154,22 +148,74 @@ FilePairs IdxPairsIn(const fs::path& folder) {
   return pairs;
 }
 
-FilePairs NpyPairsIn(const fs::path& folder) {
-  FilePairs pairs;
-  const auto add = [&](const std::string& images, const std::string& labels, Role role) {
-    if (const auto file = FindFile(folder, images)) {
-      AddPair({*file, NeedFile(folder, labels)}, role, &pairs);
-    }
-  };
+// Calls add(names of images and labels with .npy, role) for the names of sets. If none of them is
+// found (add returns true), calls it for those without a set, which are of `role`.
+template <class Add>
+void AddArrayPairs(Role role, const Add& add) {
+  bool found = false;
   for (const std::string_view set : kSetNames) {
-    for (const NpyNames& names : kNpyNames) {
-      add(fmt::format(fmt::runtime(names.images), set),
-          fmt::format(fmt::runtime(names.labels), set), *RoleOfPart(set));
+    for (const ArrayNames& names : kArrayNames) {
+      found |= add(fmt::format(fmt::runtime(names.images), set) + ".npy",
+                   fmt::format(fmt::runtime(names.labels), set) + ".npy", *RoleOfPart(set));
     }
   }
-  if (pairs.empty()) {
-    for (const NpyNames& names : kNpyNamesOfAll) {
-      add(std::string(names.images), std::string(names.labels), kTrain);
+  if (found) return;
+  for (const ArrayNames& names : kArrayNamesOfAll) {
+    add(fmt::format("{}.npy", names.images), fmt::format("{}.npy", names.labels), role);
+  }
+}
+
+FilePairs NpyPairsIn(const fs::path& folder) {
+  FilePairs pairs;
+  AddArrayPairs(kTrain, [&](const std::string& images, const std::string& labels, Role role) {
+    const auto file = FindFile(folder, images);
+    if (file) AddPair({*file, NeedFile(folder, labels)}, role, &pairs);
+    return file.has_value();
+  });
+  return pairs;
+}
+
+// Returns the keys of an npz file, quoted.
+std::string KeysOf(const ZipArchive& npz) {
+  constexpr size_t kMaxShown = 20;
+  std::vector<std::string> keys;
+  for (const auto& [name, member] : npz.members()) {
+    if (keys.size() == kMaxShown) {
+      keys.emplace_back("...");
+      break;
+    }
+    keys.push_back(Quoted(name.ends_with(".npy") ? name.substr(0, name.size() - 4) : name));
+  }
+  return keys.empty() ? "none" : fmt::format("{}", fmt::join(keys, ", "));
+}
+
+// Adds the arrays of an npz file. Those without the name of a set are of `role`.
+void AddNpzPairs(const fs::path& file, Role role, FilePairs* pairs) {
+  const ZipArchive npz(file);
+  const size_t before = pairs->size();
+  AddArrayPairs(role, [&](const std::string& images, const std::string& labels, Role of_names) {
+    if (!npz.members().contains(images)) return false;
+    if (!npz.members().contains(labels)) {
+      FailToRead(file, fmt::format("it has {} but no {}; its keys are {}",
+                                   fs::path(images).stem().string(),
+                                   fs::path(labels).stem().string(), KeysOf(npz)));
+    }
+    AddPair({file / images, file / labels}, of_names, pairs);
+    return true;
+  });
+  if (pairs->size() == before) {
+    FailToRead(file, fmt::format("it has no arrays of images and labels, such as x_train and "
+                                 "y_train, or images and labels; its keys are {}",
+                                 KeysOf(npz)));
+  }
+}
+
+// An npz file whose arrays do not name a set is of the set that its own name says.
+FilePairs NpzPairsIn(const fs::path& folder) {
+  FilePairs pairs;
+  for (const fs::path& entry : EntriesOf(folder)) {
+    if (IsNpz(entry)) {
+      AddNpzPairs(entry, RoleOfPart(entry.stem().string()).value_or(kTrain), &pairs);
     }
   }
   return pairs;
@@ -220,7 +266,18 @@ class ImageReader {
 
   void ReadNpyPair(const FilePair& files, Role role) {
     const NpyElements<uint8_t> images = ReadNpyPixels(files.images);
-    const NpyElements<int64_t> labels = ReadNpyIntegers(files.labels);
+    AddNpyArrays(files, images, ReadNpyIntegers(files.labels), role);
+  }
+
+  void ReadNpzPair(const FilePair& files, Role role) {
+    const ZipArchive npz(files.images.parent_path());
+    const auto open = [&](const fs::path& array) { return npz.Open(array.filename().string()); };
+    const NpyElements<uint8_t> images = ReadNpyPixels(*open(files.images));
+    AddNpyArrays(files, images, ReadNpyIntegers(*open(files.labels)), role);
+  }
+
+  void AddNpyArrays(const FilePair& files, const NpyElements<uint8_t>& images,
+                    const NpyElements<int64_t>& labels, Role role) {
     const std::vector<int64_t>& sizes = images.shape;
     const bool has_channels = sizes.size() == 4;
     if ((sizes.size() != 3 && !has_channels) || (has_channels && sizes[3] != 1 && sizes[3] != 3)) {
@@ -403,6 +460,18 @@ class ImageReader {
   int64_t converted_ = 0;  // images whose number of channels was changed
 };
 
+// Reads the images of `pairs`, the sets of a folder or npz file.
+std::unique_ptr<DigitCases> ReadPairs(const fs::path& path, const FilePairs& pairs,
+                                      const ImageFiles& options,
+                                      void (ImageReader::*read)(const FilePair&, Role)) {
+  if (!pairs.contains(kTrain)) {
+    FailToRead(pairs.begin()->second.images, "there are no training images beside it");
+  }
+  ImageReader reader(options);
+  for (const auto& [role, pair] : pairs) (reader.*read)(pair, role);
+  return reader.Finish(path, "files");
+}
+
 // Reads the images of a folder. Returns null if it has none.
 std::unique_ptr<DigitCases> ReadFolder(const fs::path& folder, const ImageFiles& options) {
   ImageReader reader(options);
@@ -424,31 +493,31 @@ std::unique_ptr<DigitCases> ReadFolder(const fs::path& folder, const ImageFiles&
     reader.ReadClassFolders(folder, kTrain);
     return reader.Finish(folder, "folders");
   }
-  const FilePairs idx = IdxPairsIn(folder), npy = idx.empty() ? NpyPairsIn(folder) : FilePairs();
-  if (idx.empty() && npy.empty()) {
-    RefuseNpz(folder);
-    return nullptr;
+  if (const FilePairs idx = IdxPairsIn(folder); !idx.empty()) {
+    return ReadPairs(folder, idx, options, &ImageReader::ReadIdxPair);
   }
-  const FilePairs& pairs = idx.empty() ? npy : idx;
-  if (!pairs.contains(kTrain)) {
-    FailToRead(pairs.begin()->second.images, "there are no training images beside it");
+  if (const FilePairs npy = NpyPairsIn(folder); !npy.empty()) {
+    return ReadPairs(folder, npy, options, &ImageReader::ReadNpyPair);
   }
-  for (const auto& [role, pair] : pairs) {
-    if (idx.empty()) {
-      reader.ReadNpyPair(pair, role);
-    } else {
-      reader.ReadIdxPair(pair, role);
-    }
+  if (const FilePairs npz = NpzPairsIn(folder); !npz.empty()) {
+    return ReadPairs(folder, npz, options, &ImageReader::ReadNpzPair);
   }
-  return reader.Finish(folder, "files");
+  return nullptr;
 }
 
 }  // namespace
+
+bool IsNpz(const fs::path& file) { return LowerCase(file.extension().string()) == ".npz"; }
 
 std::unique_ptr<DigitCases> ReadImageFiles(const fs::path& path, const ImageFiles& options) {
   return ReadInMemory(path, [&] {
     std::error_code error;
     if (!fs::is_directory(path, error)) {
+      if (IsNpz(path)) {
+        FilePairs pairs;
+        AddNpzPairs(path, kTrain, &pairs);
+        return ReadPairs(path, pairs, options, &ImageReader::ReadNpzPair);
+      }
       FileContent check(path);  // throws for archives, pipes and missing files
       FailToRead(path, "it is not a folder with images");
     }
@@ -458,7 +527,8 @@ std::unique_ptr<DigitCases> ReadImageFiles(const fs::path& path, const ImageFile
     }
     throw DataError(
         fmt::format("{} has no images, itself or in a folder images: folders of PNG or JPEG files, "
-                    "one for each class, or files ...{} or ..._images.npy with their labels",
+                    "one for each class, or files ...{} or ..._images.npy with their labels, or "
+                    "npz files",
                     Escaped(path.string()), kIdxImages));
   });
 }

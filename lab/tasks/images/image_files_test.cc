@@ -233,9 +233,111 @@ TEST_F(ReadImageFilesTest, RoundsFloatsOfNpyFiles) {
   }
 }
 
-TEST_F(ReadImageFilesTest, RefusesNpzArchives) {
-  WriteFile(folder / "mnist.npz", "PK\3\4");
-  EXPECT_THAT(ErrorOf(), HasSubstr("mnist.npz: npz archives are not read: save its arrays"));
+// Returns members of an npz file: `count` images of 2 x 2 pixels from the value `first` on, of the
+// classes 0 and 1 in turns.
+std::vector<ZipPart> ArraysOf(const std::string& images, const std::string& labels, int first,
+                              int count, bool deflate = false) {
+  std::string pixels, classes;
+  for (int i = 0; i < count; ++i) {
+    pixels += std::string(4, static_cast<char>(first + i));
+    classes += static_cast<char>(i % 2);
+  }
+  return {{.name = images + ".npy",
+           .content = Npy("|u1", fmt::format("{}, 2, 2", count), pixels),
+           .deflate = deflate},
+          {.name = labels + ".npy",
+           .content = Npy("|u1", fmt::format("{},", count), classes),
+           .deflate = deflate}};
+}
+
+std::vector<ZipPart> operator+(std::vector<ZipPart> a, const std::vector<ZipPart>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+TEST_F(ReadImageFilesTest, ReadsNpzFiles) {
+  const std::map<int, int64_t> of_test = {{100, 0}, {101, 1}, {102, 0}, {103, 1}};
+  for (const auto& [images, labels] :
+       {std::pair("x_{}", "y_{}"), std::pair("{}_images", "{}_labels"), std::pair("X_{}", "y_{}"),
+        std::pair("images_{}", "labels_{}"), std::pair("{}_x", "{}_y")}) {
+    const auto arrays = [&, images, labels](const char* set, int first, int count, bool deflate) {
+      return ArraysOf(fmt::format(fmt::runtime(images), set),
+                      fmt::format(fmt::runtime(labels), set), first, count, deflate);
+    };
+    for (const bool zip64 : {false, true}) {
+      WriteFile(folder / "mnist.npz",
+                Zip(arrays("train", 0, 20, zip64) + arrays("test", 100, 4, zip64) +
+                        std::vector<ZipPart>{{.name = "note.npy", .content = "of no type"}},
+                    zip64));
+      const auto data = Read();
+      EXPECT_EQ(Values(data->test), of_test) << images;
+      EXPECT_EQ(data->train.x.size(0) + data->valid.x.size(0), 20);
+      EXPECT_THAT(data->about.description, HasSubstr("sets by files, valid_share=0.1 at random"));
+      const auto of_file = Read({}, "mnist.npz");
+      EXPECT_EQ(of_file->about.name, "mnist.npz");
+      EXPECT_EQ(of_file->about.sha256, data->about.sha256);
+    }
+  }
+}
+
+TEST_F(ReadImageFilesTest, ReadsNpzFilesWithoutSets) {
+  WriteFile(folder / "a.npz", Zip(ArraysOf("images", "labels", 0, 20)));
+  EXPECT_EQ(Read()->about.sizes.at("train"), 16);
+  fs::rename(folder / "a.npz", folder / "train.npz");
+  WriteFile(folder / "test.npz", Zip(ArraysOf("x", "y", 100, 4)));
+  EXPECT_EQ(Read()->about.sizes.at("train"), 18);
+  EXPECT_EQ(Read()->about.sizes.at("test"), 4);
+  WriteFile(folder / "more.npz", Zip(ArraysOf("x_test", "y_test", 100, 4)));
+  EXPECT_THAT(ErrorOf(), HasSubstr("test.npz/x.npy: x_test.npy is of the same set"));
+}
+
+TEST_F(ReadImageFilesTest, NamesFileAndKeyOfAnNpzFile) {
+  const auto error = [&](const std::vector<ZipPart>& parts) {
+    WriteFile(folder / "a.npz", Zip(parts));
+    return ErrorOf();
+  };
+  const std::vector<ZipPart> good = ArraysOf("x_train", "y_train", 0, 20);
+  EXPECT_EQ(error(good), "no error");
+  EXPECT_THAT(
+      error({good[0], {.name = "label.npy"}}),
+      HasSubstr("a.npz: it has x_train but no y_train; its keys are \"label\", \"x_train\""));
+  EXPECT_THAT(
+      error({{.name = "data.npy"}, {.name = "b"}}),
+      HasSubstr("a.npz: it has no arrays of images and labels, such as x_train and y_train, "
+                "or images and labels; its keys are \"b\", \"data\""));
+  EXPECT_THAT(error({}), HasSubstr("its keys are none"));
+  EXPECT_THAT(error(ArraysOf("x_test", "y_test", 0, 20)),
+              HasSubstr("a.npz/x_test.npy: there are no training images beside it"));
+  auto parts = good;
+  parts[0].content = Npy("<i4", "20, 1, 1", std::string(80, '\0'));
+  EXPECT_THAT(error(parts), HasSubstr("a.npz/x_train.npy: its elements have the type \"<i4\""));
+  parts[0].content = Npy("|O", "20,", "\x80\4");  // images of several sizes
+  EXPECT_THAT(error(parts), HasSubstr("a.npz/x_train.npy: its elements have the type \"|O\""));
+  parts[0].content = Npy("|u1", "20, 4", std::string(80, '\0'));
+  EXPECT_THAT(error(parts), HasSubstr("a.npz/x_train.npy: its shape is (20, 4); (images, height"));
+  parts[0].content = Npy("|u1", "19, 2, 2", std::string(76, '\0'));
+  EXPECT_THAT(error(parts),
+              HasSubstr("a.npz/y_train.npy: it has 20 labels for the 19 images of x_train.npy"));
+  // More bytes than the member can have.
+  for (const char* shape : {"20, 2, 3", "4000000000, 4000000000, 2", "99999999999, 2, 2"}) {
+    parts[0].content = Npy("|u1", shape, std::string(80, '\0'));
+    EXPECT_THAT(error(parts), HasSubstr("a.npz/x_train.npy: it ends at byte "));
+  }
+  parts = good;
+  parts[1].content = Npy("<f4", "20,", std::string(80, '\0'));
+  EXPECT_THAT(error(parts), HasSubstr("a.npz/y_train.npy: its elements have the type \"<f4\""));
+  parts = good;
+  parts[1].flags = 1;
+  EXPECT_THAT(error(parts), HasSubstr("a.npz/y_train.npy: it is encrypted"));
+  std::vector<ZipPart> wide = ArraysOf("x_test", "y_test", 0, 2);
+  wide[0].content = Npy("|u1", "2, 2, 1", "0000");
+  EXPECT_THAT(error(good + wide), AllOf(HasSubstr("a.npz/x_test.npy: it has 2 x 1 pixels, but "),
+                                        HasSubstr("a.npz/x_train.npy has 2 x 2")));
+  WriteFile(folder / "a.npz", Zip(good).substr(0, 150));
+  EXPECT_THAT(ErrorOf(),
+              HasSubstr("a.npz: it does not end with the directory of a zip archive: it is "
+                        "truncated"));
+  EXPECT_THAT(ErrorOf({}, "none.npz"), HasSubstr("none.npz: No such file"));
 }
 
 TEST_F(ReadImageFilesTest, NamesTheFileOfAnError) {

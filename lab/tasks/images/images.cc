@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lab/data/digits.h"
+#include "lab/engine/archive_reader.h"
 #include "lab/error.h"
 #include "lab/tasks/digit_cases.h"
 #include "lab/tasks/images/image_files.h"
@@ -46,12 +47,13 @@ ReportSpec MakeReport() {
   return report;
 }
 
-class ImagesTask final : public ImageTask {
+class ImagesTask final : public ImageTask, public ArchiveReader {
  public:
   ImagesTask() {
     name = "images";
     summary =
-        "images of your own, PNG, JPEG, idx or npy, in their classes: a convolutional network or "
+        "images of your own, PNG, JPEG, idx, npy or npz, in their classes: a convolutional network "
+        "or "
         "an MLP";
     settings = EngineSettings(NormSetting(NormNames()));
     Default("batch_size", 32);
@@ -85,6 +87,8 @@ class ImagesTask final : public ImageTask {
     if (!path) return DrawnCases(s);
     return ReadImageFiles(*path, {.colors = ColorsOf(s.Text("color")), .sets = SplitOptionsOf(s)});
   }
+
+  bool ReadsArchive(const std::filesystem::path& file) const override { return IsNpz(file); }
 
   void Check(const Settings& s, const Dataset& data) const override {
     Task::Check(s, data);
