@@ -16,11 +16,24 @@
 
 // Dropout and the norm process the same few rows one after the other, while they are in a cache.
 namespace planish {
+namespace internal {
 
-internal::DropoutMask::DropoutMask(const Dropout& dropout)
+DropoutMask::DropoutMask(const Dropout& dropout)
     : keep(static_cast<uint32_t>(std::lround((1 - dropout.p) * 65536))),
       key{static_cast<uint32_t>(dropout.seed), static_cast<uint32_t>(dropout.seed >> 32)},
       stream(dropout.stream) {}
+
+template <class T>
+void DropoutRows(const T* x, int64_t first, int64_t last, int64_t cols, const DropoutMask& mask,
+                 const ParallelFor& parallel_for, T* out) {
+  RunParallel(parallel_for, last - first, GrainFor(2 * cols), [&](int64_t begin, int64_t end) {
+    for (int64_t r = first + begin; r < first + end; ++r) {
+      DropoutRow<T>(x + r * cols, nullptr, cols, mask, r, out + r * cols);
+    }
+  });
+}
+
+}  // namespace internal
 
 inline namespace PLANISH_API {
 namespace {
@@ -136,13 +149,7 @@ void DropoutNormBackward(Norm norm, const DropoutNormBackwardArgs<T, P>& args,
       bias_sums[c] += static_cast<double>(dbias[c]);
     }
     if (args.dx == nullptr) continue;
-    internal::RunParallel(options.parallel_for, last - first, internal::GrainFor(2 * cols),
-                          [&](int64_t begin, int64_t end) {
-                            for (int64_t r = first + begin; r < first + end; ++r) {
-                              internal::DropoutRow<T>(At(gradient, r * cols), nullptr, cols, mask,
-                                                      r, args.dx + r * cols);
-                            }
-                          });
+    internal::DropoutRows<T>(gradient, first, last, cols, mask, options.parallel_for, args.dx);
   }
   for (size_t c = 0; c < dgain.size(); ++c) {
     const C of_gain = internal::Plain(static_cast<C>(gain_sums[c]));
@@ -161,4 +168,11 @@ PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
 }  // namespace PLANISH_API
+
+#define PLANISH_INSTANTIATE(T)                                                                 \
+  template void internal::DropoutRows(const T*, int64_t, int64_t, int64_t, const DropoutMask&, \
+                                      const ParallelFor&, T*);
+PLANISH_ELEMENT_TYPES(PLANISH_INSTANTIATE)
+#undef PLANISH_INSTANTIATE
+
 }  // namespace planish

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "planish/dropout_norm.h"
+#include "planish/parallel.h"
 #include "planish/types.h"
 
 // Dropout of one row, for every element type, with the SIMD target in use. Arguments are not
@@ -30,6 +31,12 @@ struct DropoutMask {
 template <class T>
 void DropoutRow(const T* x, const T* residual, int64_t cols, const DropoutMask& mask, int64_t row,
                 T* sum);
+
+/// Computes dropout(x) of rows [first, last) of a matrix. x and `out` begin at row 0, and can be
+/// the same.
+template <class T>
+void DropoutRows(const T* x, int64_t first, int64_t last, int64_t cols, const DropoutMask& mask,
+                 const ParallelFor& parallel_for, T* out);
 
 }  // namespace planish::internal
 
