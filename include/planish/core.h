@@ -31,6 +31,7 @@
 // ArgumentError.
 #include "planish/batch_norm.h"
 #include "planish/channel_norm.h"
+#include "planish/dropout_norm.h"
 #include "planish/error.h"
 #include "planish/group_norm.h"
 #include "planish/norm.h"

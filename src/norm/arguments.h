@@ -5,6 +5,7 @@
 
 #include "planish/batch_norm.h"
 #include "planish/channel_norm.h"
+#include "planish/dropout_norm.h"
 #include "planish/group_norm.h"
 #include "planish/norm.h"
 #include "planish/online_norm.h"
@@ -291,6 +292,44 @@ constexpr void VisitArguments(const PointwiseNormBackwardArgs<T, P>& args, F&& f
   f(Argument{"dshift", &A::dshift, one});
   f(Argument{"dgain", &A::dgain, features});
   f(Argument{"dbias", &A::dbias, features});
+}
+
+template <class T, class P, class F>
+constexpr void VisitArguments(const DropoutNormForwardArgs<T, P>& args, const Recipe& recipe,
+                              F&& f) {
+  using A = DropoutNormForwardArgs<T, P>;
+  const auto [all, groups, features] = RowExtents(args);
+  const Presence params = ParamsPresence(recipe);
+  f(Argument{"x", &A::x, all, kRequired});
+  f(Argument{"residual", &A::residual, all});
+  f(Argument{"gain", &A::gain, features, params});
+  f(Argument{"bias", &A::bias, features, params});
+  f(Argument{"sum", &A::sum, all, kRequired}.InPlaceOf(args.x, args.residual));
+  f(Argument{"y", &A::y, all, kRequired}.InPlaceOf(args.x));
+  f(Argument{"mean", &A::mean, groups});
+  f(Argument{"mean_lo", &A::mean_lo, groups});
+  f(Argument{"rstd", &A::rstd, groups});
+}
+
+template <class T, class P, class F>
+constexpr void VisitArguments(const DropoutNormBackwardArgs<T, P>& args, const Recipe& recipe,
+                              F&& f) {
+  using A = DropoutNormBackwardArgs<T, P>;
+  const auto [all, groups, features] = RowExtents(args);
+  const Presence params = ParamsPresence(recipe);
+  const BackwardReads reads = ReadsOf(recipe);
+  const bool has_dx = args.dx || args.dresidual;
+  f(Argument{"dy", &A::dy, all, kRequired});
+  f(Argument{"sum", &A::sum, all, RequiredIf(reads.x)});
+  f(Argument{"gain", &A::gain, features, params});
+  f(Argument{"mean", &A::mean, groups, RequiredIf(reads.mean)});
+  f(Argument{"mean_lo", &A::mean_lo, groups, RequiredIf(reads.mean)});
+  f(Argument{"rstd", &A::rstd, groups, kRequired});
+  f(Argument{"dsum", &A::dsum, all, NullUnless(has_dx, "without dx and dresidual")});
+  f(Argument{"dx", &A::dx, all}.InPlaceOf(args.dresidual ? nullptr : args.dy));
+  f(Argument{"dresidual", &A::dresidual, all}.InPlaceOf(args.dy));
+  f(Argument{"dgain", &A::dgain, features, params});
+  f(Argument{"dbias", &A::dbias, features, params});
 }
 
 template <class T, class P, class F>

@@ -100,6 +100,23 @@ std::tuple<at::Tensor, at::Tensor> add_rms_norm(
     const std::optional<at::Tensor>& weight = std::nullopt,
     std::optional<double> eps = std::nullopt);
 
+/// Returns (y, sum) with `sum = dropout(x) + residual` and `y = layer_norm(sum)`, in one pass over
+/// memory on the CPU. Dropout keeps an element with the probability 1 - p, rounded to a multiple of
+/// 2^-16, and divides it by that. The mask depends only on `seed`, one int64 on the CPU, and on the
+/// positions of elements (planish/dropout_norm.h), so none is stored for backward: use a new seed
+/// in each call. Cases of a vmap have the same mask.
+std::tuple<at::Tensor, at::Tensor> dropout_add_layer_norm(
+    const at::Tensor& x, const at::Tensor& residual, at::IntArrayRef normalized_shape, double p,
+    const at::Tensor& seed, const std::optional<at::Tensor>& weight = std::nullopt,
+    const std::optional<at::Tensor>& bias = std::nullopt, double eps = 1e-5);
+
+/// Returns (y, sum) with `sum = dropout(x) + residual` and `y = rms_norm(sum)`. See
+/// dropout_add_layer_norm.
+std::tuple<at::Tensor, at::Tensor> dropout_add_rms_norm(
+    const at::Tensor& x, const at::Tensor& residual, at::IntArrayRef normalized_shape, double p,
+    const at::Tensor& seed, const std::optional<at::Tensor>& weight = std::nullopt,
+    std::optional<double> eps = std::nullopt);
+
 /// Returns layer_norm(x) gated by `gate`, which has x's sizes and type, with silu(z) = z/(1 +
 /// exp(-z)):
 ///

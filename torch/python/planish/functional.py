@@ -31,6 +31,8 @@ from planish._operators import (
     _channel_layer_norm,
     _derf,
     _detach_norm,
+    _dropout_add_layer_norm,
+    _dropout_add_rms_norm,
     _dyt,
     _gated_layer_norm,
     _gated_rms_norm,
@@ -57,6 +59,8 @@ __all__ = [
     "channel_layer_norm",
     "derf",
     "detach_norm",
+    "dropout_add_layer_norm",
+    "dropout_add_rms_norm",
     "dyt",
     "group_norm",
     "instance_norm",
@@ -269,6 +273,71 @@ def add_rms_norm(
     (tensor([[0.2000, 1.4000]]), tensor([[1., 7.]]))
     """
     return _add_rms_norm(x, residual, normalized_shape, weight, eps)  # type: ignore[no-any-return]
+
+
+def dropout_add_layer_norm(
+    x: Tensor,
+    residual: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    p: float = 0.5,
+    training: bool = True,
+    eps: float = 1e-5,
+    *,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Returns ``(layer_norm(sum), sum)`` with ``sum = dropout(x) + residual``.
+
+    Takes one pass over memory on the CPU. Without ``training`` or with p = 0 this is
+    ``add_layer_norm``. Dropout keeps an element with the probability 1 - p, rounded to a multiple
+    of 2^-16, and divides it by that. The mask depends on a seed, which is drawn from ``generator``
+    or the global one, and on the element's position. It is repeated in backward, not stored.
+
+    x and residual are [..., *normalized_shape], weight and bias normalized_shape. Cases of
+    ``torch.vmap`` have the same mask, so it needs ``randomness="same"``.
+
+    >>> x, residual = torch.ones(2, 4), torch.zeros(2, 4)
+    >>> y, s = dropout_add_layer_norm(x, residual, [4], p=0.5)
+    >>> set(s.flatten().tolist()) <= {0.0, 2.0}
+    True
+    """
+    if not training or p == 0:
+        return add_layer_norm(x, residual, normalized_shape, weight, bias, eps)
+    return _dropout_add_layer_norm(  # type: ignore[no-any-return]
+        x, residual, normalized_shape, weight, bias, _dropout_seed(generator), p, eps
+    )
+
+
+def dropout_add_rms_norm(
+    x: Tensor,
+    residual: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    p: float = 0.5,
+    training: bool = True,
+    eps: float | None = None,
+    *,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Returns ``(rms_norm(sum), sum)`` with ``sum = dropout(x) + residual``.
+
+    See ``dropout_add_layer_norm``.
+
+    >>> y, s = dropout_add_rms_norm(torch.ones(2, 4), torch.zeros(2, 4), [4], p=0.5)
+    >>> set(s.flatten().tolist()) <= {0.0, 2.0}
+    True
+    """
+    if not training or p == 0:
+        return add_rms_norm(x, residual, normalized_shape, weight, eps)
+    return _dropout_add_rms_norm(  # type: ignore[no-any-return]
+        x, residual, normalized_shape, weight, _dropout_seed(generator), p, eps
+    )
+
+
+def _dropout_seed(generator: torch.Generator | None) -> Tensor:
+    """Returns a new seed, drawn on the CPU."""
+    return torch.randint(torch.iinfo(torch.int64).max, (), generator=generator, device="cpu")
 
 
 def quantized_layer_norm(
