@@ -157,6 +157,8 @@ function(planish_unity target)
     if(files LESS 3)
       set(folder few)
     endif()
+    # Relative, so that a compiler cache knows the file in another clone.
+    string(REPLACE "${PROJECT_SOURCE_DIR}/" "" folder "${folder}")
     string(MAKE_C_IDENTIFIER "${target}_${folder}" name)
     math(EXPR part "0${count_${name}} / ${arg_AT_MOST}")
     math(EXPR count_${name} "0${count_${name}} + 1")
