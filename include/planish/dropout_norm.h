@@ -37,7 +37,7 @@
 //                                       .y = y.data()},
 //                                      {.p = 0.5, .seed = 3});
 //   for (const float value : sum) std::printf("%.0f ", value);
-//   // prints 10 20 30 48
+//   // prints 12 24 36 40
 namespace planish {
 inline namespace PLANISH_API {
 
