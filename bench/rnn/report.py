@@ -127,32 +127,45 @@ def gru_table(results, misses, mode, threads):
         yield f"#### LN-GRU, {mode}, {count(threads)}\n\n" + table(head, rows)
 
 
+def measured_steps(results, shape):
+    """Yields the key, kind, own contestant and result of each step of the shape that was measured."""
+    for threads in results.threads:
+        key = ("step", "step", shape, threads)
+        for kind, own in (("lstm", LN_LSTM), ("gru", LN_GRU)):
+            if result := results.first(*key, own):
+                yield key, kind, own, result
+
+
+def step_shapes(results):
+    return dict.fromkeys(r["shape"] for r in results.all if r["group"] == "step")
+
+
+def first_cells(key, kind, own, result):
+    """Returns threads, cell and time of a step, the first columns of its tables."""
+    return [str(key[-1]), f"LN-{kind.upper()}", f"{1e6 * result['seconds'][own]:.0f}"]
+
+
 def step_tables(results, misses):
-    for shape in dict.fromkeys(r["shape"] for r in results.all if r["group"] == "step"):
+    for shape in step_shapes(results):
         rows = []
-        for threads in results.threads:
-            key = ("step", "step", shape, threads)
-            for kind, own in (("lstm", LN_LSTM), ("gru", LN_GRU)):
-                result = results.first(*key, own)
-                if not result:
-                    continue
+        for key, kind, own, result in measured_steps(results, shape):
 
-                def under(name):
-                    return results.ratio(*key, name, own)
+            def under(name):
+                return results.ratio(*key, name, own)
 
-                composed = [under(f"{who}:ln-{kind}") for who in ("composed", "script", "compile")]
-                cell = under(f"torch-cell:{kind}")
-                what = f"LN-LSTM step, {shape_text(shape)}, {count(threads)}"
-                products = under(f"products:{kind}")
-                targets = cases.STEP_TARGETS if kind == "lstm" else (None,) * 3
-                values = (under(f"torch:{kind}"), best([cell, *composed]), under(f"onednn:{kind}"))
-                texts = ("nn.LSTM over Planish", "PyTorch's best cell over Planish", "oneDNN over Planish")
-                rows.append([str(threads), f"LN-{kind.upper()}", f"{1e6 * result['seconds'][own]:.0f}",
-                             *(judged(value, target, misses,
-                                      f"{what}, {text}" + only_products(quotient(value, products)))
-                               for value, target, text in zip(values, targets, texts)),
-                             number(cell), *map(number, composed), number(under(f"planish:{kind}")),
-                             number(products)])  # fmt: skip
+            composed = [under(f"{who}:ln-{kind}") for who in ("composed", "script", "compile")]
+            cell = under(f"torch-cell:{kind}")
+            what = f"LN-LSTM step, {shape_text(shape)}, {count(key[-1])}"
+            products = under(f"products:{kind}")
+            targets = cases.STEP_TARGETS if kind == "lstm" else (None,) * 3
+            values = (under(f"torch:{kind}"), best([cell, *composed]), under(f"onednn:{kind}"))
+            texts = ("nn.LSTM over Planish", "PyTorch's best cell over Planish", "oneDNN over Planish")
+            rows.append([*first_cells(key, kind, own, result),
+                         *(judged(value, target, misses,
+                                  f"{what}, {text}" + only_products(quotient(value, products)))
+                           for value, target, text in zip(values, targets, texts)),
+                         number(cell), *map(number, composed), number(under(f"planish:{kind}")),
+                         number(products)])  # fmt: skip
         if rows:
             head = ["threads", "cell", "µs", "nn.LSTM, nn.GRU", "PyTorch's best cell", "oneDNN",
                     "nn.LSTMCell, GRUCell", "composed in C++", "TorchScript", "compiled", "Planish's plain cell",
@@ -162,25 +175,19 @@ def step_tables(results, misses):
 
 def rounded_step_tables(results, misses):
     """Returns tables of steps with packed weights of smaller types."""
-    for shape in dict.fromkeys(r["shape"] for r in results.all if r["group"] == "step"):
+    for shape in step_shapes(results):
         rows = []
-        for threads in results.threads:
-            key = ("step", "step", shape, threads)
-            for kind, own in (("lstm", LN_LSTM), ("gru", LN_GRU)):
-                result = results.first(*key, own)
-                if not result:
-                    continue
-                peers = [f"torch-cell:{kind}", *(f"{who}:ln-{kind}" for who in ("composed", "script", "compile"))]
-                row = [str(threads), f"LN-{kind.upper()}", f"{1e6 * result['seconds'][own]:.0f}"]
-                for who, targets in zip(cases.ROUNDED, cases.ROUNDED_STEP_TARGETS):
-                    name = f"{who}:ln-{kind}"
-                    over, peer = targets if kind == "lstm" else (None, None)
-                    what = f"LN-LSTM step, {shape_text(shape)}, {count(threads)}, {who.partition('-')[2]} weights"
-                    mine = results.ratio(*key, name, own)
-                    cell = best([results.ratio(*key, other, own) for other in peers])
-                    row.append(judged(mine, over, misses, f"{what}, over float", at_most=True))
-                    row.append(judged(quotient(cell, mine), peer, misses, f"{what}, PyTorch's best cell over it"))
-                rows.append(row)
+        for key, kind, own, result in measured_steps(results, shape):
+            peers = [f"torch-cell:{kind}", *(f"{who}:ln-{kind}" for who in ("composed", "script", "compile"))]
+            cell = best([results.ratio(*key, peer, own) for peer in peers])
+            row = first_cells(key, kind, own, result)
+            for who, targets in zip(cases.ROUNDED, cases.ROUNDED_STEP_TARGETS):
+                over, peer = targets if kind == "lstm" else (None, None)
+                what = f"LN-LSTM step, {shape_text(shape)}, {count(key[-1])}, {who.partition('-')[2]} weights"
+                mine = results.ratio(*key, f"{who}:ln-{kind}", own)
+                row.append(judged(mine, over, misses, f"{what}, over float", at_most=True))
+                row.append(judged(quotient(cell, mine), peer, misses, f"{what}, PyTorch's best cell over it"))
+            rows.append(row)
         if rows:
             head = ["threads", "cell", "float weights, µs", "bfloat16 over float", "PyTorch's best cell over bfloat16",
                     "int8 over float", "PyTorch's best cell over int8"]  # fmt: skip
