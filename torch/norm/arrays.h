@@ -56,6 +56,14 @@ void ByTypes(const at::Tensor& x, const at::Tensor& parameter, F&& f) {
   }
 }
 
+/// Returns `args` with the sizes of x [..., cols].
+template <class Args>
+Args WithSizes(Args args, const at::Tensor& x) {
+  args.cols = x.size(-1);
+  args.rows = args.cols == 0 ? 0 : x.numel() / args.cols;
+  return args;
+}
+
 /// Returns `t` or a contiguous copy; undefined if `t` is.
 inline c10::MaybeOwned<at::Tensor> ContiguousOrBorrowed(
     const at::Tensor& t, at::MemoryFormat format = at::MemoryFormat::Contiguous) {

@@ -1,7 +1,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
 #include <cstdint>
@@ -38,14 +37,6 @@ void CheckDropout(const char* function, const Tensor& seed, double p) {
 /// `seed` has memory: with a meta tensor, the dispatcher calls the meta kernel.
 Dropout DropoutOf(const Tensor& seed, double p) {
   return {.p = p, .seed = static_cast<uint64_t>(*seed.const_data_ptr<int64_t>())};
-}
-
-/// Returns `args` with the sizes of x [..., cols].
-template <class Args>
-Args WithSizes(Args args, const Tensor& x) {
-  args.cols = x.size(-1);
-  args.rows = args.cols == 0 ? 0 : x.numel() / args.cols;
-  return args;
 }
 
 // ---- dropout(x), x times the factors of dropout_norm.h

@@ -91,14 +91,6 @@ Tensor ForwardMeta(const Tensor& x, const Tensor& alpha, const OptionalTensor& s
   return EmptyOn(x, x.sym_sizes(), x.scalar_type());
 }
 
-/// Returns `args` with the sizes of x [..., cols].
-template <class Args>
-Args WithSizes(Args args, const Tensor& x) {
-  args.cols = x.size(-1);
-  args.rows = args.cols == 0 ? 0 : x.numel() / args.cols;
-  return args;
-}
-
 Tensor Forward(const Tensor& x_, const Tensor& alpha_, const OptionalTensor& shift_,
                const OptionalTensor& weight_, const OptionalTensor& bias_,
                std::string_view function) {
