@@ -41,7 +41,7 @@ Markup VerdictOf(const ArenaTask& arena, size_t i) {
   return entry.is_told_apart ? Badge("worse") : Markup("not told apart");
 }
 
-// Returns the compared runs without predictions of use.
+// Returns the compared runs without usable predictions.
 LeftOutRuns LeftOutOfArena(const ArenaTask& arena) {
   LeftOutRuns left_out;
   for (const ArenaEntry& entry : arena.entries) {

@@ -686,7 +686,7 @@ std::vector<std::string> Warnings(const Section& section) {
   return lines;
 }
 
-// Returns sentences on runs without predictions of use.
+// Returns sentences on runs without usable predictions.
 std::vector<std::string> LeftOutText(const Section& section) {
   const MetricSpec* metric = section.Find(section.config->report.headline);
   if (!metric || HeadlineMeasure(section) != Measure::kBest) return {};

@@ -9,7 +9,7 @@ from planish.functional import dropout_add_layer_norm, dropout_add_rms_norm
 
 SEED = 0x123456789ABCDEF
 TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
-# One rounding of the sum, and some of the norm.
+# Tolerances of each type: one rounding of the sum and a few in the norm.
 TOLERANCES = {
     torch.float32: 1e-5,
     torch.float64: 1e-12,
